@@ -55,6 +55,8 @@ class Arguments:
     once: bool = False
     """`top` looks once."""
     sort: str = ""
+    runtime: str = ""
+    """Where `image` makes one."""
     """What `top` sorts by."""
     refuse: int = 0
     """Which share of connections `fault` orders to be refused, in hundredths of a percent; `hang` and `reset` alike."""
@@ -127,6 +129,7 @@ def parse(words: Sequence[str] | None = None) -> Arguments:
         traffic=getattr(given, "traffic", False),
         once=getattr(given, "once", False),
         sort=getattr(given, "sort", ""),
+        runtime=getattr(given, "runtime", ""),
         refuse=getattr(given, "refuse", 0),
         hang=getattr(given, "hang", 0),
         reset=getattr(given, "reset", 0),

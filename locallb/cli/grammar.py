@@ -26,7 +26,7 @@ COMMANDS = {
     "logs": "show connections and requests as they end, a line each, until interrupted",
     "watch": "keep the stack converged: follow its sources and its proxies until stopped",
     "gc": "list what a lost state left behind, and remove it on request",
-    "image": "make a Docker image of the installed Envoy, for the runtime docker without a registry",
+    "image": "make an image of the installed Envoy, for the runtimes docker and podman without a registry",
     "doctor": "say what this host allows, what is in the way, and what to do about it",
     "host": "show or change what this host allows: ports, proxies, pools, a shared ledger",
     "state": "look after the stack's state file",

@@ -46,6 +46,11 @@ def _add_expectation(command: argparse.ArgumentParser, _common: argparse.Argumen
     command.add_argument("--expect-no-changes", action="store_true", help="exit with 7 if anything changes")
 
 
+def _add_engine(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    engines = ("docker", "podman")
+    command.add_argument("--runtime", choices=engines, default=engines[0], help="where to make it (default: docker)")
+
+
 def _add_targets(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
     command.add_argument(
         "-t", "--target", dest="targets", metavar="SERVICE", action="append", default=[], help="only this one"
@@ -206,5 +211,6 @@ OPTIONS: tuple[tuple[frozenset[str], Callable[[argparse.ArgumentParser, argparse
     (frozenset({"up", "preview", "watch"}), add_own_sources),
     (frozenset({"completion"}), _add_shells),
     (frozenset({"help"}), _add_topic),
+    (frozenset({"image"}), _add_engine),
 )
 """What each command takes beside the common options."""

@@ -40,6 +40,7 @@ RUNTIMES = Registry(
     {
         "process": "locallb.runtimes.process",
         "docker": "locallb.runtimes.docker",
+        "podman": "locallb.runtimes.podman",
     }
 )
 """What Envoy runs in, as `runtime` names it; a `planner` and a `runtime` each."""

@@ -1,7 +1,8 @@
 """What differs between platforms, asked in one place: what can't be relied on is refused with a sentence, not guessed.
 
 Proxies in containers need a daemon that shares this host's network, files and users. Docker Desktop (macOS, Windows,
-WSL2) runs it in a machine of its own, a remote daemon elsewhere, a rootless one with other users.
+WSL2) runs it in a machine of its own, a remote daemon elsewhere, a rootless Docker with other users. Rootless Podman
+shares all three: its `--network host` is this host's, and root in its containers is this user.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-_REMEDY = "use a Docker daemon that runs on this Linux host as root, or the runtime process"
+_REMEDIES = {
+    "docker": "use a Docker daemon that runs on this Linux host as root, the runtime podman, or the runtime process",
+    "podman": "use a Podman that runs on this Linux host, or the runtime process",
+}
 _DESKTOP = "Docker Desktop"
 
 
@@ -20,24 +24,30 @@ def is_macos() -> bool:
     return sys.platform == "darwin"
 
 
-def docker_shortcoming(info: Mapping[str, object], host: str) -> str:
-    """Return why the daemon at `host` with this answer of /info won't do; empty if it will."""
-    what = _shortcoming(info, host)
-    return f"local-lb:runtime docker can't be used with the daemon at {host}: {what}; {_REMEDY}" if what else ""
+def shortcoming_of(runtime: str, info: Mapping[str, object], host: str) -> str:
+    """Return why the daemon of a runtime at `host` with this answer of /info won't do; empty if it will."""
+    what = _shortcoming(runtime, info, host)
+    told = f"local-lb:runtime {runtime} can't be used with the daemon at {host}: {what}; {_REMEDIES[runtime]}"
+    return told if what else ""
 
 
-def _shortcoming(info: Mapping[str, object], host: str) -> str:
-    system = str(info.get("OperatingSystem", ""))
+def is_rootless(info: Mapping[str, object]) -> bool:
+    """Return whether a daemon with this answer of /info runs without root's rights."""
     options = info.get("SecurityOptions")
+    return isinstance(options, list) and any("name=rootless" in str(option) for option in options)
+
+
+def _shortcoming(runtime: str, info: Mapping[str, object], host: str) -> str:
+    system = str(info.get("OperatingSystem", ""))
     if sys.platform != "linux":
         return "this host isn't Linux, and addresses of a machine behind it aren't this host's"
     if _DESKTOP in system:
         return f"{_DESKTOP} runs containers in a machine of its own, with another network and other files"
     if info.get("OSType", "linux") != "linux":
         return f"it runs containers of {info['OSType']}"
-    if isinstance(options, list) and any("name=rootless" in str(option) for option in options):
+    if runtime == "docker" and is_rootless(info):  # Podman's containers share this host's network all the same
         return "it is rootless, with a network and users of its own"
-    if _is_remote(host):
+    if _is_remote(host) or (runtime == "podman" and urlsplit(host).scheme != "unix"):
         return "it isn't on this host"
     return ""
 

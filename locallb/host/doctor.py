@@ -60,6 +60,9 @@ def _programs(seen: Seen) -> Iterator[Finding]:
         "": "isn't running; the process runtime doesn't need it",
     }
     yield Finding(Level.NOTE if seen.docker else Level.OK, "Docker", f"Docker {states[seen.docker]}")
+    for path, state in seen.podman:
+        if state:
+            yield Finding(Level.NOTE, "Podman", f"Podman at {path} {states[state]}")
 
 
 def _rights(seen: Seen) -> Iterator[Finding]:

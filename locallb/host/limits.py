@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import resource
 import shutil
-import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -20,8 +19,6 @@ NEEDED_FILES = 256
 """Open files that a run may need at once: workers, their connections, the event loops."""
 _PLENTY_OF_FILES = 4096
 _CGROUPS = Path("/sys/fs/cgroup")
-_DOCKER = "/var/run/docker.sock"
-_DOCKER_PATIENCE = 1.0
 
 
 class LimitError(ClientError):
@@ -72,19 +69,6 @@ def disk_left(path: Path) -> int:
         return shutil.disk_usage(path).free
     except OSError:
         return PLENTY
-
-
-def docker() -> str:
-    """Return whether Docker is `usable`, runs but is `closed` to this user, or doesn't run (empty)."""
-    try:
-        with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(_DOCKER_PATIENCE)
-            client.connect(_DOCKER)
-    except PermissionError:
-        return "closed"
-    except OSError:
-        return ""
-    return "usable"
 
 
 def _cgroup_left(controller: str, limit: str, used: str) -> Iterator[int]:

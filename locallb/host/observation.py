@@ -101,6 +101,8 @@ class Seen:
     locks: tuple[LockSeen, ...] = ()
     docker: str = ""
     """`usable`, `closed` or empty."""
+    podman: tuple[tuple[str, str], ...] = ()
+    """Sockets that may be Podman's, each `usable`, `closed` or empty."""
     disk_free: int = 1 << 40
     """Bytes free where proxies' directories are."""
     names: tuple[NameSeen, ...] = ()

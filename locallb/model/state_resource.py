@@ -15,6 +15,7 @@ PROCESS = "locallb:index:EnvoyProcess"
 SERVICE = "locallb:index:ServiceConfig"
 POD_ROUTES = "locallb:index:PodRoutes"
 CONTAINER = "docker:index/container:Container"
+PODMAN_CONTAINER = "locallb:index:PodmanContainer"
 
 
 class Resource(Protocol):

@@ -208,6 +208,70 @@ class EnvoyProcess(pulumi.CustomResource):
         super().__init__("locallb:index:EnvoyProcess", resource_name, properties, opts)
 
 
+class PodmanContainer(pulumi.CustomResource):
+    """A container of Podman that runs a proxy's Envoy.
+
+    Its id is the container. What isn't running, or was told to stop, counts as gone, and goes on when it is created
+    again; replaced delete before create.
+    """
+
+    proxy: pulumi.Output[str]
+    owner: pulumi.Output[Mapping[str, Any]]
+    bootstrap: pulumi.Output[str]
+    name: pulumi.Output[str]
+    image: pulumi.Output[str]
+    pull: pulumi.Output[str]
+    command: pulumi.Output[Sequence[str]]
+    user: pulumi.Output[str]
+    memory: pulumi.Output[int]
+    cpus: pulumi.Output[str]
+    network: pulumi.Output[str]
+    addresses: pulumi.Output[Sequence[str]]
+    ports: pulumi.Output[Sequence[str]]
+    labels: pulumi.Output[Mapping[str, str]]
+    container: pulumi.Output[str]
+
+    def __init__(  # noqa: PLR0913 - one keyword a property
+        self,
+        resource_name: str,
+        /,
+        *,
+        proxy: pulumi.Input[str],
+        owner: pulumi.Input[Mapping[str, Any]],
+        bootstrap: pulumi.Input[str],
+        name: pulumi.Input[str],
+        image: pulumi.Input[str],
+        pull: pulumi.Input[str],
+        command: pulumi.Input[Sequence[pulumi.Input[str]]],
+        user: pulumi.Input[str],
+        memory: pulumi.Input[int],
+        cpus: pulumi.Input[str],
+        network: pulumi.Input[str],
+        addresses: pulumi.Input[Sequence[pulumi.Input[str]]],
+        ports: pulumi.Input[Sequence[pulumi.Input[str]]],
+        labels: pulumi.Input[Mapping[str, pulumi.Input[str]]],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        properties = {
+            "proxy": proxy,
+            "owner": owner,
+            "bootstrap": bootstrap,
+            "name": name,
+            "image": image,
+            "pull": pull,
+            "command": command,
+            "user": user,
+            "memory": memory,
+            "cpus": cpus,
+            "network": network,
+            "addresses": addresses,
+            "ports": ports,
+            "labels": labels,
+            "container": None,
+        }
+        super().__init__("locallb:index:PodmanContainer", resource_name, properties, opts)
+
+
 class ServiceConfig(pulumi.CustomResource):
     """What a proxy that isn't one Service's alone is told of a Service: its part of the listeners and clusters.
 

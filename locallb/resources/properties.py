@@ -188,6 +188,48 @@ class EnvoyProcessState(EnvoyProcessInputs):
 
 
 @dataclass(frozen=True, slots=True)
+class PodmanContainerInputs:
+    """What a program says of its `PodmanContainer`."""
+
+    proxy: ProxyId
+    """Id of the proxy. Another one replaces the container."""
+    owner: Owner
+    """Whose proxy it is; stands in labels of the container."""
+    bootstrap: str
+    """sha256 (hex) of the bootstrap.json that it reads. Another one replaces the container."""
+    name: str
+    """Name of the container."""
+    image: str
+    """Image. Another one replaces the container."""
+    pull: str
+    """When the image is fetched: `Always`, `IfNotPresent` or `Never`."""
+    command: tuple[str, ...]
+    """What the image's program is told."""
+    user: str
+    """User and group in the container."""
+    memory: int
+    """MiB at most, also of memory and swap together."""
+    cpus: str
+    """CPUs at most, a decimal number; empty for no limit."""
+    network: str
+    """Podman's network on which `ports` are published; empty for the host's own."""
+    addresses: tuple[str, ...]
+    """Its fixed addresses on that network."""
+    ports: tuple[str, ...]
+    """Published ports, `<address>:<port>/<protocol> <port inside>`."""
+    labels: Mapping[str, str]
+    """Labels besides those that every container of ours has."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodmanContainerState(PodmanContainerInputs):
+    """What is known of one `PodmanContainer`: its inputs and its outputs."""
+
+    container: str
+    """Id of the container."""
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceConfigInputs:
     """What a program says of its `ServiceConfig`."""
 

@@ -64,7 +64,9 @@ def test_a_mistake_about_containers_is_told(config: dict[str, object], sentence:
 @pytest.mark.parametrize("key", ["network", "image", "limits", "compat"])
 def test_containers_settings_without_containers_are_refused(key: str) -> None:
     """Never ignored."""
-    with pytest.raises(SettingsError, match=f"local-lb:{key}: .* is for the runtime docker only; remove the key"):
+    with pytest.raises(
+        SettingsError, match=f"local-lb:{key}: .* is for the runtimes docker and podman only; remove the key"
+    ):
         parse_settings({"sources": SOURCES, key: {"network": "host", "image": "a", "compat": "gardener"}.get(key, {})})
 
 

@@ -347,13 +347,18 @@ def test_a_pin_on_an_excluded_address_is_told() -> None:
     )
 
 
+CONTAINERS = "for the runtimes docker and podman only; remove the key"
 PROXIES = "use per-service or shared, or {mode: shared, count: 2} or {mode: per-service, spares: 1}"
 OTHER_MISTAKES: list[tuple[str, object, str]] = [
-    ("runtime", "podman", 'runtime: "podman" is no runtime; use process or docker, or remove the key'),
-    ("runtime", None, "runtime: null is no runtime; use process or docker, or remove the key"),
-    ("network", "host", 'network: "host" is for the runtime docker only; remove the key'),
-    ("image", "a/b:1", 'image: "a/b:1" is for the runtime docker only; remove the key'),
-    ("limits", {"memory": 512}, "limits: an object of 1 field is for the runtime docker only; remove the key"),
+    ("runtime", "lxc", 'runtime: "lxc" is no runtime; use process or docker or podman, or remove the key'),
+    ("runtime", None, "runtime: null is no runtime; use process or docker or podman, or remove the key"),
+    ("network", "host", 'network: "host" is for the runtimes docker and podman only; remove the key'),
+    ("image", "a/b:1", 'image: "a/b:1" is for the runtimes docker and podman only; remove the key'),
+    (
+        "limits",
+        {"memory": 512},
+        f"limits: an object of 1 field is {CONTAINERS}",
+    ),
     ("proxies", 2, f"proxies: 2 is no way to share proxies; {PROXIES}"),
     ("proxies", {"mode": "spread"}, f'proxies: "spread" is no way to share proxies; {PROXIES}'),
     ("proxies", {"mode": "shared", "numer": 2}, "proxies.numer: no such key; the keys are mode, count, spares"),
@@ -391,7 +396,7 @@ def test_another_mistake_is_told(key: str, value: object, sentence: str) -> None
 
 def test_all_mistakes_are_told_at_once() -> None:
     """One mistake hides no other."""
-    told = mistakes(sources=[], pools=pool("x", "10.0.0.5/8"), pins={"web": ["y"]}, runtime="podman", colour=1)
+    told = mistakes(sources=[], pools=pool("x", "10.0.0.5/8"), pins={"web": ["y"]}, runtime="lxc", colour=1)
     assert [sentence.split(":")[0] for sentence in told] == [
         "colour",
         "sources",

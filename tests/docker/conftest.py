@@ -1,34 +1,60 @@
-"""A daemon for the tests that need one: where none answers they say so, and in CI that is a failure."""
+"""Engines for the tests that need one: where none answers they say so, and in CI that is a failure.
+
+Every test that asks for an image, or what is made with one, runs with Docker and with Podman, but for `docker_only`.
+"""
 
 from __future__ import annotations
 
 import os
 import secrets
+import shutil
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 
+from locallb.host.container_sockets import PODMAN
 from locallb.runtimes.docker.daemon import ContainersError
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.image import make_image
-from tests.docker.support import Network, docker, furnish
+from tests.docker.podman import podman
+from tests.docker.support import ENGINE, Network, client, docker, furnish
 from tests.e2e.support import Backend, Stage, stage
+from tests.environment import lent
 
 REQUIRED = "LOCALLB_TEST_DOCKER"
 """Set by `.ci/run`."""
 
 
+@pytest.fixture(scope="session", params=["docker", "podman"])
+def engine(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Have an engine that answers: Docker's daemon, or a Podman of the tests' own. Return the runtime's word."""
+    with ExitStack() as stack:
+        if request.param == "podman":
+            if os.geteuid() or not shutil.which("podman"):
+                _missing("only root, where Podman is installed, can have one that serves every port")
+            stack.enter_context(lent({ENGINE: request.param, PODMAN: stack.enter_context(podman()).host}))
+        else:
+            stack.enter_context(lent({ENGINE: request.param}))
+            try:
+                Containers().ping()
+            except ContainersError as error:
+                _missing(str(error))
+        yield request.param
+
+
+def _missing(why: str) -> None:
+    """Skip, but in CI fail: there `.ci/run` installs both."""
+    if (os.environ.get("CI") or os.environ.get(REQUIRED)) and os.geteuid() == 0:
+        pytest.fail(f"CI runs as root, and .ci/run installs Docker and Podman: {why}")
+    pytest.skip(why)
+
+
 @pytest.fixture(scope="session")
-def image() -> str:
-    """Return an image of the installed Envoy; needs a daemon."""
-    containers = Containers()
-    try:
-        containers.ping()
-    except ContainersError as error:
-        if (os.environ.get("CI") or os.environ.get(REQUIRED)) and os.geteuid() == 0:
-            pytest.fail(f"CI runs as root, and .ci/run starts Docker: {error}")
-        pytest.skip(str(error))
-    return make_image(containers)
+def image(engine: str) -> str:
+    """Return an image of the installed Envoy."""
+    del engine
+    return make_image(client())
 
 
 @pytest.fixture
@@ -48,10 +74,14 @@ def backend() -> Iterator[Callable[..., Backend]]:
 @pytest.fixture(scope="session")
 def network(image: str) -> Iterator[Network]:
     """Make a network of 256 addresses; needs a daemon."""
-    del image
     name, third = f"llb-test-{secrets.token_hex(4)}", secrets.randbelow(250)
     docker("network", "create", "--subnet", f"10.231.{third}.0/24", "--gateway", f"10.231.{third}.1", name)
+    # Podman has the gateway's address only while a container is on the network.
+    keeper = {"Image": image, "Cmd": ["--config-yaml", "{}"], "HostConfig": {"NetworkMode": name}}
+    identity = client().create("", keeper)
+    client().start(identity)
     yield Network(name, f"10.231.{third}.1")
+    client().remove(identity, volumes=True)
     docker("network", "rm", name)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -16,7 +18,24 @@ import pytest
 import yaml
 
 from locallb.runtimes.docker.containers import LABEL_PREFIX
+from locallb.runtimes.docker.engine_api import Containers
+from locallb.runtimes.podman.engine import PodmanContainers
 from tests.e2e.support import Backend, Done, Stage, ask, node, port, service
+
+ENGINE = "LOCALLB_TEST_ENGINE"
+"""The word of the runtime that is tested."""
+docker_only = pytest.mark.parametrize("engine", ["docker"], indirect=True, scope="session")
+"""On what is about Docker itself, its daemon or its official plugin."""
+
+
+def word() -> str:
+    """Return the runtime that is tested."""
+    return os.environ.get(ENGINE, "docker")
+
+
+def client() -> Containers:
+    """Return its client."""
+    return PodmanContainers() if word() == "podman" else Containers()
 
 
 @dataclass(frozen=True)
@@ -51,7 +70,7 @@ class Network:
 def furnish(play: Stage, image: str, backend: Callable[..., Backend], network: Network | None = None) -> None:
     """Make a stack of two Services in containers, on the host's network or another one; it isn't deployed."""
     publish = {"network": {"publish": network.name}} if network else {}
-    play.configure(runtime="docker", image=image, pools=own_pool(), **publish)
+    play.configure(runtime=word(), image=image, pools=own_pool(), **publish)
     node_address = network.gateway if network else "127.0.0.1"
     web, dns = backend("web", node_address), backend("dns", node_address)
     play.write("nodes.yaml", node(address=node_address))
@@ -60,8 +79,11 @@ def furnish(play: Stage, image: str, backend: Callable[..., Backend], network: N
 
 
 def docker(*words: str) -> str:
-    """Run Docker's own command."""
-    done = subprocess.run(["docker", *words], check=True, capture_output=True, text=True, timeout=60)
+    """Run Docker's own command, which Podman answers as well."""
+    command = ["docker", "-H", client().host, *words]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    sys.stderr.write(done.stderr)
+    done.check_returncode()
     return done.stdout.strip()
 
 
@@ -74,7 +96,8 @@ def containers(stage: Stage) -> dict[str, dict[str, Any]]:
 
 def _still_there(listed: list[str]) -> list[dict[str, Any]]:
     """Inspect containers; some may have gone since they were listed."""
-    done = subprocess.run(["docker", "inspect", *listed], check=False, capture_output=True, text=True, timeout=60)
+    command = ["docker", "-H", client().host, "inspect", *listed]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
     assert all("no such object" in line.lower() for line in done.stderr.splitlines()), done.stderr
     found: list[dict[str, Any]] = json.loads(done.stdout)
     return found

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.docker.daemon import Hosted, asked, hosted, served
+from tests.docker.support import docker_only
 from tests.e2e.support import node, port, service
 from tests.host.support import LOCALLB
 
-pytestmark = [pytest.mark.docker, pytest.mark.envoy]
+pytestmark = [pytest.mark.docker, pytest.mark.envoy, docker_only]
 USER = 12_345
 HERE = "TCP at 127.0.0.1"
 

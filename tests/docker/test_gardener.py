@@ -9,9 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.docker.daemon import GATEWAYS, NODE_PORT, Hosted, asked, gardeners
+from tests.docker.support import docker_only
 from tests.e2e.support import port, service
 
-pytestmark = [pytest.mark.docker, pytest.mark.envoy]
+pytestmark = [pytest.mark.docker, pytest.mark.envoy, docker_only]
 
 
 @pytest.fixture

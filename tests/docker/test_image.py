@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from locallb.runtimes.docker.engine_api import Containers
-from tests.docker.support import docker
+from tests.docker.support import client, docker
 
 pytestmark = pytest.mark.docker
 
@@ -34,15 +33,15 @@ def made(root: Path, name: str) -> str:
     path.write_text(path.name)
     with tarfile.open(root / "root.tar", "w") as tar:
         tar.add(path, "file")
-    return Containers().load(root / "root.tar", name, ['ENTRYPOINT ["/file"]'])
+    return client().load(root / "root.tar", name, ['ENTRYPOINT ["/file"]'])
 
 
 def test_an_image_that_is_made_anew_leaves_no_nameless_one(name: str, tmp_path: Path) -> None:
     """Each time it is made."""
     first, second = made(tmp_path, name), made(tmp_path, name)
     assert first != second
-    assert Containers().has_image(second)
-    assert not Containers().has_image(first)
+    assert client().has_image(second)
+    assert not client().has_image(first)
 
 
 @pytest.mark.parametrize("used", ["by a container", "under another name"])
@@ -51,15 +50,15 @@ def test_an_image_that_somebody_uses_stays(name: str, tmp_path: Path, used: str)
     first = made(tmp_path, name)
     container = ""
     if used == "by a container":
-        container = Containers().create("", {"Image": first})
+        container = client().create("", {"Image": first})
     else:
         docker("tag", first, name.replace(":a", ":b"))
     try:
         second = made(tmp_path, name)
-        assert Containers().has_image(first)
+        assert client().has_image(first)
         assert docker("image", "inspect", "--format", "{{.Id}}", name).strip() == second
     finally:
         if container:
-            Containers().remove(container, volumes=True)
+            client().remove(container, volumes=True)
             with suppress(subprocess.CalledProcessError):
                 docker("image", "rm", first)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.dns.questions import NXDOMAIN, addresses, asked
-from tests.docker.support import configure, containers, docker, identities, own_pool
+from tests.docker.support import configure, containers, docker, identities, own_pool, word
 from tests.e2e.support import Backend, Stage, node, port, service, stage
 
 pytestmark = [pytest.mark.docker, pytest.mark.envoy]
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.envoy]
 def play(image: str) -> Iterator[Stage]:
     """Return a stage for containers, with a pool that nobody else uses."""
     with stage() as made:
-        made.configure(runtime="docker", image=image, pools=own_pool())
+        made.configure(runtime=word(), image=image, pools=own_pool())
         yield made
 
 

@@ -18,13 +18,14 @@ import yaml
 from locallb.model.identities import Home
 from locallb.runtimes.docker.containers import HELPER_LABEL
 from locallb.runtimes.pod_routes import present_routes
-from tests.docker.support import Network, containers, content, docker, own_pool
+from tests.docker.support import Network, containers, content, docker, docker_only, own_pool
 from tests.e2e.support import Stage, stage
 from tests.host.support import PYTHON, Namespace, background
 from tests.host.test_pod_routes import node
 from tests.host.test_routes_in_the_loop import SERVICE, SLICE
 
 pytestmark = [
+    docker_only,
     pytest.mark.docker,
     pytest.mark.envoy,
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can put a Node on a Docker network"),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.docker.support import Harm, configure, containers, content, docker, each_harm, identities, own_pool
+from tests.docker.support import Harm, configure, containers, content, docker, each_harm, identities, own_pool, word
 from tests.e2e.support import Backend, Stage, ask, node, port, refused, service, stage
 from tests.e2e.test_shared_proxies import SHARED, SPARE, a_service_comes_changes_and_goes
 from tests.e2e.watching import becomes, watching
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.envoy]
 def play(image: str) -> Iterator[Stage]:
     """Return a stage for containers, with a pool that nobody else uses."""
     with stage() as made:
-        made.configure(runtime="docker", image=image, pools=own_pool())
+        made.configure(runtime=word(), image=image, pools=own_pool())
         yield made
 
 

@@ -21,6 +21,7 @@ from tests.docker.support import (
     configure,
     containers,
     docker,
+    docker_only,
     furnish,
     goes_on_after,
     identities,
@@ -44,6 +45,7 @@ from tests.e2e.support import Backend, Stage, ask, node, port, service, stage
 from tests.e2e.test_shared_proxies import SHARED, SPARE
 
 pytestmark = [
+    docker_only,
     pytest.mark.docker,
     pytest.mark.envoy,
     pytest.mark.slow,

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.docker.support import await_true, docker
+from tests.docker.support import await_true, docker, docker_only
 from tests.docker.tool_image import Served, asked, proxies, tool
 from tests.e2e.support import Backend, node, port, service
 from tests.packaging.conftest import wheel
 
 __all__ = ["tool", "wheel"]
-pytestmark = [pytest.mark.docker, pytest.mark.root(only="can make a root file system with mmdebstrap")]
+pytestmark = [pytest.mark.docker, pytest.mark.root(only="can make a root file system with mmdebstrap"), docker_only]
 
 
 @pytest.fixture

@@ -124,7 +124,9 @@ class Stage:
 
     def status(self) -> dict[str, dict[str, Any]]:
         """Return `status --json` by `namespace/name`."""
-        return {f"{row['namespace']}/{row['name']}": row for row in self.run("status", "--json").json}
+        done = self.run("status", "--json")
+        assert done.out, done.err
+        return {f"{row['namespace']}/{row['name']}": row for row in done.json}
 
     def addresses(self) -> dict[str, str]:
         """Return the first address of every Service that has one."""

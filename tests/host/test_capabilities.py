@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from locallb.host.capabilities import docker_shortcoming
+from locallb.host.capabilities import shortcoming_of
 
 HERE = "unix:///var/run/docker.sock"
 GOOD: Mapping[str, object] = {"OperatingSystem": "Debian GNU/Linux 12", "OSType": "linux", "SecurityOptions": []}
@@ -16,7 +16,7 @@ GOOD: Mapping[str, object] = {"OperatingSystem": "Debian GNU/Linux 12", "OSType"
 @pytest.mark.parametrize("host", [HERE, "tcp://127.0.0.1:2376", "tcp://[::1]:2376", "tcp://localhost:2375"])
 def test_a_daemon_of_this_linux_host_will_do(host: str) -> None:
     """By a socket or over the loopback."""
-    assert docker_shortcoming(GOOD, host) == ""
+    assert shortcoming_of("docker", GOOD, host) == ""
 
 
 @pytest.mark.parametrize(
@@ -31,13 +31,24 @@ def test_a_daemon_of_this_linux_host_will_do(host: str) -> None:
 )
 def test_another_daemon_is_refused_with_a_sentence(info: Mapping[str, object], host: str, why: str) -> None:
     """Which daemon, why, and what will do."""
-    sentence = docker_shortcoming({**GOOD, **info}, host)
+    sentence = shortcoming_of("docker", {**GOOD, **info}, host)
     assert sentence.startswith(f"local-lb:runtime docker can't be used with the daemon at {host}: ")
     assert why in sentence
-    assert sentence.endswith("use a Docker daemon that runs on this Linux host as root, or the runtime process")
+    assert sentence.endswith(
+        "use a Docker daemon that runs on this Linux host as root, the runtime podman, or the runtime process"
+    )
 
 
 def test_another_system_than_linux_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Addresses of a machine behind it aren't the host's."""
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert "isn't Linux" in docker_shortcoming(GOOD, HERE)
+    assert "isn't Linux" in shortcoming_of("docker", GOOD, HERE)
+
+
+@pytest.mark.parametrize("options", [[], ["name=rootless"]])
+def test_a_podman_of_this_host_will_do_rootless_or_not(options: list[str]) -> None:
+    """By a socket: whoever listens at a port may be in a machine of its own."""
+    assert shortcoming_of("podman", {"SecurityOptions": options}, "unix:///run/user/1000/podman/podman.sock") == ""
+    for host in ("tcp://127.0.0.1:2375", "ssh://me@127.0.0.1:22/run/podman.sock"):
+        sentence = shortcoming_of("podman", {"SecurityOptions": options}, host)
+        assert "it isn't on this host; use a Podman that runs on this Linux host" in sentence

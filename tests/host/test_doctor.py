@@ -49,6 +49,8 @@ def listener(port: int, process: str = "", address: str = "0.0.0.0") -> HostFact
         ({"python": (3, 10)}, Level.PROBLEM, "Python", "3.10", "3.11"),
         ({"envoy": "", "envoy_problem": "no Envoy"}, Level.PROBLEM, "Envoy", "no Envoy", "make setup"),
         ({"docker": "usable"}, Level.NOTE, "Docker", "answers", ""),
+        ({"podman": (("/p", "usable"),)}, Level.NOTE, "Podman", "Podman at /p answers", ""),
+        ({"podman": (("/p", "closed"),)}, Level.NOTE, "Podman", "Podman at /p runs, but not for this user", ""),
         ({"docker": "closed"}, Level.NOTE, "Docker", "not for this user", ""),
         ({"host": HostFacts(unprivileged_port_start=1024)}, Level.WARNING, "rights", "22, 53, 80, 443", "host setup"),
         ({"host": HostFacts(unprivileged_port_start=100)}, Level.WARNING, "rights", "not 22, 53, 80", "host setup"),

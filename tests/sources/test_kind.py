@@ -276,7 +276,7 @@ def test_another_docker_says_nothing_of_the_clusters_of_the_first(
     finding = find_clusters(KindSource(), tmp_path, keep=True)
     assert (finding.sources, finding.gone, finding.notices) == ((source("a", tmp_path), source("b", tmp_path)), (), ())
     (told,) = finding.complaints
-    assert told.startswith(f"source kind: a, b ran in Docker at {here}, this one is at unix:///elsewhere, so")
+    assert told.startswith(f"source kind: a, b ran in the engine at {here}, this is Docker at unix:///elsewhere, so")
     assert f"so those count as last found; correct DOCKER_HOST, or remove {tmp_path}/docker if they are gone" in told
     assert kept(tmp_path) == before
     docker.clusters = {"c": container()}

@@ -20,7 +20,7 @@ from locallb.engine.state.locks import read_holders
 from locallb.engine.state.resource import ResourceState
 from locallb.envoy import binary
 from locallb.envoy.admin import EnvoyAdmin
-from locallb.host import inotify, limits
+from locallb.host import container_sockets, inotify, limits
 from locallb.host.facts import host_facts, inotify_limit
 from locallb.host.headroom import Limits, free_addresses
 from locallb.host.observation import Finding, Level, LockSeen, NameSeen, ProxySeen, Seen
@@ -87,7 +87,8 @@ def look(directory: Path, stack: str) -> Seen:
         claims=len(claims),
         ledger_problems=troubles.guard("ledger", ledger.problems, ()) if ledger else (),
         ledger_keepers=troubles.guard("ledger", ledger.keepers, ()) if ledger else (),
-        docker=limits.docker(),
+        docker=container_sockets.state(container_sockets.DOCKER),
+        podman=tuple(container_sockets.podman_sockets()),
         disk_free=troubles.guard("disk", lambda: limits.disk_left(paths.state_home()), limits.PLENTY),
     )
     if plan:

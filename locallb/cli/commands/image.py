@@ -8,11 +8,12 @@ from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.image import make_image
+from locallb.runtimes.podman.engine import PodmanContainers
 
 
 def image(args: Arguments, out: Out) -> int:
     """Make it, and say how to use it."""
-    made = make_image(Containers())
+    made = make_image(PodmanContainers() if args.runtime == "podman" else Containers())
     if args.json:
         out.raw(json.dumps({"image": made}))
     else:

@@ -30,7 +30,7 @@ def parse_containers(mistakes: Mistakes, config: Mapping[str, object]) -> Contai
     for key in KEYS:
         if key in config and not makes_containers(config.get("runtime")):
             makers = " and ".join(word for word in RUNTIMES if makes_containers(word))
-            mistakes.add(key, f"{shown(config[key])} is for the runtime {makers} only; remove the key")
+            mistakes.add(key, f"{shown(config[key])} is for the runtimes {makers} only; remove the key")
     image, pull, mirror = _image(mistakes, config.get("image"))
     limits = mistakes.mapping("limits", config.get("limits", {}), _EXAMPLE_LIMITS)
     mistakes.unknown("limits.", limits, ("memory", "cpus"))

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from ipaddress import ip_network
 from types import MappingProxyType
 
-from locallb.config.parsing.containers import makes_containers
+from locallb.config.registry import RUNTIMES
 from locallb.config.settings import PodRouting
 from locallb.config.values import Mistakes
 from locallb.model.formatting import clipped, shown
@@ -29,7 +29,7 @@ def parse_pod_routes(mistakes: Mistakes, config: Mapping[str, object]) -> PodRou
     if value not in list(PodRouting):
         mistakes.add("podRoutes", f"{shown(value)} is no place for routes; use off, host or container")
         return PodRouting.OFF
-    published = makes_containers(config.get("runtime")) and config.get("network", "host") != "host"
+    published = config.get("runtime") in RUNTIMES.having("route_helper") and config.get("network", "host") != "host"
     if value == PodRouting.CONTAINER and not published:
         mistakes.add("podRoutes", "container is for proxies with runtime docker and network publish; use host")
     return PodRouting(str(value))

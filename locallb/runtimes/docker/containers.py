@@ -9,13 +9,14 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from locallb.config.settings import Compat, ContainerSettings
+from locallb.config.settings import Compat, ContainerSettings, PullPolicy
 from locallb.envoy import ARGUMENTS
 from locallb.model.identities import Family, IPAddress, Owner
 from locallb.model.naming import owner_fields, owner_from
 from locallb.model.objects import EMPTY
 from locallb.model.serving import Proxy, PublishedPort
 from locallb.model.snapshot import HostFacts
+from locallb.planning.runs import RunInputs
 
 LABEL_PREFIX = "local-lb.dev/"
 HELPER_LABEL = f"{LABEL_PREFIX}route-helper"
@@ -49,6 +50,8 @@ class ProxyContainer:
     """Its fixed addresses on that network, at most one per family; Docker chooses the others."""
     ports: tuple[PublishedPort, ...] = ()
     runtime: str = "docker"
+    pull: PullPolicy = PullPolicy.IF_NOT_PRESENT
+    """When the image is fetched: asked when a container is made, so no part of what it is."""
     envoy: str = ""
     by_group: bool = True
 
@@ -78,10 +81,9 @@ class ProxyContainer:
         return next((str(address) for address in self.inside if Family.of(address) is family), None)
 
 
-def container_of(
-    proxy: Proxy, owner: Owner, settings: ContainerSettings, host: HostFacts, inside: tuple[IPAddress, ...] = ()
-) -> ProxyContainer:
-    """Decide how `proxy` runs in a container; `inside` are its fixed addresses on the network of `settings`."""
+def container_of(proxy: Proxy, inputs: RunInputs, runtime: str, inside: tuple[IPAddress, ...] = ()) -> ProxyContainer:
+    """Decide how `proxy` runs in a container; `inside` are its fixed addresses on the configured network."""
+    owner, settings, host = inputs.owner, inputs.settings.container, inputs.host
     labels = {LABEL_PREFIX + key: value for key, value in owner_fields(owner).items()}
     gardeners = settings.compat is Compat.GARDENER
     return ProxyContainer(
@@ -94,6 +96,8 @@ def container_of(
         network=settings.network,
         inside=inside,
         ports=proxy.published,
+        runtime=runtime,
+        pull=settings.pull,
     )
 
 

@@ -1,11 +1,10 @@
-"""The connection to a Docker daemon: the one that DOCKER_HOST, the TLS variables or Docker's current context name.
+"""The connection to a daemon that speaks Docker's API, wherever its engine says that it is.
 
 One error class for all that goes wrong, and an end of all waiting. Not here: what the daemon is asked.
 """
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -14,17 +13,15 @@ from typing import Any, TypeVar, cast
 
 import requests
 from docker import APIClient
-from docker.context import ContextAPI
 from docker.errors import APIError, DockerException, NotFound, StreamParseError
 from docker.types import CancellableStream
-from docker.utils import kwargs_from_env
 from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection
 from urllib3.exceptions import HTTPError
 
 from locallb.model.errors import ClientError
+from locallb.runtimes.docker.engines import DOCKER, Engine
 
-DEFAULT = "unix:///var/run/docker.sock"
 PATIENCE, ANSWER = 60, 20
 """Seconds that an answer of the daemon may take, also under load, and one that only tells what is there; a stop waits
 no longer than it was told to."""
@@ -42,11 +39,11 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 class ContainersError(ClientError):
-    """Docker can't be reached, or refuses: one sentence with Docker's own words."""
+    """The engine can't be reached, or refuses: one sentence with its own words."""
 
 
 class DockerAbsentError(ContainersError):
-    """No Docker daemon answers."""
+    """No daemon of the engine answers."""
 
 
 def told(function: F) -> F:
@@ -75,16 +72,17 @@ def none_if_absent(function: F) -> F:
 
 
 class Daemon:
-    """One Docker daemon. Connects when it is first asked; safe to use from several threads."""
+    """One daemon of an engine. Connects when it is first asked; safe to use from several threads."""
 
-    def __init__(self, patience: float = PATIENCE) -> None:
+    def __init__(self, patience: float = PATIENCE, engine: Engine = DOCKER) -> None:
+        self.engine = engine
         self._patience = patience
         self._made: APIClient | None = None
 
     @property
     def host(self) -> str:
-        """Where the daemon is, as far as the environment and Docker's context say."""
-        return str(_arguments().get("base_url") or DEFAULT)
+        """Where the daemon is, as far as the environment and the engine's own settings say."""
+        return str(self.engine.where()["base_url"])
 
     def close(self) -> None:
         """Let the connections go that nobody uses."""
@@ -96,7 +94,7 @@ class Daemon:
         """Return docker-py's client, made when it is first needed."""
         if self._made is None:
             _try_to_reach(self.host)
-            self._made = _Client(version="auto", timeout=self._patience, **_arguments())
+            self._made = _Client(version=self.engine.api, timeout=self._patience, **self.engine.where())
         return self._made
 
     @contextmanager
@@ -105,26 +103,28 @@ class Daemon:
         try:
             yield
         except APIError as error:
-            raise ContainersError(f"Docker refuses: {error.explanation or error}") from error
+            raise ContainersError(f"{self.engine.name} refuses: {error.explanation or error}") from error
         except (DockerException, requests.RequestException, HTTPError, OSError) as error:
             self.close()
-            raise DockerAbsentError(_absence(self.host, error)) from error
+            raise DockerAbsentError(_absence(self.engine, self.host, error)) from error
         except (StreamParseError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ContainersError(f"Docker at {self.host} answers what Docker doesn't say ({error!r:.200})") from error
+            name = self.engine.name
+            raise ContainersError(f"{name} at {self.host} answers what {name} doesn't say ({error!r:.200})") from error
 
 
 class EventStream:
     """Events as they happen, until Docker goes. For one thread, but `cut` may be called from any."""
 
-    def __init__(self, stream: CancellableStream, daemon: Daemon) -> None:
+    def __init__(self, stream: CancellableStream, daemon: Daemon, keep: Callable[[Document], bool]) -> None:
         self._stream = stream
         self._daemon = daemon
+        self._keep = keep
 
     def __iter__(self) -> Iterator[Document]:
         """Return each event. Raises ContainersError."""
         try:
             with self._daemon.telling():
-                yield from self._stream
+                yield from filter(self._keep, self._stream)
         finally:
             self._stream._response.close()  # noqa: SLF001 - docker-py leaves its descriptor to the garbage
 
@@ -165,16 +165,6 @@ class _Client(APIClient):  # type: ignore[misc]  # docker-py has no types
         return {**settings, "verify": self.verify}
 
 
-def _arguments() -> dict[str, Any]:
-    """Return where the daemon is: the environment first, as Docker's own command does, then the current context."""
-    given: dict[str, Any] = dict(kwargs_from_env(environment=dict(os.environ)))
-    if "base_url" not in given:
-        context = ContextAPI.get_current_context()
-        if context is not None and context.Name != "default":
-            given = {"base_url": context.Host, "tls": context.TLSConfig or False}
-    return {"base_url": DEFAULT, **given}
-
-
 def _try_to_reach(host: str) -> None:
     """Connect once where the daemon's socket is a file: docker-py leaks the socket of a connection that fails."""
     path = host.removeprefix("unix://") if host.startswith("unix://") else ""
@@ -184,17 +174,19 @@ def _try_to_reach(host: str) -> None:
             client.connect(path)
 
 
-def _absence(host: str, error: BaseException) -> str:
+def _absence(engine: Engine, host: str, error: BaseException) -> str:
+    there = f"{engine.name} at {host}"
     if "SSL" in str(error):
         words = str(error).rpartition("Error(")[2].strip("()'\" ")
-        return f"Docker at {host} isn't trusted, or doesn't trust us: {words}; correct DOCKER_CERT_PATH, and run again"
+        return f"{there} isn't trusted, or doesn't trust us: {words}; correct DOCKER_CERT_PATH, and run again"
     if "Permission denied" in str(error):
-        return f"Docker at {host} isn't open to this user: join the group `docker`, or use the runtime process"
+        return f"{there} isn't open to this user: {engine.closed}"
     if "Read timed out" in str(error):
         return (
-            f"Docker at {host} takes connections and answers nothing: restart it (`systemctl restart docker`),"
-            " or correct DOCKER_HOST, and run again"
+            f"{there} takes connections and answers nothing: restart it ({engine.restart}),"
+            f" or correct {engine.variable}, and run again"
         )
     return (
-        f"Docker doesn't answer at {host}: start it (`systemctl start docker`), or correct DOCKER_HOST, and run again"
+        f"{engine.name} doesn't answer at {host}: start it ({engine.start}),"
+        f" or correct {engine.variable}, and run again"
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import json
 import tarfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -57,14 +57,20 @@ class Containers(Daemon):
     @told
     def events(self, label: str, actions: Sequence[str], since: float) -> EventStream:
         """Return what happened to containers that have a label since a time (Unix), as it happens."""
-        client, filters = self.client(), {"type": "container", "label": label, "event": list(actions)}
+        return self.stream({"type": "container", "label": label, "event": list(actions)}, since)
+
+    def stream(
+        self, filters: Mapping[str, object], since: float, keep: Callable[[Document], bool] = lambda _event: True
+    ) -> EventStream:
+        """Return the events of a filter since a time as they happen, those that are to be kept."""
+        client = self.client()
         answer = client._get(  # noqa: SLF001 - docker-py waits for ever for the beginning of its answer
             client._url("/events"),  # noqa: SLF001 - as above
             params={"since": f"{since:.9f}", "filters": convert_filters(filters)},
             stream=True,
         )
         stream = client._stream_helper(answer, decode=True)  # noqa: SLF001 - as above
-        events = EventStream(CancellableStream(stream, answer), self)
+        events = EventStream(CancellableStream(stream, answer), self, keep)
         events.be_patient()
         return events
 
@@ -80,7 +86,7 @@ class Containers(Daemon):
                 return content.read() if content else None
         except tarfile.TarError as error:
             raise ContainersError(
-                f"Docker gives {path} of {identity:.12} in a way that can't be read: {error}"
+                f"{self.engine.name} gives {path} of {identity:.12} in a way that can't be read: {error}"
             ) from None
 
     @none_if_absent
@@ -185,16 +191,17 @@ class Containers(Daemon):
         repository, _, tag = image.rpartition(":") if ":" in image.rpartition("/")[2] else (image, "", "")
         if "@" in image:
             repository, tag = image, ""
-        self.client().pull(repository, tag=tag or None)
+        told = [json.loads(line) for line in self.client().pull(repository, tag=tag or None).splitlines()]
+        if refused := [line["error"] for line in told if "error" in line]:
+            raise ContainersError(f"{self.engine.name} refuses: {refused[0]}")
 
     @told
     def load(self, archive: Path, image: str, changes: Sequence[str]) -> str:
         """Make an image of a tar file of a root file system, and give its id; one that had the name goes, if unused."""
-        repository, _, tag = image.rpartition(":")
         client, before = self.client(), self._image(image)
-        answer = client.import_image_from_file(str(archive), repository=repository, tag=tag, changes=list(changes))
+        answer = client.import_image_from_file(str(archive), repository=image, changes=list(changes))
         if "error" in answer:
-            raise ContainersError(f"Docker didn't take the image {image}: {answer.strip()}")
+            raise ContainersError(f"{self.engine.name} didn't take the image {image}: {answer.strip()}")
         if before and (nameless := self._image(before["Id"])) and not nameless.get("RepoTags"):
             with suppress(APIError):  # a container is of it
                 client.remove_image(before["Id"])

@@ -1,4 +1,4 @@
-"""Reports that something happened to a container with a label, and that Docker went away or came back."""
+"""Reports that something happened to a container with a label, and that its engine went away or came back."""
 
 from __future__ import annotations
 
@@ -29,8 +29,14 @@ class ContainerEvents:
     """
 
     def __init__(
-        self, label: str, actions: Sequence[str], changed: Callable[[str], None], presence: Callable[[str], None]
+        self,
+        label: str,
+        actions: Sequence[str],
+        changed: Callable[[str], None],
+        presence: Callable[[str], None],
+        client: Callable[[float], Containers] = Containers,
     ) -> None:
+        self._client = client
         self._label = label
         self._actions = actions
         self._changed = changed
@@ -54,9 +60,9 @@ class ContainerEvents:
     def _follow(self) -> None:
         while not self._thread.stopped.is_set():
             try:
-                with closing(Containers(ANSWER)) as docker:
+                with closing(self._client(ANSWER)) as docker:
                     self._take(docker)
-                reason = self._hangs or "Docker ended its events"
+                reason = self._hangs or f"{docker.engine.name} ended its events"
             except ContainersError as error:
                 reason = str(error)
             self._lose(reason)
@@ -64,7 +70,7 @@ class ContainerEvents:
 
     def _ask(self) -> None:
         """Cut the events of a daemon that answers nothing."""
-        with closing(Containers(ANSWER)) as docker:
+        with closing(self._client(ANSWER)) as docker:
             while not self._thread.stopped.wait(_SILENCE):
                 try:
                     docker.ping()

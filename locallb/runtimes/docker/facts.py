@@ -14,14 +14,14 @@ from ipaddress import ip_address, ip_network
 from locallb.config.settings import ContainerSettings, PullPolicy, Settings
 from locallb.envoy import binary
 from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError
-from locallb.host.capabilities import docker_shortcoming
+from locallb.host.capabilities import is_rootless, shortcoming_of
 from locallb.host.facts import host_facts
 from locallb.host.sockets import split_place
 from locallb.model.identities import Home, Protocol
 from locallb.model.snapshot import HostFacts, Subnet
 from locallb.planning.runs import Place
 from locallb.runtimes.docker.containers import PROXY_LABEL, image_of, labelled_owner
-from locallb.runtimes.docker.daemon import ANSWER, Document
+from locallb.runtimes.docker.daemon import Document
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.process.facts import our_pids
 from locallb.runtimes.runtime import UnfitError
@@ -29,15 +29,20 @@ from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies
 
 
-def read_facts(home: Home, settings: Settings, pids: Collection[int]) -> HostFacts:
-    """Find out what this host and Docker allow. Raises UnfitError, ClientError."""
-    containers, network = Containers(ANSWER), settings.container.network
+def read_facts(home: Home, settings: Settings, pids: Collection[int], containers: Containers) -> HostFacts:
+    """Find out what this host and an engine allow. Raises UnfitError, ClientError."""
+    network = settings.container.network
     contained, envoy = read_contained(containers, home), binary.installed().version
     facts = host_facts(settings.pools, {*our_pids(home, pids), *contained.pids}, strict=settings.publishes)
     bound = {*_bound(home), *contained.places}
     sockets = tuple(socket for socket in facts.sockets if (socket.address, socket.port, socket.protocol) not in bound)
-    facts = replace(facts, envoy=envoy, group=os.getegid(), unprivileged_port_start=0, sockets=sockets)
-    require_suitable(containers, settings.container, facts)
+    facts = replace(facts, envoy=envoy, sockets=sockets)
+    info = containers.info()
+    if not is_rootless(info):  # whose root is this user, in this user's group, and may bind what this user may
+        facts = replace(facts, group=os.getegid(), unprivileged_port_start=0)
+    if shortcoming := shortcoming_of(settings.runtime, info, containers.host):
+        raise UnfitError(shortcoming)
+    _require_image(containers, settings.container, facts)
     return replace(facts, subnets=read_subnets(containers, network)) if network else facts
 
 
@@ -51,15 +56,13 @@ class Contained:
     """The host's ports that Docker publishes for them."""
 
 
-def require_suitable(containers: Containers, settings: ContainerSettings, host: HostFacts) -> None:
-    """Refuse a Docker that can't do what the configuration wants. Raises UnfitError, ContainersError."""
-    if shortcoming := docker_shortcoming(containers.info(), containers.host):
-        raise UnfitError(shortcoming)
+def _require_image(containers: Containers, settings: ContainerSettings, host: HostFacts) -> None:
+    """Refuse an image that isn't there where none may be fetched. Raises UnfitError, ContainersError."""
     image = image_of(settings, host)
     if settings.pull is PullPolicy.NEVER and not containers.has_image(image):
         raise UnfitError(
             f"local-lb:image: {image} isn't there, and pullPolicy Never forbids to fetch it:"
-            " `docker pull` it, let `locallb image` make one, or choose another policy"
+            f" `{containers.engine.command} pull` it, let {containers.engine.image} make one, or choose another policy"
         )
 
 
@@ -76,8 +79,8 @@ def read_subnets(containers: Containers, network: str) -> tuple[Subnet, ...]:
     inspected = containers.network(network)
     if inspected is None:
         raise UnfitError(
-            f"local-lb:network: Docker has no network {network}; make a kind cluster or run `docker network create"
-            f" {network}`, or name another one: {{publish: NETWORK}}"
+            f"local-lb:network: {containers.engine.name} has no network {network}; make a kind cluster or run"
+            f" `{containers.engine.command} network create {network}`, or name another one: {{publish: NETWORK}}"
         )
     configured = (inspected.get("IPAM") or {}).get("Config") or ()
     return tuple(_subnet(config) for config in configured if config.get("Subnet"))

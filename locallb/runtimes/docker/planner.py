@@ -21,6 +21,15 @@ from locallb.runtimes.docker.containers import (
 from locallb.runtimes.docker.port_mapping import internal_addresses, publish
 
 
+def plan_container(proxy: Proxy, inputs: RunInputs, runtime: str) -> tuple[Proxy, ProxyContainer]:
+    """Publish the places of a Service's own proxy where the configuration wants that."""
+    if not inputs.settings.container.network or not inputs.addresses:
+        return proxy, container_of(proxy, inputs, runtime)
+    proxy = publish(proxy, inputs.places)
+    inside = tuple(internal_addresses(inputs.addresses, inputs.host.subnets, inputs.settings.pools))
+    return proxy, container_of(proxy, inputs, runtime, inside)
+
+
 @dataclass(frozen=True, slots=True)
 class DockerPlanner:
     """Plans containers."""
@@ -29,13 +38,8 @@ class DockerPlanner:
     makes_containers: bool = True
 
     def plan(self, proxy: Proxy, inputs: RunInputs) -> tuple[Proxy, ProxyContainer]:
-        """Publish the places of a Service's own proxy where the configuration wants that."""
-        settings, host = inputs.settings, inputs.host
-        if not settings.container.network or not inputs.addresses:
-            return proxy, container_of(proxy, inputs.owner, settings.container, host)
-        proxy = publish(proxy, inputs.places)
-        inside = tuple(internal_addresses(inputs.addresses, host.subnets, settings.pools))
-        return proxy, container_of(proxy, inputs.owner, settings.container, host, inside)
+        """Plan a container of Docker."""
+        return plan_container(proxy, inputs, "docker")
 
     def owner(self, declared: Mapping[str, object]) -> ObjectKey | None:
         """Read the labels."""

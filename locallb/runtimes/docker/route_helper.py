@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from locallb.host.capabilities import docker_shortcoming
+from locallb.host.capabilities import shortcoming_of
 from locallb.model.errors import ClientError
 from locallb.model.identities import Owner
 from locallb.model.naming import metric_of, owner_fields
@@ -69,7 +69,7 @@ ROUTE_HELPER = DockerRoutes()
 
 def _shortcoming(docker: Containers) -> str:
     """Return why this Docker can't change routes of this host; empty if it can. Raises ContainersError."""
-    if docker_shortcoming(docker.info(), docker.host):
+    if shortcoming_of("docker", docker.info(), docker.host):
         return f"the Docker at {docker.host} isn't one of this host, so it can't make routes here; run as root"
     return ""
 

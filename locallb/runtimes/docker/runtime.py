@@ -17,8 +17,9 @@ from locallb.planning.planned import PlannedProxy
 from locallb.resources.errors import ProviderError
 from locallb.runtimes import draining
 from locallb.runtimes.docker.containers import HELPER_LABEL, PROXY_LABEL, labelled_owner
-from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError
+from locallb.runtimes.docker.daemon import ANSWER, PATIENCE, ContainersError, DockerAbsentError
 from locallb.runtimes.docker.engine_api import Containers
+from locallb.runtimes.docker.engines import DOCKER
 from locallb.runtimes.docker.events import HARM, ContainerEvents
 from locallb.runtimes.docker.facts import home_of, read_facts
 from locallb.runtimes.docker.runs import drain_container, was_drained
@@ -38,17 +39,27 @@ _SECONDS = 10
 
 
 class Docker(Runtime):
-    """Containers that pulumi-docker declares. Docker starts them again, and whoever removes one drained it before."""
+    """Containers that pulumi-docker declares. Docker starts them again, and whoever removes one drained it before.
+
+    An engine with the same API is a runtime of this kind, too, whose containers are declared in another way.
+    """
 
     asks_a_daemon = True
+    engine = DOCKER
+    token = CONTAINER
+    """The type of its containers in states."""
+
+    def containers(self, patience: float = PATIENCE) -> Containers:
+        """Return the client of this engine."""
+        return Containers(patience, self.engine)
 
     def require(self) -> None:
-        """Ask Docker. Raises DockerAbsentError."""
-        Containers().ping()
+        """Ask the engine. Raises DockerAbsentError."""
+        self.containers().ping()
 
     def facts(self, home: Home, settings: Settings, pids: Collection[int]) -> HostFacts:
-        """Look at this host and at Docker: a container may bind every port, whoever runs us."""
-        return read_facts(home, settings, pids)
+        """Look at this host and at the engine: a container of root's may bind every port, whoever runs us."""
+        return read_facts(home, settings, pids, self.containers(ANSWER))
 
     def declare(
         self, planned: PlannedProxy, config: ProxyConfig, parent: pulumi.Resource
@@ -59,19 +70,20 @@ class Docker(Runtime):
         return declare_container(planned, config, parent)
 
     def watch(self, ended: Callable[[str], None], presence: Callable[[str], None]) -> DockerWatch:
-        """Hear of what ends or changes a container from Docker's events."""
-        return DockerWatch(ContainerEvents(PROXY_LABEL, HARM, ended, presence))
+        """Hear of what ends or changes a container from the engine's events."""
+        return DockerWatch(ContainerEvents(PROXY_LABEL, HARM, ended, presence, self.containers))
 
     def runs(self) -> Iterator[HostRun]:
-        """Find them by their labels; none where Docker doesn't answer."""
+        """Find them by their labels; none where the engine doesn't answer."""
+        client = self.containers()
         try:
-            listed = [container for label in (PROXY_LABEL, HELPER_LABEL) for container in Containers().labelled(label)]
+            listed = [container for label in (PROXY_LABEL, HELPER_LABEL) for container in client.labelled(label)]
         except DockerAbsentError:
             return
         for container in listed:
             labels, name = container["Labels"], str(container["Names"][0]).lstrip("/")
             directory = paths.proxies_root() / labels.get(PROXY_LABEL, name)
-            end = partial(Containers().remove, str(container["Id"]), volumes=True)
+            end = partial(client.remove, str(container["Id"]), volumes=True)
             yield HostRun("container", name, labelled_owner(labels), directory, apart=True, end=end)
 
     def await_start(self, run: RunIdentity, directory: Path) -> None:
@@ -83,52 +95,52 @@ class Docker(Runtime):
             name = _name_of(run)
             raise ProviderError(
                 f"the container {name} was told to stop by a run that was interrupted:"
-                f" `docker restart {name}`, then run up again"
+                f" `{self.engine.command} restart {name}`, then run up again"
             )
         comes_to_answer(directory, START_PATIENCE)
 
     def is_drained(self, run: RunIdentity, directory: Path) -> bool:
-        """Ask Docker, where something was told to stop there at all: its listeners look alive all the same."""
+        """Ask the engine, where something was told to stop there at all: its listeners look alive all the same."""
         if not (directory / draining.STOPPING).exists():
             return False
-        seen = Containers().inspect(run.id)
+        seen = self.containers().inspect(run.id)
         return seen is not None and was_drained(seen)
 
     def drain(self, run: RunIdentity) -> None:
-        """Drain it. Who removes the container says that Docker can't be asked."""
+        """Drain it. Who removes the container says that it can't be asked."""
         with suppress(ContainersError):
-            if seen := Containers().inspect(run.id):
+            if seen := self.containers().inspect(run.id):
                 drain_container(seen)
 
     def log(self, run: RunIdentity) -> str:
         """Return the command that shows it, and its end: an image of another kind tells there what it is."""
         try:
-            end = Containers().logs(run.id, 2) or "it says nothing"
+            end = self.containers().logs(run.id, 2) or "it says nothing"
         except ContainersError as error:
             end = str(error)
-        return f"`docker logs {_name_of(run)}` ({end})"
+        return f"`{self.engine.command} logs {_name_of(run)}` ({end})"
 
     def unanswered(self, run: RunIdentity, error: str) -> str:
         """Return that it is paused, where it is; the official plugin takes it for one that runs."""
         with suppress(ContainersError):
-            seen = Containers().inspect(run.id)
+            seen = self.containers().inspect(run.id)
             if seen and seen["State"].get("Paused"):
                 name = _name_of(run)
-                return f"the container {name} is paused: `docker unpause {name}`, then run up again"
+                return f"the container {name} is paused: `{self.engine.command} unpause {name}`, then run up again"
         return super().unanswered(run, error)
 
     def end_hanging(self, directory: Path) -> None:
         """Stop the proxy's containers, where its directory is one that containers use. Raises ContainersError."""
         if Proxies(paths.proxies_root()).is_shared(ProxyId(directory.name)):
-            for container in Containers().labelled(f"{PROXY_LABEL}={directory.name}"):
-                Containers().stop(str(container["Id"]), 0)
+            for container in self.containers().labelled(f"{PROXY_LABEL}={directory.name}"):
+                self.containers().stop(str(container["Id"]), 0)
 
     def leave(self, resources: Sequence[Resource], home: Home, state_home: Path) -> int:
         """Remove the stack's containers: they have directories there."""
         del state_home
-        if all(resource.type != CONTAINER for resource in resources):
+        if all(resource.type != self.token for resource in resources):
             return 0
-        containers = Containers()
+        containers = self.containers()
         listed = [container for container in containers.labelled(PROXY_LABEL) if home_of(container) == home]
         for container in listed:
             containers.stop(str(container["Id"]), _SECONDS)

@@ -18,10 +18,12 @@ from locallb.model.formatting import few
 from locallb.model.identities import ClusterName
 from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError, Document
 from locallb.runtimes.docker.engine_api import Containers
+from locallb.runtimes.docker.engines import Engine
 from locallb.sources import SourceError
 from locallb.sources.kept_access import LARGEST, SUFFIX, Way, forgotten, kept, put
 from locallb.sources.kind.access import admitted
 from locallb.sources.kind.entry import KindSource
+from locallb.sources.kind.provider import client
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.source import Found
 from locallb.storage import files
@@ -49,12 +51,12 @@ def find_clusters(source: KindSource, directory: Path, *, keep: bool) -> Found[K
 
     """
     known = kept(directory)
-    containers = Containers()
+    containers = client()
     try:
         look = _look(containers, source, known)
     except ContainersError as error:
         return _as_last_found({name: path for name, path in known.items() if _is_meant(source, name)}, error)
-    elsewhere = _elsewhere(containers.host, directory, look.gone)
+    elsewhere = _elsewhere(containers.engine, containers.host, directory, look.gone)
     usable = {name: way.text for name, way in look.ways.items() if way.text}
     for name, text in usable.items():
         put("kind", directory / f"{name}{SUFFIX}", text, keep=keep)
@@ -69,7 +71,7 @@ def find_clusters(source: KindSource, directory: Path, *, keep: bool) -> Found[K
 
 def names_of_clusters() -> frozenset[str]:
     """Return which clusters of kind this host's Docker has, running or not. Raises ContainersError."""
-    return frozenset(_control_planes(Containers()))
+    return frozenset(_control_planes(client()))
 
 
 def _look(containers: Containers, source: KindSource, known: Collection[str]) -> _Look:
@@ -107,14 +109,14 @@ def _docker(directory: Path) -> Path:
     return directory / "docker"
 
 
-def _elsewhere(host: str, directory: Path, gone: Collection[str]) -> str:
+def _elsewhere(engine: Engine, host: str, directory: Path, gone: Collection[str]) -> str:
     """Explain that this Docker isn't the one that had the clusters, so that they needn't be gone; empty if it is."""
     before = files.read(_docker(directory)) if gone else None
     if before in {None, host}:
         return ""
     return (
-        f"source kind: {few(gone)} ran in Docker at {before}, this one is at {host}, so those count as last found;"
-        f" correct DOCKER_HOST, or remove {_docker(directory)} if they are gone for good"
+        f"source kind: {few(gone)} ran in the engine at {before}, this is {engine.name} at {host}, so those count as"
+        f" last found; correct {engine.variable}, or remove {_docker(directory)} if they are gone for good"
     )
 
 

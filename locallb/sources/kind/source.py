@@ -8,6 +8,7 @@ from pathlib import Path
 from locallb.runtimes.docker.events import LIFE, ContainerEvents
 from locallb.sources.kind.entry import KindSource
 from locallb.sources.kind.finding import CLUSTER_LABEL, find_clusters
+from locallb.sources.kind.provider import client
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.source import FinderType, Found
 
@@ -23,7 +24,7 @@ class Kind(FinderType[KindSource]):
     def watch(self, finder: KindSource, root: Path, changed: Callable[[str], None]) -> ContainerEvents:
         """Hear of containers. A Docker that went away or came back tells nobody which clusters there are now."""
         del finder, root
-        return ContainerEvents(CLUSTER_LABEL, LIFE, changed, lambda _fault: changed(""))
+        return ContainerEvents(CLUSTER_LABEL, LIFE, changed, lambda _fault: changed(""), client)
 
 
 SOURCE = Kind()

@@ -1,0 +1,43 @@
+"""Where engines of containers listen on this host, and whether they take connections: without a client of theirs.
+
+Not here: what an engine is asked (`runtimes`).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+
+DOCKER = "/var/run/docker.sock"
+PODMAN = "CONTAINER_HOST"
+"""The variable by which Podman's own command is told where its service is."""
+_ROOTS = "/run/podman/podman.sock"
+UNIX = "unix://"
+_PATIENCE = 1.0
+
+
+def podman_place() -> str:
+    """Return where Podman's service is: as its own command has it, otherwise root's for root, or this user's own."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}"
+    own = f"{runtime}/podman/podman.sock" if os.geteuid() else _ROOTS
+    return os.environ.get(PODMAN) or UNIX + own
+
+
+def podman_sockets() -> Iterator[tuple[str, str]]:
+    """Return the sockets that may be Podman's for this user and for root, each with what `state` says of it."""
+    paths = dict.fromkeys((podman_place().removeprefix(UNIX), _ROOTS))
+    yield from ((path, state(path)) for path in paths if path.startswith("/"))
+
+
+def state(path: str) -> str:
+    """Return whether an engine is `usable`, runs but is `closed` to this user, or doesn't run (empty)."""
+    try:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(_PATIENCE)
+            client.connect(path)
+    except PermissionError:
+        return "closed"
+    except OSError:
+        return ""
+    return "usable"

@@ -1,0 +1,60 @@
+"""Whose daemon speaks Docker's API: Docker, or another engine that has the same one; and how its user knows it.
+
+Not here: the connection (`daemon`), and what is asked (`engine_api`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from docker.context import ContextAPI
+from docker.utils import kwargs_from_env
+
+DEFAULT = "unix:///var/run/docker.sock"
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What differs between them before anything is asked."""
+
+    name: str
+    command: str
+    """Its user's own command, by which containers are looked at."""
+    where: Callable[[], Mapping[str, Any]]
+    """Where its daemon is, as docker-py's client takes it: `base_url`, and perhaps `tls`."""
+    variable: str
+    """The variable of the environment that says so."""
+    start: str
+    """How its user starts it."""
+    restart: str
+    closed: str
+    """What helps who may not use it."""
+    image: str
+    """Our command that makes an image there."""
+    api: str = "auto"
+    """The version of the API that is spoken; `auto` asks for the newest."""
+
+
+def docker_place() -> Mapping[str, Any]:
+    """Return where Docker is: the environment first, as its own command does, then the current context."""
+    given: dict[str, Any] = dict(kwargs_from_env(environment=dict(os.environ)))
+    if "base_url" not in given:
+        context = ContextAPI.get_current_context()
+        if context is not None and context.Name != "default":
+            given = {"base_url": context.Host, "tls": context.TLSConfig or False}
+    return {"base_url": DEFAULT, **given}
+
+
+DOCKER = Engine(
+    "Docker",
+    "docker",
+    docker_place,
+    "DOCKER_HOST",
+    "`systemctl start docker`",
+    "`systemctl restart docker`",
+    "join the group `docker`, or use the runtime process",
+    "`locallb image`",
+)

@@ -1,0 +1,69 @@
+"""Podman's service, which speaks Docker's API: where it listens for this user, and what it says in a way of its own.
+
+Not here: what is asked (`docker.engine_api`), and what a container is made of (`spec`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from locallb.host.container_sockets import PODMAN as VARIABLE
+from locallb.host.container_sockets import UNIX, podman_place
+from locallb.runtimes.docker.daemon import PATIENCE, ContainersError, Document, EventStream, told
+from locallb.runtimes.docker.engine_api import Containers
+from locallb.runtimes.docker.engines import Engine
+
+_OWN_WORDS = {"die": "died", "destroy": "remove"}
+_OWN_VERSION = "Libpod-API-Version"
+
+
+def _place() -> Mapping[str, str]:
+    return {"base_url": podman_place()}
+
+
+PODMAN = Engine(
+    "Podman",
+    "podman",
+    _place,
+    VARIABLE,
+    "`systemctl --user start podman.socket`, as root without `--user`",
+    "`systemctl --user restart podman`, as root without `--user`",
+    "its socket is another user's; start your own, or use the runtime process",
+    "`locallb image --runtime podman`",
+    "1.40",
+)
+
+
+class PodmanContainers(Containers):
+    """What a Podman has. Neither its version nor /info is asked: for either it runs the host's package manager."""
+
+    def __init__(self, patience: float = PATIENCE) -> None:
+        super().__init__(patience, PODMAN)
+
+    @told
+    def ping(self) -> None:
+        """Ask whether it is there. Raises DockerAbsentError, and ContainersError where that is another engine."""
+        client = self.client()
+        answer = client._get(f"{client.base_url}/_ping")  # noqa: SLF001 - docker-py tells no headers
+        client._raise_for_status(answer)  # noqa: SLF001 - as above
+        if _OWN_VERSION not in answer.headers:
+            raise ContainersError(f"what answers at {self.host} isn't Podman; correct {VARIABLE}, and run again")
+
+    @told
+    def events(self, label: str, actions: Sequence[str], since: float) -> EventStream:
+        """Return what happened, chosen here: Podman has its own words for ends, and finds no label without a value."""
+        wanted = {*actions, *(_OWN_WORDS[action] for action in actions if action in _OWN_WORDS)}
+
+        def keep(event: Document) -> bool:
+            attributes = (event.get("Actor") or {}).get("Attributes") or {}
+            return label in attributes and event.get("Action") in wanted
+
+        return self.stream({"type": "container"}, since, keep)
+
+    @told
+    def info(self) -> Document:
+        """Return what is needed of what it would say of itself: it is rootless where its socket is a user's."""
+        self.ping()
+        rootless = bool(self.host.startswith(UNIX) and Path(self.host.removeprefix(UNIX)).stat().st_uid)
+        return {"SecurityOptions": ["name=rootless"] if rootless else []}

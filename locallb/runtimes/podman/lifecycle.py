@@ -1,0 +1,123 @@
+"""What a container of Podman goes through: made or adopted, looked at, repaired, removed; its labels say whose it is.
+
+A run may be killed between an effect and its line in the state; `create` therefore adopts what is its own already,
+known by a digest of all that it was made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from locallb.config.settings import PullPolicy
+from locallb.envoy.waiting import comes_to_answer
+from locallb.resources.errors import ProviderError
+from locallb.resources.properties import PodmanContainerInputs, PodmanContainerState
+from locallb.runtimes.docker.containers import labelled_owner
+from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError, Document
+from locallb.runtimes.docker.engine_api import Containers
+from locallb.runtimes.docker.runs import drain_container, was_drained
+from locallb.runtimes.podman.spec import SPEC_LABEL, body
+from locallb.storage import paths
+from locallb.storage.proxy_directories import Proxies
+
+GRACE = 5
+"""Seconds from SIGTERM to SIGKILL; Envoy takes a few milliseconds."""
+_PATIENCE = 10.0
+"""Seconds until the Envoy of a container that goes on must answer."""
+
+
+class Lifecycle:
+    """Containers of one Podman."""
+
+    def __init__(self, containers: Containers) -> None:
+        self._containers = containers
+
+    def create(self, new: PodmanContainerInputs) -> str:
+        """Make and start it, or have the one go on that is just this; gives its id."""
+        wanted = _body(new)
+        seen = self._containers.inspect(new.name)
+        if seen is None:
+            return self._make(new, wanted)
+        self._require_ours(seen, new)
+        if _labels(seen).get(SPEC_LABEL) == wanted["Labels"][SPEC_LABEL]:
+            self._have_run(seen, new)
+            return str(seen["Id"])
+        self._containers.remove(str(seen["Id"]), volumes=True)
+        return self._make(new, wanted)
+
+    def is_absent(self, name: str) -> bool:
+        """Return whether there is no container of this name."""
+        return self._containers.inspect(name) is None
+
+    def runs(self, state: PodmanContainerState) -> bool:
+        """Return whether it runs, serves, and is what it was made as."""
+        seen = self._containers.inspect(state.container or state.name)
+        if seen is None or _labels(seen).get(SPEC_LABEL) != _body(state)["Labels"][SPEC_LABEL]:
+            return False
+        status = seen["State"]
+        return bool(status["Running"]) and not status.get("Paused") and not was_drained(seen)
+
+    def delete(self, state: PodmanContainerState) -> None:
+        """Drain, stop and remove it; gone or another's is fine."""
+        seen = self._containers.inspect(state.container or state.name)
+        if seen is not None and labelled_owner(_labels(seen)) == state.owner:
+            drain_container(seen)
+            self._containers.stop(str(seen["Id"]), GRACE)
+            self._containers.remove(str(seen["Id"]), volumes=True)
+
+    def _require_ours(self, seen: Document, new: PodmanContainerInputs) -> None:
+        owner = labelled_owner(_labels(seen))
+        if owner != new.owner:
+            raise ProviderError(
+                f"the container {new.name} exists already and belongs to {owner or 'somebody else'};"
+                f" look at it, then `podman rm -f {new.name}`"
+            )
+
+    def _make(self, new: PodmanContainerInputs, wanted: Document) -> str:
+        self._provide_image(new)
+        identity = self._containers.create(new.name, wanted)
+        try:
+            self._containers.start(identity)
+        except DockerAbsentError:
+            raise
+        except ContainersError:
+            self._containers.remove(identity, volumes=True)
+            raise
+        return identity
+
+    def _have_run(self, seen: Document, new: PodmanContainerInputs) -> None:
+        """Have it go on, whatever was done to it, and wait until it answers."""
+        identity = str(seen["Id"])
+        if seen["State"].get("Paused"):
+            self._containers.unpause(identity)
+        if was_drained(seen):
+            self._containers.stop(identity, GRACE)
+        self._containers.start(identity)
+        comes_to_answer(_directory(new), _PATIENCE)
+
+    def _provide_image(self, new: PodmanContainerInputs) -> None:
+        if new.pull != PullPolicy.ALWAYS and self._containers.has_image(new.image):
+            return
+        try:
+            self._containers.pull(new.image)
+        except DockerAbsentError:
+            raise
+        except ContainersError as error:
+            raise ProviderError(
+                f"the image {new.image} for the container {new.name} can't be fetched ({error});"
+                " `locallb image --runtime podman` makes one here, then say its name as local-lb:image"
+            ) from error
+
+
+def _directory(inputs: PodmanContainerInputs) -> Path:
+    return Proxies(paths.proxies_root()).path(inputs.proxy)
+
+
+def _body(inputs: PodmanContainerInputs) -> Mapping[str, Any]:
+    return body(inputs, str(_directory(inputs)))
+
+
+def _labels(seen: Document) -> Mapping[str, str]:
+    return dict(seen["Config"].get("Labels") or {})

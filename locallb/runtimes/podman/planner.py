@@ -1,0 +1,44 @@
+"""How a proxy runs in a container of Podman: as in one of Docker, told by another resource."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from locallb.model.identities import ObjectKey
+from locallb.model.serving import Proxy
+from locallb.model.state_resource import PODMAN_CONTAINER
+from locallb.planning.runs import RunInputs
+from locallb.runtimes.docker.containers import ProxyContainer, container_words
+from locallb.runtimes.docker.planner import plan_container
+from locallb.runtimes.process.planner import ProcessPlanner
+
+
+@dataclass(frozen=True, slots=True)
+class PodmanPlanner:
+    """Plans containers."""
+
+    token: str = PODMAN_CONTAINER
+    makes_containers: bool = True
+
+    def plan(self, proxy: Proxy, inputs: RunInputs) -> tuple[Proxy, ProxyContainer]:
+        """Plan a container of Podman."""
+        return plan_container(proxy, inputs, "podman")
+
+    def owner(self, declared: Mapping[str, object]) -> ObjectKey | None:
+        """Read the property `owner`, as a process has it."""
+        return ProcessPlanner().owner(declared)
+
+    def told(self, declared: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
+        """Read the image, which tells the version, limits and network."""
+        memory = declared.get("memory")
+        number = int(memory) if isinstance(memory, int | float) else 0
+        image, cpus, network = (_text(declared.get(key)) for key in ("image", "cpus", "network"))
+        return "", container_words(image, number, cpus, network)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+PLANNER = PodmanPlanner()

@@ -1,0 +1,27 @@
+"""Which engine has the clusters of kind: the one that kind itself takes on this host. Not here: finding them."""
+
+from __future__ import annotations
+
+import os
+
+from locallb.host.container_sockets import UNIX, podman_place, state
+from locallb.runtimes.docker.daemon import PATIENCE
+from locallb.runtimes.docker.engine_api import Containers
+from locallb.runtimes.docker.engines import DEFAULT, DOCKER, Engine, docker_place
+from locallb.runtimes.podman.engine import PODMAN, PodmanContainers
+
+PROVIDER = "KIND_EXPERIMENTAL_PROVIDER"
+
+
+def engine() -> Engine:
+    """Return the one that kind is told to take; otherwise Docker, but where there is only a Podman that takes it."""
+    told = os.environ.get(PROVIDER)
+    if told:
+        return PODMAN if told == "podman" else DOCKER
+    alone = docker_place()["base_url"] == DEFAULT and not state(DEFAULT.removeprefix(UNIX))
+    return PODMAN if alone and state(podman_place().removeprefix(UNIX)) == "usable" else DOCKER
+
+
+def client(patience: float = PATIENCE) -> Containers:
+    """Return its client."""
+    return PodmanContainers(patience) if engine() is PODMAN else Containers(patience)

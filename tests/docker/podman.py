@@ -1,0 +1,125 @@
+"""A Podman of the tests' own: its service, with storage and settings below one directory, gone at the end.
+
+As root or, with single ids of its own, as another user. The settings are those of a machine whose control groups are of
+version 1 and whose limits nobody may raise; elsewhere they do no harm.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.host.support import Namespace
+
+SECONDS = 60.0
+_SETTINGS = """
+[containers]
+default_ulimits = ["nofile=1024:1024", "nproc=1000:1000"]
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+[network]
+network_config_dir = "{root}/networks"
+"""
+
+
+@dataclass
+class Podman:
+    """The service of one user; another user than ours has namespaces."""
+
+    root: Path
+    user: int = 0
+    space: Namespace | None = None
+    process: subprocess.Popen[bytes] | None = field(default=None)
+
+    @property
+    def socket(self) -> Path:
+        """Where this user's service listens, below XDG_RUNTIME_DIR."""
+        return self.root / "run" / "podman" / "podman.sock"
+
+    @property
+    def host(self) -> str:
+        """What CONTAINER_HOST says."""
+        return f"unix://{self.socket}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What Podman's own command needs to be this one."""
+        places = {"HOME": str(self.root / "home"), "XDG_RUNTIME_DIR": str(self.root / "run")}
+        return {**os.environ, **places, "CONTAINERS_CONF": str(self.root / "containers.conf")}
+
+    def command(self, *words: str) -> list[str]:
+        """Return Podman's own command, as this user."""
+        places = ("--root", str(self.root / "storage"), "--runroot", str(self.root / "run" / "containers"))
+        command = ("podman", *places, *words)
+        return self.space.enter(*command, user=self.user) if self.space else list(command)
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        for directory in (self.root, self.root / "home", self.socket.parent.parent, self.socket.parent):
+            directory.mkdir(exist_ok=True)
+            os.chown(directory, self.user, self.user)
+        (self.root / "containers.conf").write_text(_SETTINGS.format(root=self.root))
+        with (self.root / "service.log").open("ab") as log:
+            command = self.command("system", "service", "--time=0", self.host)
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=self.environment, cwd=self.root)
+        deadline = time.monotonic() + SECONDS
+        while not self._answers():
+            assert self.process.poll() is None, (self.root / "service.log").read_text()[-2_000:]
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    def end(self, how: signal.Signals = signal.SIGTERM) -> None:
+        """End the service; containers stay."""
+        if self.process:
+            self.process.send_signal(how)
+            self.process.wait(SECONDS)
+            self.socket.unlink(missing_ok=True)
+
+    def run(self, *words: str) -> str:
+        """Run Podman's own command."""
+        done = subprocess.run(
+            self.command(*words),
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            env=self.environment,
+            cwd=self.root,
+        )
+        return done.stdout.strip()
+
+    def _answers(self) -> bool:
+        asked = ["curl", "-s", "--max-time", "5", "--unix-socket", str(self.socket), "http://podman/_ping"]
+        return subprocess.run(asked, check=False, capture_output=True).stdout == b"OK"
+
+
+@contextmanager
+def podman(user: int = 0, space: Namespace | None = None) -> Iterator[Podman]:
+    """Run one, in namespaces if wanted, and leave no container, storage or mount of it."""
+    root = Path(tempfile.mkdtemp(prefix="llb-podman-", dir="/tmp"))
+    root.chmod(0o755)
+    made = Podman(root, user, space)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.end()
+        subprocess.run(
+            made.command("system", "reset", "--force"),
+            check=False,
+            capture_output=True,
+            timeout=SECONDS,
+            env=made.environment,
+            cwd=root,
+        )
+        shutil.rmtree(root, ignore_errors=True)

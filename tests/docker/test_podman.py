@@ -1,0 +1,118 @@
+"""What only Podman has: a service that proxies don't need, and users who are root in their own containers alone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from locallb.host.container_sockets import PODMAN
+from locallb.runtimes.docker.image import make_image
+from locallb.runtimes.podman.engine import PodmanContainers
+from tests.docker.podman import Podman, podman
+from tests.e2e.support import node, port, service
+from tests.environment import lent
+from tests.host.support import Done, Project, asked, project, served
+
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.envoy,
+    pytest.mark.skipif(
+        os.geteuid() != 0 or not shutil.which("podman"),
+        reason="only root can act as other users, and Podman must be installed",
+    ),
+]
+USER = 65534
+PORT = 30080
+NETWORK = "ip link set lo up\n"
+"""Nothing lies over /proc: then no other user may mount one in a container."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A project of a user, and that user's Podman."""
+
+    project: Project
+    engine: Podman
+
+    def run(self, *words: str) -> Done:
+        """Run a command of ours as the user: one's own Podman is found, root's is named, as the machine has another."""
+        named = "" if self.engine.user else self.engine.host
+        places = {"XDG_RUNTIME_DIR": str(self.engine.root / "run"), PODMAN: named}
+        return self.project.locallb(*words, user=self.engine.user, **places)
+
+    def up(self, *words: str) -> str:
+        """Run `up`, which must succeed, and return the address of `web`."""
+        done = self.run("up", "--yes", *words)
+        assert done.code == 0, done.out + done.err
+        (row,) = self.run("status", "--json").json
+        return str(row["addresses"][0])
+
+    def answers(self, at: str) -> list[str]:
+        """Ask `web`."""
+        return asked(self.project.space, f"{at}@8080")
+
+    def containers(self) -> list[str]:
+        """Return the ids of those that run or ran."""
+        return self.engine.run("ps", "-a", "-q", "--no-trunc").split()
+
+
+@pytest.fixture(params=[0, USER], ids=["root", "rootless"])
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    """Return a stack of one Service, deployed in a Podman of this user on the host's network."""
+    user = request.param
+    with project(NETWORK, owner=user) as made, podman(user, made.space) as engine:
+        with lent({PODMAN: engine.host}):
+            image = make_image(PodmanContainers())
+        made.configure(runtime="podman", image=image, pools=[{"name": "p", "addresses": ["127.88.0.0/28"]}])
+        made.write("all.yaml", node(), service("web", port(8080, PORT)))
+        with served(made.space, f"127.0.0.1@{PORT}"):
+            there = Place(made, engine)
+            yield there
+            assert there.run("destroy", "--yes").code == 0
+            assert there.containers() == []
+
+
+def test_a_service_is_served_by_the_users_own_podman(place: Place) -> None:
+    """A second run changes nothing; what is harmed goes on; what a lost state left is found and adopted."""
+    at = place.up()
+    assert place.answers(at) == [f"hello from {PORT}"]
+    before = place.containers()
+    place.up("--expect-no-changes")
+    place.engine.run("kill", *before)
+    assert place.up() == at
+    assert (place.answers(at), place.containers()) == ([f"hello from {PORT}"], before)
+    (place.project.root / ".state/.pulumi/stacks/local-lb/dev.json").unlink()
+    assert [row["sort"] for row in place.run("gc", "--json").json if row["sort"] == "container"] == ["container"]
+    assert (place.up(), place.containers()) == (at, before)
+
+
+def test_proxies_serve_while_podmans_service_is_away(place: Place) -> None:
+    """Commands say so in one sentence; with the service back there is nothing to do."""
+    at = place.up()
+    before = place.containers()
+    place.engine.end()
+    assert place.answers(at) == [f"hello from {PORT}"]
+    for words in (("up", "--yes"), ("preview",), ("destroy", "--yes")):
+        done = place.run(*words)
+        assert done.code == 1
+        assert done.err.count("Podman doesn't answer at unix://") == 1, done.err
+    place.engine.start()
+    assert place.up("--expect-no-changes") == at
+    assert (place.answers(at), place.containers()) == ([f"hello from {PORT}"], before)
+
+
+def test_low_ports_are_those_that_the_user_may_bind(place: Place) -> None:
+    """A container of root's has all of them, one of a user's what the user may bind: that is told as for a process."""
+    place.project.write("all.yaml", node(), service("web", port(80, PORT)))
+    done = place.run("up", "--yes")
+    assert done.code == 0, done.err
+    (row,) = place.run("status", "--json").json
+    if place.engine.user:
+        assert row["reason"] == "PortPrivileged"
+        assert "host setup" in row["message"]
+    else:
+        assert asked(place.project.space, f"{row['addresses'][0]}@80") == [f"hello from {PORT}"]
