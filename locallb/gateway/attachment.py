@@ -14,7 +14,7 @@ from locallb.gateway.capacity import MOST_ENTRIES, Capacity
 from locallb.gateway.conditions import UNSUPPORTED, Trouble
 from locallb.gateway.hostnames import intersection, intersections
 from locallb.gateway.listeners import BoundListener
-from locallb.model.gateway.objects import ParentRef, Reference, Route, RouteKind
+from locallb.model.gateway.objects import ParentRef, Route, RouteKind
 
 _BY_NAME = frozenset({RouteKind.HTTP, RouteKind.GRPC, RouteKind.TLS})
 _EXCLUSIVE = frozenset({RouteKind.HTTP, RouteKind.GRPC})
@@ -62,7 +62,7 @@ def attach(
         capacity.open(number, bound.listener.hostname)
     for route in sorted(routes, key=lambda route: (route.meta.age, route.kind)):
         for parent in route.parents:
-            if Reference(parent.group, parent.kind, parent.key) in owners:
+            if parent.reference in owners:
                 places, why = _places(route, parent, listeners, namespaces, taken)
                 why = why or invalid(route) or _too_much(route, places, capacity)
                 verdicts.append(ParentVerdict(route, parent, why, () if why else tuple(places)))
@@ -87,7 +87,7 @@ def _places(
     taken: _Taken,
 ) -> tuple[Mapping[int, tuple[str, ...]], Trouble | None]:
     """Return the listeners that a parent reference leads to, with the hostnames that both have, or why to none."""
-    owner = Reference(parent.group, parent.kind, parent.key)
+    owner = parent.reference
     named = {
         number: bound for number, bound in enumerate(listeners) if bound.owner == owner and _is_named(bound, parent)
     }

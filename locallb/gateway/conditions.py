@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
+from locallb.model.reasons import Reason
 from locallb.model.status_entries import Condition
 
 ACCEPTED, PROGRAMMED, RESOLVED = "Accepted", "Programmed", "ResolvedRefs"
@@ -15,6 +16,26 @@ FAULT_ORDERED, DRAINED = "local-lb.dev/FaultOrdered", "local-lb.dev/Drained"
 """Of our own: what somebody ordered to go wrong."""
 INVALID, PENDING, UNSUPPORTED = "Invalid", "Pending", "UnsupportedValue"
 LISTENERS_INVALID = "ListenersNotValid"
+OF_PROGRAMMED: Mapping[Reason, str] = {
+    Reason.POOL_EXHAUSTED: "AddressNotAssigned",
+    Reason.NO_POOL: "AddressNotAssigned",
+    **dict.fromkeys(
+        (
+            Reason.OUT_OF_POOL,
+            Reason.SELECTOR_MISMATCH,
+            Reason.IN_USE,
+            Reason.FAMILY_MISMATCH,
+            Reason.EXCLUDED,
+            Reason.NOT_ON_HOST,
+            Reason.POOL_ON_LINK,
+            Reason.POOL_OVERLAPS,
+        ),
+        "AddressNotUsable",
+    ),
+    Reason.HOST_LIMIT: "NoResources",
+    Reason.PROXY_DOWN: PENDING,
+}
+"""The specification's reasons of Programmed; any other is Invalid."""
 _LONGEST = 1024
 
 

@@ -6,7 +6,7 @@ that are used. Not here: who asks a cluster which it has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -35,7 +35,7 @@ from locallb.model.gateway.policies import BackendTlsPolicy, ReferenceGrant
 from locallb.model.identities import ClusterName
 
 Document = Mapping[Any, Any]
-_Kept = TypeVar("_Kept", bound=GatewayClass | Gateway | ListenerSet | Route | BackendTlsPolicy | IngressClass | Ingress)
+_Kept = TypeVar("_Kept", bound=GatewayClass | Gateway | ListenerSet | BackendTlsPolicy | IngressClass | Ingress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,28 +105,37 @@ def gathered(objects: Iterable[ObjectOfCluster]) -> Mapping[ClusterName, Gateway
 
 
 def _gathered(cluster: ClusterName, objects: Iterable[ApiObject]) -> GatewayObjects:
-    listed = tuple(objects)
+    by_type: dict[type, list[Any]] = {}
+    for one in objects:
+        by_type.setdefault(type(one), []).append(one)
+
+    def of(kind: type) -> list[Any]:
+        return by_type.get(kind, [])
+
     return GatewayObjects(
         cluster,
-        _first(GatewayClass, listed),
-        _first(Gateway, listed),
-        _first(ListenerSet, listed),
-        _first(Route, listed),
-        tuple(one for one in listed if isinstance(one, ReferenceGrant)),
-        _first(BackendTlsPolicy, listed),
-        {one.name: one.labels for one in listed if isinstance(one, Namespace)},
-        {one.key: one for one in reversed(listed) if isinstance(one, BackendService)},
-        {one.key: one for one in reversed(listed) if isinstance(one, TlsSecret)},
-        {one.key: one for one in reversed(listed) if isinstance(one, AuthorityBundle)},
-        _first(IngressClass, listed),
-        _first(Ingress, listed),
+        _first(of(GatewayClass)),
+        _first(of(Gateway)),
+        _first(of(ListenerSet)),
+        _first_routes(of(Route)),
+        tuple(of(ReferenceGrant)),
+        _first(of(BackendTlsPolicy)),
+        {one.name: one.labels for one in of(Namespace)},
+        {one.key: one for one in reversed(of(BackendService))},
+        {one.key: one for one in reversed(of(TlsSecret))},
+        {one.key: one for one in reversed(of(AuthorityBundle))},
+        _first(of(IngressClass)),
+        _first(of(Ingress)),
     )
 
 
-def _first(kind: type[_Kept], listed: Iterable[ApiObject]) -> tuple[_Kept, ...]:
-    """Return the objects of a kind, in the order of their names; of several of one name the first."""
-    named: dict[tuple[str, str, str], _Kept] = {}
-    for one in listed:
-        if isinstance(one, kind):
-            named.setdefault((*one.meta.key, one.kind if isinstance(one, Route) else ""), one)
+def _first(listed: Sequence[_Kept]) -> tuple[_Kept, ...]:
+    """Return the objects of a kind in the order of their names; of several of one name the first."""
+    named = {one.meta.key: one for one in reversed(listed)}
+    return tuple(named[name] for name in sorted(named))
+
+
+def _first_routes(listed: Sequence[Route]) -> tuple[Route, ...]:
+    """Return routes likewise; those of one name may be of several kinds."""
+    named = {(one.meta.key, one.kind): one for one in reversed(listed)}
     return tuple(named[name] for name in sorted(named))

@@ -201,10 +201,17 @@ def verdicts_by_route(bound: Iterable[BoundGateway]) -> Sequence[tuple[Reference
     """Return what the parents of each route say, in the order of the routes' names."""
     verdicts: dict[Reference, tuple[ParentVerdict, ...]] = {}
     for one in bound:
-        for each in one.attachment.verdicts:
-            reference = each.route.reference
-            verdicts[reference] = (*verdicts.get(reference, ()), each)
+        for reference, said in verdicts_of(one).items():
+            verdicts[reference] = (*verdicts.get(reference, ()), *said)
     return sorted(verdicts.items(), key=itemgetter(0))
+
+
+def verdicts_of(bound: BoundGateway) -> Mapping[Reference, tuple[ParentVerdict, ...]]:
+    """Return what one Gateway, and its ListenerSets, say of each route."""
+    verdicts: dict[Reference, tuple[ParentVerdict, ...]] = {}
+    for each in bound.attachment.verdicts:
+        verdicts[each.route.reference] = (*verdicts.get(each.route.reference, ()), each)
+    return verdicts
 
 
 def gateways_by_policy(

@@ -86,7 +86,7 @@ def bind(
     by_parent: dict[Reference, dict[Reference, Route]] = {}
     for route in objects.routes:
         for parent in route.parents:
-            by_parent.setdefault(Reference(parent.group, parent.kind, parent.key), {})[route.reference] = route
+            by_parent.setdefault(parent.reference, {})[route.reference] = route
     bound = []
     for gateway in sorted(objects.gateways, key=lambda gateway: gateway.meta.key):
         if gateway.class_name in ours and not gateway.meta.deleting:

@@ -7,16 +7,19 @@ plan. Manifests are told nothing. Not here: what statuses say (`gateway.statuses
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any, TypeAlias, TypeVar
 
 from locallb.config.settings import Settings
+from locallb.gateway.attachment import ParentVerdict
 from locallb.gateway.backend_tls.policies import Policies
 from locallb.gateway.backend_tls.statuses import policy_status
 from locallb.gateway.backends import Backends
-from locallb.gateway.conditions import DRAINED, FAULT_ORDERED, INVALID, PENDING, Trouble, ordered
+from locallb.gateway.conditions import DRAINED, FAULT_ORDERED, INVALID, OF_PROGRAMMED, Trouble, ordered
 from locallb.gateway.statuses import (
     Outcome,
     Told,
@@ -26,6 +29,7 @@ from locallb.gateway.statuses import (
     listener_set_status,
     route_status,
     verdicts_by_route,
+    verdicts_of,
 )
 from locallb.gateway.translation import BoundGateway, our_classes, shared_objects
 from locallb.ingress.kinds import ROUTED_KINDS
@@ -37,7 +41,7 @@ from locallb.model.gateway.policies import BackendTlsPolicy
 from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, ObjectKind, Owner
 from locallb.model.memory import Memory
 from locallb.model.objects import ServicePort
-from locallb.model.reasons import Problem, Reason
+from locallb.model.reasons import Problem
 from locallb.model.snapshot import Access, Snapshot
 from locallb.planning.gateways import Gateways
 from locallb.planning.names import told_host
@@ -45,27 +49,10 @@ from locallb.planning.notices import DRAIN, FAULT, ordered_of
 from locallb.planning.planned import Placement, Plan, PlannedNews, PlannedStatus, Rejection
 
 _Served: TypeAlias = Mapping[ObjectKey, tuple[BoundGateway, Outcome]]
+_Said: TypeAlias = Mapping[Reference, tuple[ParentVerdict, ...]]
+_Statuses: TypeAlias = tuple[tuple[Reference, ...], tuple[PlannedStatus, ...]]
+"""Of which routes, and what each is told."""
 _Planned = TypeVar("_Planned", Placement, Rejection)
-_REASONS: Mapping[Reason, str] = {
-    Reason.POOL_EXHAUSTED: "AddressNotAssigned",
-    Reason.NO_POOL: "AddressNotAssigned",
-    **dict.fromkeys(
-        (
-            Reason.OUT_OF_POOL,
-            Reason.SELECTOR_MISMATCH,
-            Reason.IN_USE,
-            Reason.FAMILY_MISMATCH,
-            Reason.EXCLUDED,
-            Reason.NOT_ON_HOST,
-            Reason.POOL_ON_LINK,
-            Reason.POOL_OVERLAPS,
-        ),
-        "AddressNotUsable",
-    ),
-    Reason.HOST_LIMIT: "NoResources",
-    Reason.PROXY_DOWN: PENDING,
-}
-"""The specification's reasons of Programmed; any other is Invalid."""
 _ORDERED = {FAULT: FAULT_ORDERED, DRAIN: DRAINED}
 
 
@@ -130,7 +117,7 @@ def outcome_of(planned: Placement | Rejection) -> Outcome:
 
 
 def _trouble(problem: Problem) -> Trouble:
-    return Trouble(_REASONS.get(problem.reason, INVALID), problem.message)
+    return Trouble(OF_PROGRAMMED.get(problem.reason, INVALID), problem.message)
 
 
 def _with_status(planned: _Planned, served: _Served, tell: _Telling) -> _Planned:
@@ -138,7 +125,9 @@ def _with_status(planned: _Planned, served: _Served, tell: _Telling) -> _Planned
     if planned.key not in served or not planned.access:
         return planned
     key = planned.key
-    return replace(planned, status=tell.planned(key.cluster, key, gateway_status, *served[key]))
+    status = tell.planned(key.cluster, key, gateway_status, *served[key])
+    told: _Planned = tell.memory.of((key, "told"), lambda one, status: replace(one, status=status), planned, status)
+    return told
 
 
 def _with_ingresses(placement: Placement, told: Gateways, snapshot: Snapshot, settings: Settings) -> Placement:
@@ -197,11 +186,49 @@ def _others(objects: GatewayObjects, served: _Served, settings: Settings, tell: 
         for each in sets.get(gateway.gateway.reference, ()):
             yield tell.planned(cluster, each.reference, listener_set_status, each, gateway, outcome, shared)
     backends, bound = Backends(shared), [one for one, _ in mine.values()]
-    for reference, said in verdicts_by_route(bound):
-        yield tell.planned(cluster, reference, lambda said, _: route_status(said, backends), said, shared)
+    yield from _of_routes(cluster, bound, backends, shared, tell)
     for policy, gateways in gateways_by_policy(bound, backends.policies):
         make = partial(_of_policy, policies=backends.policies)
         yield tell.planned(cluster, policy.reference, make, policy, gateways, shared)
+
+
+def _of_routes(
+    cluster: ClusterName, bound: Sequence[BoundGateway], backends: Backends, shared: GatewayObjects, tell: _Telling
+) -> Iterator[PlannedStatus]:
+    """Return the statuses of routes in the order of names: those that one Gateway alone speaks of are made together."""
+    memory, access = tell.memory, tell.snapshot.access[cluster]
+    said = [memory.of((cluster, one.key, "said"), verdicts_of, one) for one in bound]
+    every = set[Reference]().union(*said)
+    several = frozenset[Reference]()
+    if len(every) != sum(map(len, said)):
+        several = frozenset(name for name, count in Counter(chain.from_iterable(said)).items() if count > 1)
+
+    def told(one: _Telling, reference: Reference, verdicts: tuple[ParentVerdict, ...]) -> PlannedStatus:
+        return one.planned(cluster, reference, lambda said, _: route_status(said, backends), verdicts, shared)
+
+    def together(known: Memory[Any], said: _Said, several: frozenset[Reference], *_: object) -> _Statuses:
+        one = _Telling(tell.snapshot, known)
+        made = {name: told(one, name, verdicts) for name, verdicts in said.items() if name not in several}
+        known.evict_unused()
+        return tuple(made), tuple(made.values())
+
+    groups: list[_Statuses] = []
+    for gateway, of_gateway in zip(bound, said, strict=True):
+        known = memory.of((cluster, gateway.key, "known"), Memory)  # of each of its routes, while the Gateway changes
+        shares = several.intersection(of_gateway)
+        given = known, of_gateway, shares, shared, tell.snapshot.home, access
+        groups.append(memory.of((cluster, gateway.key, "routes"), together, *given))
+    if several:
+        made = {name: told(tell, name, verdicts) for name, verdicts in verdicts_by_route(bound) if name in several}
+        groups.append((tuple(made), tuple(made.values())))
+    statuses = tuple(chain.from_iterable(each for _, each in groups))
+    yield from map(statuses.__getitem__, memory.of((cluster, "order"), _order, *(names for names, _ in groups)))
+
+
+def _order(*names: tuple[Reference, ...]) -> Sequence[int]:
+    """Return in which order all names together are sorted."""
+    every = tuple(chain.from_iterable(names))
+    return sorted(range(len(every)), key=every.__getitem__)
 
 
 def _of_policy(

@@ -23,8 +23,8 @@ from locallb.planning.ports import PortProblems
 from locallb.planning.proxies.assignment import ProxyAssignment
 from locallb.planning.proxies.placing import Placed, PlacementInputs, PlanContext, place
 
-Asked = tuple[Service, tuple[IPAddress, ...], ProxyAssignment]
-"""A Service, its addresses and its seat: the first three of `PlacementInputs`."""
+Asked = tuple[Service, tuple[IPAddress, ...], ProxyAssignment, Bound | None]
+"""The first three of `PlacementInputs`, and its last: a Service, its addresses, its seat, what is bound for it."""
 _Question = tuple[Snapshot, Sequence[Service], Settings]
 
 
@@ -72,7 +72,7 @@ class PlanMemory:
         for asked in services:
             key = asked[0].key
             known: PlacementInputs | None = next(iter(self._placed.given(key)), None)
-            if not (known and steady and known.service is asked[0] and known[1:3] == asked[1:] and _lists(*asked)):
+            if not (known and steady and _is_for(known, asked)):
                 known = give(*asked)
             placed.append(self._placed.of(key, lambda given: place(given, frame), known))
         self._placed.evict_unused()
@@ -91,17 +91,19 @@ class PlanMemory:
 
 
 def beside(snapshot: Snapshot, settings: Settings) -> tuple[object, ...]:
-    """Return all that a placement may depend on besides its own Service, addresses and seat.
+    """Return all that a placement may depend on besides what is asked for it.
 
     Claims apart: they only tell whose the addresses are that its status lists and that aren't its own.
     """
-    world = snapshot.nodes, snapshot.slices, snapshot.host, snapshot.access, snapshot.health_ports, snapshot.gateway_api
+    world = snapshot.nodes, snapshot.slices, snapshot.host, snapshot.access, snapshot.health_ports
     return settings, snapshot.home, snapshot.authority, snapshot.orders, *world
 
 
-def _lists(service: Service, addresses: tuple[IPAddress, ...], _seat: ProxyAssignment) -> bool:
-    """Return whether its status lists its own addresses and no other ones."""
-    return all(ingress.address in addresses for ingress in service.ingress)
+def _is_for(known: PlacementInputs, asked: Asked) -> bool:
+    """Return whether these are inputs for the very same, whose status lists its own addresses and no other ones."""
+    service, addresses, seat, bound = asked
+    same = known.service is service and known.gateway is bound and (known.addresses, known.seat) == (addresses, seat)
+    return same and all(ingress.address in addresses for ingress in service.ingress)
 
 
 def _lead_the_same_way(one: tuple[Snapshot, Settings], other: tuple[Snapshot, Settings]) -> bool:

@@ -59,8 +59,9 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
         PlanContext.around(snapshot.home, settings, snapshot.host),
     )
 
-    def given(service: Service, addresses: tuple[IPAddress, ...], seat: ProxyAssignment) -> PlacementInputs:
-        gateway = gateways.get(service.key)
+    def given(
+        service: Service, addresses: tuple[IPAddress, ...], seat: ProxyAssignment, gateway: Bound | None
+    ) -> PlacementInputs:
         return PlacementInputs(
             service,
             addresses,
@@ -75,7 +76,7 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
 
     seats = seated.seats
     in_order = sorted((s for s in servable if s.key in seats), key=lambda service: service.key)
-    asked = ((s, placed[s.key], seats[s.key]) for s in in_order)
+    asked = ((s, placed[s.key], seats[s.key], gateways.get(s.key)) for s in in_order)
     made = memory.place(frame, beside(snapshot, settings), asked, given)
     of_services = [n.message for placed in made for n in placed.placement.notices if n.reason in TOLD_OF_THE_STACK]
     plan = Plan(

@@ -201,6 +201,11 @@ class ParentRef:
     port: int = 0
     written: tuple[tuple[str, str | int], ...] = ()
     """As it stands in the route, which is how its status names it."""
+    reference: Reference = field(init=False, repr=False, compare=False)
+    """Made once: plans of many routes ask for it again and again."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reference", Reference(self.group, self.kind, self.key))
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,8 +218,8 @@ class Route:
     hostnames: tuple[str, ...] = ()
     rules: tuple[Rule, ...] = ()
     problem: str = ""
+    reference: Reference = field(init=False, repr=False, compare=False)
+    """What it is called; made once, likewise."""
 
-    @property
-    def reference(self) -> Reference:
-        """Return what it is called."""
-        return Reference(GROUP, self.kind.value, self.meta.key)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reference", Reference(GROUP, self.kind.value, self.meta.key))
