@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from locallb.gateway.backends import BackendTarget
 from locallb.gateway.conditions import Trouble
+from locallb.model.faults import Fault
 from locallb.model.http.routes import Target
 from locallb.model.http.serving import Chain
 from locallb.model.identities import ObjectKey
@@ -41,6 +42,11 @@ class Bound:
     def hostnames(self) -> tuple[str, ...]:
         """The names that its rules are for, `*.` and a name among them."""
         return ()
+
+    @property
+    def faults(self) -> Mapping[str, Fault]:
+        """What annotations of its rules order for their requests, by what has them; heeded without one of its own."""
+        return {}
 
     @property
     def prefix(self) -> str:

@@ -79,9 +79,9 @@ class _Served:
         ]
 
     def _matches(self, rule: Rule) -> Iterator[tuple[Match, ServedRoute]]:
-        action, filters = self._action(rule), rule.filters
+        action, filters, fault = self._action(rule), rule.filters, self._route.meta.failing
         for match in rule.matches:
-            yield match, ServedRoute(match, action, filters.request, filters.response, filters.cors)
+            yield match, ServedRoute(match, action, filters.request, filters.response, filters.cors, fault=fault)
 
     def _action(self, rule: Rule) -> Forward | Redirect:
         filters = rule.filters

@@ -150,6 +150,8 @@ def _of_route(gateway: BoundGateway, verdict: ParentVerdict, backends: Backends)
     if why:
         return None, [f"{name} at {gateway.key}: {why.reason}: {why.message}"]
     said = [f"{name}: {rule.problem}" for rule in route.rules if rule.problem]
+    if told := unheeded(route.meta.annotations, routed=True):
+        said.append(f"{name}: {told}")
     said += [f"{name}: {each.reason}: {each.message}" for each in backends.troubles(route)]
     return route.reference, said
 

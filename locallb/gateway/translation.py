@@ -7,7 +7,7 @@ by port what the proxy serves. Nothing here knows addresses, endpoints or this h
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -19,6 +19,7 @@ from locallb.gateway.chains import chains_of_port, datagrams_of_port
 from locallb.gateway.conditions import Trouble
 from locallb.gateway.listeners import BoundListener, attached_sets, bound_listeners
 from locallb.gateway.pairs import client_pair
+from locallb.model.faults import Fault
 from locallb.model.gateway.objects import (
     CONTROLLER,
     Gateway,
@@ -27,6 +28,7 @@ from locallb.model.gateway.objects import (
     Named,
     Reference,
     Route,
+    RouteKind,
     WantedAddress,
 )
 from locallb.model.gateway.of_cluster import GatewayObjects
@@ -60,6 +62,13 @@ class BoundGateway(Bound):
             for number, hostname in serving
         )
         return tuple(dict.fromkeys(name for names in attached for name in names if name))
+
+    @property
+    def faults(self) -> Mapping[str, Fault]:
+        """Those of routes that are attached, and have requests."""
+        routes = [one.route for attached in self.attachment.routes.values() for one in attached]
+        asked = [route for route in routes if route.kind in {RouteKind.HTTP, RouteKind.GRPC}]
+        return {f"{route.kind} {route.meta.key}": fault for route in asked if (fault := route.meta.failing)}
 
 
 def our_classes(objects: GatewayObjects, names: Collection[str] | None) -> tuple[GatewayClass, ...]:

@@ -89,7 +89,11 @@ class Rules:
         return self.secured(ingress, host, path)
 
     def secured(self, ingress: Ingress, host: str, path: IngressPath) -> Routes:
-        """Return what becomes of a request by TLS."""
+        """Return what becomes of a request by TLS, or of one by plain HTTP that isn't sent there."""
+        routes, fault = self._served(ingress, host, path), ingress.meta.failing
+        return tuple(replace(route, fault=fault) for route in routes) if fault else routes
+
+    def _served(self, ingress: Ingress, host: str, path: IngressPath) -> Routes:
         policy = self._policies[ingress.meta.key]
         if policy.is_denied:
             return (Route(Match(path.match), _UNAVAILABLE),)

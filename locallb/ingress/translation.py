@@ -6,7 +6,7 @@ They are planned as one Service is, as a Gateway is; nothing here knows addresse
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -23,6 +23,8 @@ from locallb.ingress.hosts import Hosts, within_bounds
 from locallb.ingress.requested import Requested, requested
 from locallb.ingress.rules import Rules
 from locallb.ingress.tls import certificates, chains
+from locallb.model.fault_annotation import unheeded
+from locallb.model.faults import Fault
 from locallb.model.formatting import clipped
 from locallb.model.gateway.ingresses import Ingress
 from locallb.model.gateway.objects import Named
@@ -54,6 +56,11 @@ class BoundIngresses(Bound):
     def hostnames(self) -> tuple[str, ...]:
         """Those of rules and of TLS, the oldest Ingress' first."""
         return tuple(dict.fromkeys(host for one in self.ingresses for host in one.hosts))
+
+    @property
+    def faults(self) -> Mapping[str, Fault]:
+        """Those of Ingresses."""
+        return {_named(one.meta.key): fault for one in self.ingresses if (fault := one.meta.failing)}
 
 
 def bind_ingresses(
@@ -112,6 +119,7 @@ def _bound(
     troubles += [(one, why) for one in ingresses for why in policies[one.meta.key].problems]
     asked = requested(key, ingresses)
     troubles += asked.troubles
+    troubles += [(one, told) for one in readable if (told := unheeded(one.meta.annotations, routed=True))]
     return BoundIngresses(
         want=_want(key, ingresses, tuple(map(ServicePort, by_port)), asked),
         chains=by_port,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from locallb.config.settings import Settings
-from locallb.model.faults import ALL
+from locallb.model.faults import ALL, Fault
 from locallb.model.formatting import few
 from locallb.model.identities import ClusterName, IPAddress, Protocol
 from locallb.model.objects import Service
@@ -56,6 +56,16 @@ def notices_of(
     if service.ordered.drained:
         told.append(Notice(DRAIN, _drained(service)))
     return tuple(told)
+
+
+def of_faults(service: Service, faults: Mapping[str, Fault]) -> tuple[Notice, ...]:
+    """Return what to say of the faults that annotations of routes and Ingresses order, unless one is for all."""
+    end = "remove the annotation to end it before"
+    said = {} if service.failing else faults
+    return tuple(
+        Notice(FAULT, f"{service.key}: {name}: a fault {ORDERED} its annotation local-lb.dev/fault: {fault}; {end}")
+        for name, fault in said.items()
+    )
 
 
 def ordered_of(notices: Iterable[Notice]) -> tuple[Notice, ...]:

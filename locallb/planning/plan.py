@@ -25,7 +25,7 @@ from locallb.planning.gateways import backends_of, with_gateways, with_orders
 from locallb.planning.left_out import left_out, unused_pins
 from locallb.planning.memory import PlanMemory, beside
 from locallb.planning.names import with_names
-from locallb.planning.notices import TOLD_OF_THE_STACK, notices_of
+from locallb.planning.notices import TOLD_OF_THE_STACK, notices_of, of_faults
 from locallb.planning.planned import Plan, PlannedRoutes, Rejection
 from locallb.planning.pod_routes import RoutePlan, routes_to_gain
 from locallb.planning.ports import HostPorts, PortProblems
@@ -70,7 +70,10 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
             problems[service.key],
             ports.taken(service, addresses),
             snapshot.access.get(service.key.cluster),
-            notices_of(service, addresses, lone, snapshot, settings),
+            (
+                *notices_of(service, addresses, lone, snapshot, settings),
+                *(of_faults(service, gateway.faults) if gateway else ()),
+            ),
             gateway,
         )
 

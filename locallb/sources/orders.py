@@ -17,7 +17,8 @@ from typing import Any
 from locallb.model.errors import ClientError
 from locallb.model.faults import NO_ORDER, Down, Fault, Order, at_time, parse_fault
 from locallb.model.formatting import clipped
-from locallb.model.gateway.objects import Gateway
+from locallb.model.gateway.ingresses import Ingress
+from locallb.model.gateway.objects import Gateway, Route
 from locallb.model.gateway.of_cluster import ApiObject, ObjectOfCluster
 from locallb.model.identities import Home, ObjectKey
 from locallb.model.objects import Service
@@ -28,6 +29,8 @@ from locallb.storage import files, paths
 FORMAT = 1
 NAME = "orders"
 """Of the file; sources' readings end with `.json`."""
+_ANNOTATED = Gateway, Route, Ingress
+"""What is routed and may have the annotation."""
 _LARGEST = 1 << 20
 """Bytes of the file."""
 _MISTAKES = (ValueError, TypeError, AttributeError, KeyError)
@@ -112,7 +115,7 @@ def change_orders(home: Home, keys: Iterable[ObjectKey], change: Callable[[Order
 
 def annotated(thing: ApiObject) -> Fault | None:
     """Return which fault the annotation of something routed orders."""
-    return thing.meta.fault if isinstance(thing, Gateway) else None
+    return thing.meta.fault if isinstance(thing, _ANNOTATED) else None
 
 
 def next_end(snapshot: Snapshot) -> str:
@@ -132,7 +135,9 @@ def seconds_until(end: str) -> float:
 def _without_fault(one: ObjectOfCluster) -> ObjectOfCluster:
     thing = one.object
     return (
-        one._replace(object=replace(thing, meta=replace(thing.meta, fault=None))) if isinstance(thing, Gateway) else one
+        one._replace(object=replace(thing, meta=replace(thing.meta, fault=None)))
+        if isinstance(thing, _ANNOTATED)
+        else one
     )
 
 

@@ -53,7 +53,7 @@ def test_a_share_of_clients_fails_from_the_order_to_its_end(proxies: str) -> Non
         at, pids = play.addresses(), envoys(play.root)
         done = play.run("fault", "web", "--refuse", "8%", "--reset", "2%", "--for", "1h")
         assert (done.code, done.err) == (0, "")
-        assert re.search(r"c/n/web +8% +- +2% +- +(1h 0m|59m \d+s) ", done.out)
+        assert re.search(r"c/n/web +8% +- +2% +- +- +- +(1h 0m|59m \d+s) ", done.out)
         told = Counter(answer(at["n/web"]) for _ in range(CLIENTS))
         failed = CLIENTS - told["b: hello"]
         assert told.keys() <= {"b: hello", *FAILS}

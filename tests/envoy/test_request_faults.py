@@ -142,6 +142,19 @@ def test_open_connections_meet_a_fault_that_comes_and_goes(start: Start, block: 
 
 
 @pytest.mark.envoy
+def test_a_route_has_a_fault_of_its_own_unless_all_have_one(start: Start, block: Block) -> None:
+    """Others aren't concerned."""
+    late = Fault(LATER, status=Failure(418))
+    failing = Route(Match(PathMatch(PathKind.EXACT, "/other")), Answer(200, "other"), fault=late)
+    envoy = start(served(block[9], None, MINE, failing))
+    with closing(http.client.HTTPConnection(block[9], 8080, timeout=20)) as client:
+        assert [asked(client, path) for path in ("/mine", "/other")] == [200, 418]
+        envoy.apply(served(block[9], Fault(LATER, status=Failure(503)), MINE, failing))
+        eventually(lambda: asked(client) == 503, "the fault of all is there")
+        assert asked(client, "/other") == 503
+
+
+@pytest.mark.envoy
 def test_calls_of_grpc_fail_as_calls_do(start: Start, block: Block) -> None:
     """With the status that gRPC has in place of the one of HTTP."""
     with grpc_server(block[1]) as backend:

@@ -9,13 +9,15 @@ from dataclasses import replace
 import pytest
 
 from locallb.model.faults import ALL, NO_ORDER, Failure, Fault, Order
-from locallb.model.http.serving import HttpListener
+from locallb.model.http.serving import HttpListener, HttpRoutes
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.model.objects import Discovery
 from locallb.model.snapshot import HeldProxy
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from tests.gateway.api import DEMO, JsonObject, gateway, gateway_class, route, service
+from tests.ingress.api import ingress, ingress_class, path
+from tests.ingress.api import rule as ingress_rule
 from tests.planning.objects import node
 from tests.planning.test_gateway_memory import snapshot
 from tests.planning.test_gateway_statuses import SETTINGS
@@ -65,6 +67,48 @@ def test_a_gateway_has_what_befalls_requests_and_its_conditions_tell_it() -> Non
     assert (condition["type"], condition["status"]) == ("local-lb.dev/FaultOrdered", "True")
     assert "by a command: of requests 10% are answered 503" in condition["message"]
     assert conditions(planned({})) == []
+
+
+STATUS = "status=418,until=2999-01-01T00:00:00Z"
+
+
+def annotated(document: JsonObject, text: str = STATUS) -> JsonObject:
+    """Return an object with the annotation."""
+    return {**document, "metadata": {**document["metadata"], "annotations": {"local-lb.dev/fault": text}}}
+
+
+def test_a_route_has_the_fault_of_its_annotation_and_its_gateway_tells_it() -> None:
+    """It alone; where the Gateway has one that counts. A listener that takes none is changed for it."""
+    ported, other = service("api", {"port": 8080, "nodePort": 30080}), route(name="other", hostnames=["b.test"])
+    seen = snapshot([gateway_class(), gateway(), annotated(route(hostnames=["a.test"])), other, ported, node()])
+    plan = make_plan(replace(seen, proxies=(HeldProxy(WEB, Discovery.EDS, 1, may_fail=False),)), SETTINGS)
+    made = listener_of(plan)
+    (chain,) = made.chains
+    assert isinstance(chain.serves, HttpRoutes)
+    faults = {host.domains: route.fault for host in chain.serves.hosts for route in host.routes}
+    assert faults == {("a.test",): Fault("2999-01-01T00:00:00Z", status=Failure(418)), ("b.test",): None}
+    assert (made.may_fail, made.fault) == (True, None)
+    (condition,) = conditions(plan)
+    assert f"{WEB}: HTTPRoute shop/route: a fault is ordered by its annotation" in condition["message"]
+    (condition,) = conditions(make_plan(replace(seen, orders={WEB: Order(FAULT)}), SETTINGS))
+    assert "by a command" in condition["message"]
+
+
+def test_an_ingress_has_the_fault_of_its_annotation_for_its_own_rules() -> None:
+    """Another one at the same address has none; what orders nothing is told."""
+    entries = [ingress(ingress_rule(path(to=name), host=f"{name}.test"), name=name) for name in ("api", "b", "c")]
+    entries = [annotated(entries[0]), entries[1], annotated(entries[2], "refuse=1%,until=2999-01-01T00:00:00Z")]
+    ports = {"port": 8080, "nodePort": 30080}
+    plan = make_plan(
+        snapshot([ingress_class(), *entries, *(service(name, ports) for name in ("api", "b", "c")), node()]), SETTINGS
+    )
+    (chain,) = listener_of(plan).chains
+    assert isinstance(chain.serves, HttpRoutes)
+    assert [host.domains[0] for host in chain.serves.hosts if any(route.fault for route in host.routes)] == ["api.test"]
+    (placement,) = plan.placements
+    (notice,) = placement.notices
+    assert "Ingress shop/api: a fault is ordered by its annotation" in notice.message
+    assert any("Ingress shop/c" in told and "connections of Services only" in told for told in plan.notices)
 
 
 def conditions(plan: Plan) -> list[dict[str, str]]:

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.model.errors import ClientError
 from locallb.model.faults import NO_ORDER, WHOLE, Delay, Failure, Fault, Order, parse_fault
+from locallb.model.gateway.ingresses import Ingress
+from locallb.model.gateway.objects import Gateway, Route
+from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.objects import Service
 from locallb.model.snapshot import Snapshot
 from locallb.sources.orders import change_orders, next_end, path_of, read_orders, written
+from tests.gateway.api import gateway, route
+from tests.ingress.api import ingress
 
 LATER, SOONER, PAST = "2999-01-01T00:00:00Z", "2998-01-01T00:00:00Z", "2001-01-01T00:00:00Z"
 WEB, API = (ObjectKey(ClusterName("c"), "n", name) for name in ("web", "api"))
@@ -66,6 +74,23 @@ def test_what_is_over_counts_as_absent_and_is_forgotten(home: Home) -> None:
     assert service.failing is None
     change_orders(home, [API], lambda _order: Order(Fault(LATER, 1)))
     assert "web" not in path_of(home).read_text()
+
+
+@pytest.mark.parametrize("kind", [gateway, route, ingress])
+def test_an_annotation_of_what_is_routed_is_left_out_when_it_is_over(home: Home, kind: Callable[..., Any]) -> None:
+    """And ends the snapshot while it isn't."""
+
+    def read(until: str) -> tuple[ObjectOfCluster, ...]:
+        document = kind()
+        document["metadata"]["annotations"] = {"local-lb.dev/fault": f"status=503,until={until}"}
+        return parse_objects(ClusterName("c"), [document]).gateway_api
+
+    orders = read_orders(home)
+    (over,), ahead = orders.in_force(read(PAST)), read(LATER)
+    assert isinstance(over.object, Gateway | Route | Ingress)
+    assert over.object.meta.fault is None
+    assert orders.in_force(ahead) is ahead
+    assert next_end(Snapshot(home, gateway_api=ahead)) == LATER
 
 
 def test_a_command_counts_before_an_annotation(home: Home) -> None:

@@ -26,7 +26,7 @@ def table(name: str, routes: HttpRoutes, entrance: Entrance, fault: Fault | None
     """Make the RouteConfiguration (`TABLE`) of a chain, of whose requests some may fail."""
     return {
         "name": name,
-        "virtual_hosts": [_host(host, entrance) for host in routes.hosts],
+        "virtual_hosts": [_host(host, entrance, failing=not fault) for host in routes.hosts],
         "ignore_port_in_host_matching": True,
         # Envoy's own, beside x-forwarded-for.
         "request_headers_to_remove": ["x-envoy-external-address"],
@@ -38,16 +38,17 @@ def table(name: str, routes: HttpRoutes, entrance: Entrance, fault: Fault | None
     }
 
 
-def _host(host: VirtualHost, entrance: Entrance) -> Message:
+def _host(host: VirtualHost, entrance: Entrance, *, failing: bool) -> Message:
     return {
         "name": host.domains[0],
         "domains": list(host.domains),
-        "routes": [_route(each, entrance) for each in host.routes],
+        "routes": [_route(each, entrance, failing=failing) for each in host.routes],
     }
 
 
-def _route(route: Route, entrance: Entrance) -> Message:
-    filters = per_filter(route)
+def _route(route: Route, entrance: Entrance, *, failing: bool) -> Message:
+    """Make a route; `failing` heeds its own fault."""
+    filters = {**per_filter(route), **(awake(route.fault) if route.fault and failing else {})}
     return {
         "match": _match(route.match),
         **action(route, entrance),

@@ -75,6 +75,11 @@ class Meta:
     """The annotation `local-lb.dev/fault`."""
 
     @property
+    def failing(self) -> Fault | None:
+        """What shall go wrong with its requests."""
+        return self.fault.of_requests if self.fault else None
+
+    @property
     def age(self) -> tuple[str, str]:
         """Return what conflicts are decided by: the oldest first, then by name."""
         return self.created, str(self.key)

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from locallb.model.faults import Fault
 from locallb.model.formatting import shown
 from locallb.model.http import checks as check
 from locallb.model.http.policies import MAX_MILLISECONDS, NO_CHANGES, Cors, HeaderChanges, Mirror, Retry, Session
@@ -195,6 +196,8 @@ class Route:
     cors: Cors | None = None
     sources: tuple[IPNetwork, ...] = ()
     """Whose requests are taken, by the address of the connection; others are answered 403. None: everybody's."""
+    fault: Fault | None = None
+    """What shall go wrong with requests that it takes, unless the whole listener has a fault."""
 
     def __post_init__(self) -> None:
         action, path = self.action, self.match.path

@@ -119,7 +119,7 @@ def _served(given: PlacementInputs, frame: PlanContext) -> Serving:
             serve(given.gateway, Where(given.addresses, given.problems, given.taken), given.around),
             given.service.failing,
         )
-        may_fail = given.seat.may_fail is not False or fault is not None
+        may_fail = given.seat.may_fail is not False or fault is not None or bool(given.gateway.faults)
         return made._replace(http=tuple(replace(one, may_fail=may_fail, fault=fault) for one in made.http))
     service = given.service
     mine = _prefix(given)
