@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import os
+import queue
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
+import yaml
 
 from locallb.host.container_sockets import PODMAN
 from locallb.runtimes.docker.image import make_image
 from locallb.runtimes.podman.engine import PodmanContainers
+from locallb.sources.kind.entry import KindSource
+from locallb.sources.kind.finding import ADMIN, CLUSTER_LABEL, ROLE_LABEL, find_clusters
+from locallb.sources.kind.provider import PROVIDER
+from locallb.sources.kind.source import SOURCE
 from tests.docker.podman import Podman, podman
 from tests.e2e.support import node, port, service
 from tests.environment import lent
@@ -58,6 +66,30 @@ class Place:
     def containers(self) -> list[str]:
         """Return the ids of those that run or ran."""
         return self.engine.run("ps", "-a", "-q", "--no-trunc").split()
+
+
+def test_a_cluster_of_kind_in_podman_is_found_and_its_end_is_heard(tmp_path: Path) -> None:
+    """By the labels of its control plane; with its administrator's kubeconfig, as in Docker."""
+    with podman() as engine, lent({PODMAN: engine.host, PROVIDER: "podman"}), closing(PodmanContainers()) as client:
+        labels = {CLUSTER_LABEL: "shop", ROLE_LABEL: "control-plane"}
+        config = {"Image": make_image(client), "Cmd": ["--config-yaml", "{}"], "Labels": labels, "Hostname": "shop"}
+        identity = client.create("shop", {**config, "HostConfig": {"NetworkMode": "none"}})
+        kubeconfig = {
+            "clusters": [{"cluster": {"server": "https://192.0.2.1:6443"}}],
+            "users": [{"user": {"token": "t"}}],
+        }
+        client.put(identity, ADMIN.lstrip("/"), yaml.safe_dump(kubeconfig))
+        client.start(identity)
+        (source,) = find_clusters(KindSource(), tmp_path, keep=True).sources
+        assert (source.cluster, source.context) == ("shop", "kind-shop")
+        heard = queue.Queue[str]()
+        followed = SOURCE.watch(KindSource(), tmp_path, heard.put)
+        try:
+            client.remove(identity, volumes=True)
+            assert heard.get(timeout=60) == "shop"
+        finally:
+            followed.stop()
+        assert find_clusters(KindSource(), tmp_path, keep=True).gone == ("shop",)
 
 
 @pytest.fixture(params=[0, USER], ids=["root", "rootless"])

@@ -1,0 +1,286 @@
+"""Podman's containers without a Podman: kills at any moment, others and rubbish at its socket, and where kind looks."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, ProxyId
+from locallb.resources.errors import ProviderError
+from locallb.resources.properties import PodmanContainerInputs, PodmanContainerState
+from locallb.resources.resource_type import grown
+from locallb.runtimes.docker.daemon import ContainersError
+from locallb.runtimes.docker.engine_api import Containers
+from locallb.runtimes.podman.engine import PODMAN, PodmanContainers
+from locallb.runtimes.podman.lifecycle import Lifecycle
+from locallb.runtimes.podman.spec import body
+from locallb.sources.kind import provider
+
+OWNER = Owner(Home("shop", "dev", "/srv/shop"), ObjectKey(ClusterName("c"), "n", "web"))
+WANTED = PodmanContainerInputs(
+    proxy=ProxyId("0" * 12),
+    owner=OWNER,
+    bootstrap="b" * 64,
+    name="local-lb-000000000000",
+    image="local-lb/envoy:1",
+    pull="IfNotPresent",
+    command=("--config-path", "x"),
+    user="0:0",
+    memory=512,
+    cpus="",
+    network="kind",
+    addresses=("10.1.0.5", "fd00::5"),
+    ports=("127.77.0.5:80/TCP 80", "[fd00:ff::5]:80/TCP 10000"),
+    labels={},
+)
+
+
+class Killed(BaseException):
+    """The process ended after an effect."""
+
+
+class Engine:
+    """Containers in memory; the process is killed after so many effects."""
+
+    def __init__(self) -> None:
+        self.containers: dict[str, dict[str, Any]] = {}
+        self.made = 0
+        self.left = 1_000
+
+    def _effect(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise Killed
+
+    def inspect(self, name: str) -> dict[str, Any] | None:
+        """Read one by id or name."""
+        return next((each for each in self.containers.values() if name in {each["Id"], each["Name"]}), None)
+
+    def has_image(self, image: str) -> bool:
+        """Have all."""
+        return bool(image)
+
+    def create(self, name: str, config: Mapping[str, Any]) -> str:
+        """Make one that doesn't run."""
+        assert self.inspect(name) is None
+        self.made += 1
+        identity = f"{self.made:064x}"
+        state = {"Running": False, "Paused": False, "Pid": 0, "StartedAt": ""}
+        self.containers[identity] = {"Id": identity, "Name": name, "Config": config, "State": state}
+        self._effect()
+        return identity
+
+    def start(self, identity: str) -> None:
+        """Have it run."""
+        self.containers[identity]["State"] |= {"Running": True}
+        self._effect()
+
+    def stop(self, identity: str, seconds: int) -> None:
+        """End it."""
+        assert seconds
+        self.containers[identity]["State"] |= {"Running": False, "Paused": False}
+        self._effect()
+
+    def unpause(self, identity: str) -> None:
+        """Let it go on."""
+        self.containers[identity]["State"] |= {"Paused": False}
+        self._effect()
+
+    def remove(self, identity: str, *, volumes: bool) -> None:
+        """Remove it; gone is fine."""
+        assert volumes
+        self.containers.pop(identity, None)
+        self._effect()
+
+
+def until_killed(engine: Engine, effects: int, what: Callable[[Lifecycle], object]) -> None:
+    """Do something, and be killed after so many effects, should it have more."""
+    engine.left = effects
+    with suppress(Killed):
+        what(Lifecycle(cast("Containers", engine)))
+    engine.left = 1_000
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for no Envoy."""
+    monkeypatch.setattr("locallb.runtimes.podman.lifecycle.comes_to_answer", lambda *_: True)
+
+
+def state(identity: str) -> PodmanContainerState:
+    """Return the state of a container."""
+    return grown(PodmanContainerState, WANTED, container=identity)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["create", "other", "delete"]), st.integers(0, 4)), max_size=6),
+    st.sampled_from(["", "Paused", "Running"]),
+)
+def test_killed_at_any_moment_the_next_run_has_one_container_or_none(
+    interrupted: list[tuple[str, int]], harm: str
+) -> None:
+    """Whatever was begun, with which spec; the same one goes on where it is what is wanted, whatever was done to it."""
+    engine = Engine()
+    other = replace(WANTED, memory=256)
+    steps: dict[str, Callable[[Lifecycle], object]] = {
+        "create": lambda life: life.create(WANTED),
+        "other": lambda life: life.create(other),
+        "delete": lambda life: life.delete(state("")),
+    }
+    for step, effects in interrupted:
+        until_killed(engine, effects, steps[step])
+        assert len(engine.containers) <= 1
+    life = Lifecycle(cast("Containers", engine))
+    identity = life.create(WANTED)
+    assert list(engine.containers) == [identity]
+    assert life.runs(state(identity))
+    if harm:
+        engine.containers[identity]["State"][harm] = harm == "Paused"
+        assert not life.runs(state(identity))
+    assert life.create(WANTED) == identity
+    assert life.runs(state(identity))
+    assert not life.runs(replace(state(identity), cpus="1.5"))
+    life.delete(state(identity))
+    assert not engine.containers
+
+
+def test_a_container_of_somebody_else_is_neither_adopted_nor_removed() -> None:
+    """Under our name, with another owner in its labels or none."""
+    engine = Engine()
+    life = Lifecycle(cast("Containers", engine))
+    identity = life.create(WANTED)
+    stranger = replace(WANTED, owner=replace(OWNER, home=Home("shop", "dev", "/srv/elsewhere")))
+    for refused, whose in ((stranger, "belongs to c/n/web of shop/dev at /srv/shop"), (WANTED, "somebody else")):
+        with pytest.raises(ProviderError, match=whose):
+            life.create(refused)
+        life.delete(grown(PodmanContainerState, stranger, container=identity))
+        assert list(engine.containers) == [identity]
+        engine.containers[identity]["Config"] = {"Labels": None}
+
+
+@given(st.sampled_from(["image", "user", "memory", "cpus", "network", "addresses", "ports", "labels", "bootstrap"]))
+def test_whatever_a_container_is_made_of_is_in_its_digest(name: str) -> None:
+    """And nothing else: when an image is fetched makes no other container."""
+    changes: dict[str, Any] = {"memory": 1, "cpus": "2", "addresses": (), "ports": (), "labels": {"a": "b"}}
+    other = replace(WANTED, **{name: changes.get(name, "x")})
+    assert body(other, "/d")["Labels"]["local-lb.dev/spec"] != body(WANTED, "/d")["Labels"]["local-lb.dev/spec"]
+    assert body(replace(WANTED, pull="Always"), "/d") == body(WANTED, "/d")
+    assert body(WANTED, "/e") != body(WANTED, "/d")
+
+
+def test_ports_of_either_family_are_published_where_clients_come() -> None:
+    """Each at its own address, with the fixed addresses of the container on its network."""
+    made = body(WANTED, "/d")
+    assert made["HostConfig"]["PortBindings"] == {
+        "80/tcp": [{"HostIp": "127.77.0.5", "HostPort": "80"}],
+        "10000/tcp": [{"HostIp": "fd00:ff::5", "HostPort": "80"}],
+    }
+    fixed = {"IPv4Address": "10.1.0.5", "IPv6Address": "fd00::5"}
+    assert made["NetworkingConfig"] == {"EndpointsConfig": {"kind": {"IPAMConfig": fixed}}}
+    assert body(replace(WANTED, network=""), "/d")["HostConfig"]["NetworkMode"] == "host"
+
+
+@contextmanager
+def answering(path: Path, answer: bytes) -> Iterator[None]:
+    """Answer everything with this at a socket."""
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    with server.accept()[0] as client, suppress(OSError):
+                        client.recv(9_000)
+                        client.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+OK = b"HTTP/1.1 200 OK\r\nConnection: close\r\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (OK + b"Content-Length: 2\r\n\r\nOK", "isn't Podman; correct CONTAINER_HOST"),
+        (b"rubbish\r\n\r\n", "Podman doesn't answer at unix://"),
+        (b"", "Podman doesn't answer at unix://"),
+        (b"HTTP/1.1 500 No\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", "Podman refuses"),
+    ],
+    ids=["another engine", "rubbish", "nothing", "an error"],
+)
+def test_what_answers_and_is_no_podman_is_told_in_a_sentence(
+    answer: bytes, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Docker's own daemon has the same API but for a header."""
+    path = tmp_path / "p.sock"
+    monkeypatch.setenv(PODMAN.variable, f"unix://{path}")
+    with (
+        answering(path, answer),
+        closing(PodmanContainers(5)) as containers,
+        pytest.raises(ContainersError, match=told) as caught,
+    ):
+        containers.info()
+    assert "\n" not in str(caught.value)
+
+
+def test_an_image_that_fails_while_it_is_fetched_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Podman answers first that it goes well, and then that it doesn't."""
+    text = b'{"status": "pulling"}\n{"error": "no such host"}\n'
+    path = tmp_path / "p.sock"
+    monkeypatch.setenv(PODMAN.variable, f"unix://{path}")
+    answer = OK + b"Content-Length: %d\r\n\r\n" % len(text) + text
+    with (
+        answering(path, answer),
+        closing(PodmanContainers(5)) as containers,
+        pytest.raises(ContainersError, match="Podman refuses: no such host"),
+    ):
+        containers.pull("registry.example/envoy:1")
+
+
+@pytest.mark.parametrize(
+    ("told", "sockets", "name"),
+    [
+        ("", {"docker"}, "Docker"),
+        ("", {"docker", "podman"}, "Docker"),
+        ("", {"podman"}, "Podman"),
+        ("", set(), "Docker"),
+        ("podman", {"docker"}, "Podman"),
+        ("docker", {"podman"}, "Docker"),
+    ],
+)
+def test_clusters_of_kind_are_where_kind_makes_them(
+    told: str, sockets: set[str], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As its variable says; otherwise in Docker, but where only a Podman answers."""
+    for variable in ("DOCKER_HOST", "DOCKER_CONTEXT", "CONTAINER_HOST"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv(provider.PROVIDER, told)
+    monkeypatch.setattr(
+        provider, "state", lambda path: "usable" if any(f"{word}.sock" in path for word in sockets) else ""
+    )
+    assert (provider.engine().name, provider.client().engine.name) == (name, name)
+
+
+def test_a_docker_that_is_named_elsewhere_is_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A socket that isn't there yet doesn't make Podman the one."""
+    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:2375")
+    monkeypatch.delenv(provider.PROVIDER, raising=False)
+    monkeypatch.setattr(provider, "state", lambda path: "usable" if "podman" in path else "")
+    assert provider.engine().name == "Docker"
