@@ -49,6 +49,9 @@ INGRESS = Elsewhere("it serves at addresses that others may have", "tests/e2e/te
 TRUSTED = Elsewhere("it needs an authority", "tests/e2e/test_local_certificates.py", '"ca", "trust", "--apply"')
 NOT_RUN_HERE: dict[str, Elsewhere | Never] = {
     "make up": Elsewhere("it installs", "tests/readme.sh", "\nmake up\n"),
+    "sudo .venv/bin/locallb host setup --apply": Elsewhere(
+        "it changes this host", "tests/host/test_resolver_setup.py", '"host", "setup", "--apply"'
+    ),
     "make test": Elsewhere("it is what runs this", "tests/readme.sh", "\ntier test\n"),
     "make setup": Elsewhere("it installs, as part of `make up`", "Makefile", "\nup: setup "),
     "make watch": Elsewhere("it goes on until it is stopped", "tests/e2e/test_watch_operation.py", '"watch"'),

@@ -88,6 +88,7 @@ def test_hosts_is_the_last_resort() -> None:
         made.up()
         assert made.locallb("host", "setup", "--apply").code == 0
         assert made.space.shell("getent hosts late.n.c.test")
+        assert made.locallb("up", "--yes").out.splitlines()[-1] == "Try: http://late.n.c.test:8081/"
         assert made.locallb("host", "teardown", "--apply").code == 0
         assert made.space.shell(look) == before
 
