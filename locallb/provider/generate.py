@@ -34,7 +34,6 @@ _NAMES = {
     "LocalCertificateInputs.name": "ProxyName",
 }
 """Texts that are identities."""
-_FEW = 5  # arguments that the linter takes without a word
 Schema = Mapping[str, Any]
 
 
@@ -66,9 +65,11 @@ def resources_module(schema: Schema) -> str:
         "from __future__ import annotations",
         "",
         "from collections.abc import Mapping, Sequence",
-        "from typing import Any",
+        "from typing import Any, TypedDict, Unpack",
         "",
         "import pulumi",
+        "",
+        "_Options = pulumi.ResourceOptions | None",
     ]
     for token, resource in schema["resources"].items():
         lines += ["", "", *_program_class(token, resource)]
@@ -164,30 +165,17 @@ def _dataclass(name: str, about: str, fields: Mapping[str, Schema], base: str = 
 
 
 def _program_class(token: str, resource: Schema) -> Iterator[str]:
-    outputs, inputs = resource["properties"], resource["inputProperties"]
-    yield f"class {_short(token)}(pulumi.CustomResource):"
+    name = _short(token)
+    yield f"class _{name}(TypedDict):"
+    yield from (f"    {key}: pulumi.Input[{_argument(value)}]" for key, value in resource["inputProperties"].items())
+    yield from ("", "", f"class {name}(pulumi.CustomResource):")
     yield from _docstring(resource["description"], "    ")
     yield ""
-    for name, value in outputs.items():
-        yield f"    {name}: pulumi.Output[{_written(value, _PROGRAM)}]"
+    for key, value in resource["properties"].items():
+        yield f"    {key}: pulumi.Output[{_written(value, _PROGRAM)}]"
     yield ""
-    many = "  # noqa: PLR0913 - one keyword a property" if len(inputs) + 2 > _FEW else ""
-    yield f"    def __init__({many}"
-    yield "        self,"
-    yield "        resource_name: str,"
-    yield "        /,"
-    yield "        *,"
-    yield from (f"        {name}: pulumi.Input[{_argument(value)}]," for name, value in inputs.items())
-    yield "        opts: pulumi.ResourceOptions | None = None,"
-    yield "    ) -> None:"
-    given = ", ".join(f'"{name}": {name if name in inputs else None}' for name in outputs)
-    line = f"        properties = {{{given}}}"
-    if len(line) <= _WIDTH:
-        yield line
-    else:
-        yield "        properties = {"
-        yield from (f'            "{name}": {name if name in inputs else None},' for name in outputs)
-        yield "        }"
+    yield f"    def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_{name}]) -> None:"
+    yield f"        properties = {{**dict.fromkeys({name}.__annotations__), **inputs}}"
     yield f'        super().__init__("{token}", resource_name, properties, opts)'
 
 

@@ -6,9 +6,17 @@ Made from locallb/provider/schema.json by `python -m locallb.provider.generate`:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import pulumi
+
+_Options = pulumi.ResourceOptions | None
+
+
+class _LoopbackAddress(TypedDict):
+    address: pulumi.Input[str]
+    owner: pulumi.Input[Mapping[str, Any]]
+    sharing: pulumi.Input[str]
 
 
 class LoopbackAddress(pulumi.CustomResource):
@@ -19,18 +27,18 @@ class LoopbackAddress(pulumi.CustomResource):
     sharing: pulumi.Output[str]
     claim: pulumi.Output[str]
 
-    def __init__(
-        self,
-        resource_name: str,
-        /,
-        *,
-        address: pulumi.Input[str],
-        owner: pulumi.Input[Mapping[str, Any]],
-        sharing: pulumi.Input[str],
-        opts: pulumi.ResourceOptions | None = None,
-    ) -> None:
-        properties = {"address": address, "owner": owner, "sharing": sharing, "claim": None}
+    def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_LoopbackAddress]) -> None:
+        properties = {**dict.fromkeys(LoopbackAddress.__annotations__), **inputs}
         super().__init__("locallb:index:LoopbackAddress", resource_name, properties, opts)
+
+
+class _ProxyConfig(TypedDict):
+    proxy: pulumi.Input[str]
+    name: pulumi.Input[str]
+    owner: pulumi.Input[Mapping[str, Any]]
+    files: pulumi.Input[Mapping[str, pulumi.Input[str]]]
+    versions: pulumi.Input[Mapping[str, Any]]
+    shared: pulumi.Input[bool]
 
 
 class ProxyConfig(pulumi.CustomResource):
@@ -48,30 +56,21 @@ class ProxyConfig(pulumi.CustomResource):
     directory: pulumi.Output[str]
     bootstrap: pulumi.Output[str]
 
-    def __init__(  # noqa: PLR0913 - one keyword a property
-        self,
-        resource_name: str,
-        /,
-        *,
-        proxy: pulumi.Input[str],
-        name: pulumi.Input[str],
-        owner: pulumi.Input[Mapping[str, Any]],
-        files: pulumi.Input[Mapping[str, pulumi.Input[str]]],
-        versions: pulumi.Input[Mapping[str, Any]],
-        shared: pulumi.Input[bool],
-        opts: pulumi.ResourceOptions | None = None,
-    ) -> None:
-        properties = {
-            "proxy": proxy,
-            "name": name,
-            "owner": owner,
-            "files": files,
-            "versions": versions,
-            "shared": shared,
-            "directory": None,
-            "bootstrap": None,
-        }
+    def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_ProxyConfig]) -> None:
+        properties = {**dict.fromkeys(ProxyConfig.__annotations__), **inputs}
         super().__init__("locallb:index:ProxyConfig", resource_name, properties, opts)
+
+
+class _ServedCertificate(TypedDict):
+    proxy: pulumi.Input[str]
+    name: pulumi.Input[str]
+    owner: pulumi.Input[Mapping[str, Any]]
+    access: pulumi.Input[Mapping[str, Any]]
+    file: pulumi.Input[str]
+    namespace: pulumi.Input[str]
+    secret: pulumi.Input[str]
+    digest: pulumi.Input[str]
+    shared: pulumi.Input[bool]
 
 
 class ServedCertificate(pulumi.CustomResource):
@@ -91,35 +90,20 @@ class ServedCertificate(pulumi.CustomResource):
     shared: pulumi.Output[bool]
     chain: pulumi.Output[str]
 
-    def __init__(  # noqa: PLR0913 - one keyword a property
-        self,
-        resource_name: str,
-        /,
-        *,
-        proxy: pulumi.Input[str],
-        name: pulumi.Input[str],
-        owner: pulumi.Input[Mapping[str, Any]],
-        access: pulumi.Input[Mapping[str, Any]],
-        file: pulumi.Input[str],
-        namespace: pulumi.Input[str],
-        secret: pulumi.Input[str],
-        digest: pulumi.Input[str],
-        shared: pulumi.Input[bool],
-        opts: pulumi.ResourceOptions | None = None,
-    ) -> None:
-        properties = {
-            "proxy": proxy,
-            "name": name,
-            "owner": owner,
-            "access": access,
-            "file": file,
-            "namespace": namespace,
-            "secret": secret,
-            "digest": digest,
-            "shared": shared,
-            "chain": None,
-        }
+    def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_ServedCertificate]) -> None:
+        properties = {**dict.fromkeys(ServedCertificate.__annotations__), **inputs}
         super().__init__("locallb:index:ServedCertificate", resource_name, properties, opts)
+
+
+class _LocalCertificate(TypedDict):
+    proxy: pulumi.Input[str]
+    name: pulumi.Input[str]
+    owner: pulumi.Input[Mapping[str, Any]]
+    certificate: pulumi.Input[str]
+    hosts: pulumi.Input[Sequence[pulumi.Input[str]]]
+    authority: pulumi.Input[str]
+    period: pulumi.Input[int]
+    shared: pulumi.Input[bool]
 
 
 class LocalCertificate(pulumi.CustomResource):
@@ -140,35 +124,16 @@ class LocalCertificate(pulumi.CustomResource):
     serial: pulumi.Output[str]
     expires: pulumi.Output[str]
 
-    def __init__(  # noqa: PLR0913 - one keyword a property
-        self,
-        resource_name: str,
-        /,
-        *,
-        proxy: pulumi.Input[str],
-        name: pulumi.Input[str],
-        owner: pulumi.Input[Mapping[str, Any]],
-        certificate: pulumi.Input[str],
-        hosts: pulumi.Input[Sequence[pulumi.Input[str]]],
-        authority: pulumi.Input[str],
-        period: pulumi.Input[int],
-        shared: pulumi.Input[bool],
-        opts: pulumi.ResourceOptions | None = None,
-    ) -> None:
-        properties = {
-            "proxy": proxy,
-            "name": name,
-            "owner": owner,
-            "certificate": certificate,
-            "hosts": hosts,
-            "authority": authority,
-            "period": period,
-            "shared": shared,
-            "chain": None,
-            "serial": None,
-            "expires": None,
-        }
+    def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_LocalCertificate]) -> None:
+        properties = {**dict.fromkeys(LocalCertificate.__annotations__), **inputs}
         super().__init__("locallb:index:LocalCertificate", resource_name, properties, opts)
+
+
+class _EnvoyProcess(TypedDict):
+    proxy: pulumi.Input[str]
+    owner: pulumi.Input[Mapping[str, Any]]
+    bootstrap: pulumi.Input[str]
+    version: pulumi.Input[str]
 
 
 class EnvoyProcess(pulumi.CustomResource):
@@ -185,27 +150,26 @@ class EnvoyProcess(pulumi.CustomResource):
     started: pulumi.Output[str]
     binary: pulumi.Output[str]
 
-    def __init__(  # noqa: PLR0913 - one keyword a property
-        self,
-        resource_name: str,
-        /,
-        *,
-        proxy: pulumi.Input[str],
-        owner: pulumi.Input[Mapping[str, Any]],
-        bootstrap: pulumi.Input[str],
-        version: pulumi.Input[str],
-        opts: pulumi.ResourceOptions | None = None,
-    ) -> None:
-        properties = {
-            "proxy": proxy,
-            "owner": owner,
-            "bootstrap": bootstrap,
-            "version": version,
-            "pid": None,
-            "started": None,
-            "binary": None,
-        }
+    def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_EnvoyProcess]) -> None:
+        properties = {**dict.fromkeys(EnvoyProcess.__annotations__), **inputs}
         super().__init__("locallb:index:EnvoyProcess", resource_name, properties, opts)
+
+
+class _PodmanContainer(TypedDict):
+    proxy: pulumi.Input[str]
+    owner: pulumi.Input[Mapping[str, Any]]
+    bootstrap: pulumi.Input[str]
+    name: pulumi.Input[str]
+    image: pulumi.Input[str]
+    pull: pulumi.Input[str]
+    command: pulumi.Input[Sequence[pulumi.Input[str]]]
+    user: pulumi.Input[str]
+    memory: pulumi.Input[int]
+    cpus: pulumi.Input[str]
+    network: pulumi.Input[str]
+    addresses: pulumi.Input[Sequence[pulumi.Input[str]]]
+    ports: pulumi.Input[Sequence[pulumi.Input[str]]]
+    labels: pulumi.Input[Mapping[str, pulumi.Input[str]]]
 
 
 class PodmanContainer(pulumi.CustomResource):
@@ -231,45 +195,17 @@ class PodmanContainer(pulumi.CustomResource):
     labels: pulumi.Output[Mapping[str, str]]
     container: pulumi.Output[str]
 
-    def __init__(  # noqa: PLR0913 - one keyword a property
-        self,
-        resource_name: str,
-        /,
-        *,
-        proxy: pulumi.Input[str],
-        owner: pulumi.Input[Mapping[str, Any]],
-        bootstrap: pulumi.Input[str],
-        name: pulumi.Input[str],
-        image: pulumi.Input[str],
-        pull: pulumi.Input[str],
-        command: pulumi.Input[Sequence[pulumi.Input[str]]],
-        user: pulumi.Input[str],
-        memory: pulumi.Input[int],
-        cpus: pulumi.Input[str],
-        network: pulumi.Input[str],
-        addresses: pulumi.Input[Sequence[pulumi.Input[str]]],
-        ports: pulumi.Input[Sequence[pulumi.Input[str]]],
-        labels: pulumi.Input[Mapping[str, pulumi.Input[str]]],
-        opts: pulumi.ResourceOptions | None = None,
-    ) -> None:
-        properties = {
-            "proxy": proxy,
-            "owner": owner,
-            "bootstrap": bootstrap,
-            "name": name,
-            "image": image,
-            "pull": pull,
-            "command": command,
-            "user": user,
-            "memory": memory,
-            "cpus": cpus,
-            "network": network,
-            "addresses": addresses,
-            "ports": ports,
-            "labels": labels,
-            "container": None,
-        }
+    def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_PodmanContainer]) -> None:
+        properties = {**dict.fromkeys(PodmanContainer.__annotations__), **inputs}
         super().__init__("locallb:index:PodmanContainer", resource_name, properties, opts)
+
+
+class _ServiceConfig(TypedDict):
+    proxy: pulumi.Input[str]
+    part: pulumi.Input[str]
+    owner: pulumi.Input[Mapping[str, Any]]
+    listeners: pulumi.Input[Mapping[str, pulumi.Input[str]]]
+    clusters: pulumi.Input[Mapping[str, pulumi.Input[str]]]
 
 
 class ServiceConfig(pulumi.CustomResource):
@@ -284,20 +220,19 @@ class ServiceConfig(pulumi.CustomResource):
     listeners: pulumi.Output[Mapping[str, str]]
     clusters: pulumi.Output[Mapping[str, str]]
 
-    def __init__(  # noqa: PLR0913 - one keyword a property
-        self,
-        resource_name: str,
-        /,
-        *,
-        proxy: pulumi.Input[str],
-        part: pulumi.Input[str],
-        owner: pulumi.Input[Mapping[str, Any]],
-        listeners: pulumi.Input[Mapping[str, pulumi.Input[str]]],
-        clusters: pulumi.Input[Mapping[str, pulumi.Input[str]]],
-        opts: pulumi.ResourceOptions | None = None,
-    ) -> None:
-        properties = {"proxy": proxy, "part": part, "owner": owner, "listeners": listeners, "clusters": clusters}
+    def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_ServiceConfig]) -> None:
+        properties = {**dict.fromkeys(ServiceConfig.__annotations__), **inputs}
         super().__init__("locallb:index:ServiceConfig", resource_name, properties, opts)
+
+
+class _Reachable(TypedDict):
+    proxy: pulumi.Input[str]
+    part: pulumi.Input[str]
+    process: pulumi.Input[str]
+    listeners: pulumi.Input[Sequence[pulumi.Input[str]]]
+    versions: pulumi.Input[Mapping[str, Any]]
+    probes: pulumi.Input[Sequence[pulumi.Input[str]]]
+    published: pulumi.Input[bool]
 
 
 class Reachable(pulumi.CustomResource):
@@ -312,31 +247,14 @@ class Reachable(pulumi.CustomResource):
     published: pulumi.Output[bool]
     ports: pulumi.Output[Sequence[Mapping[str, Any]]]
 
-    def __init__(  # noqa: PLR0913 - one keyword a property
-        self,
-        resource_name: str,
-        /,
-        *,
-        proxy: pulumi.Input[str],
-        part: pulumi.Input[str],
-        process: pulumi.Input[str],
-        listeners: pulumi.Input[Sequence[pulumi.Input[str]]],
-        versions: pulumi.Input[Mapping[str, Any]],
-        probes: pulumi.Input[Sequence[pulumi.Input[str]]],
-        published: pulumi.Input[bool],
-        opts: pulumi.ResourceOptions | None = None,
-    ) -> None:
-        properties = {
-            "proxy": proxy,
-            "part": part,
-            "process": process,
-            "listeners": listeners,
-            "versions": versions,
-            "probes": probes,
-            "published": published,
-            "ports": None,
-        }
+    def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_Reachable]) -> None:
+        properties = {**dict.fromkeys(Reachable.__annotations__), **inputs}
         super().__init__("locallb:index:Reachable", resource_name, properties, opts)
+
+
+class _ServiceClaim(TypedDict):
+    access: pulumi.Input[Mapping[str, Any]]
+    owner: pulumi.Input[Mapping[str, Any]]
 
 
 class ServiceClaim(pulumi.CustomResource):
@@ -349,17 +267,17 @@ class ServiceClaim(pulumi.CustomResource):
     owner: pulumi.Output[Mapping[str, Any]]
     finalizer: pulumi.Output[str]
 
-    def __init__(
-        self,
-        resource_name: str,
-        /,
-        *,
-        access: pulumi.Input[Mapping[str, Any]],
-        owner: pulumi.Input[Mapping[str, Any]],
-        opts: pulumi.ResourceOptions | None = None,
-    ) -> None:
-        properties = {"access": access, "owner": owner, "finalizer": None}
+    def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_ServiceClaim]) -> None:
+        properties = {**dict.fromkeys(ServiceClaim.__annotations__), **inputs}
         super().__init__("locallb:index:ServiceClaim", resource_name, properties, opts)
+
+
+class _ServiceStatus(TypedDict):
+    access: pulumi.Input[Mapping[str, Any]]
+    owner: pulumi.Input[Mapping[str, Any]]
+    ingress: pulumi.Input[Sequence[pulumi.Input[Mapping[str, Any]]]]
+    conditions: pulumi.Input[Sequence[pulumi.Input[Mapping[str, Any]]]]
+    alone: pulumi.Input[bool]
 
 
 class ServiceStatus(pulumi.CustomResource):
@@ -374,20 +292,16 @@ class ServiceStatus(pulumi.CustomResource):
     conditions: pulumi.Output[Sequence[Mapping[str, Any]]]
     alone: pulumi.Output[bool]
 
-    def __init__(  # noqa: PLR0913 - one keyword a property
-        self,
-        resource_name: str,
-        /,
-        *,
-        access: pulumi.Input[Mapping[str, Any]],
-        owner: pulumi.Input[Mapping[str, Any]],
-        ingress: pulumi.Input[Sequence[pulumi.Input[Mapping[str, Any]]]],
-        conditions: pulumi.Input[Sequence[pulumi.Input[Mapping[str, Any]]]],
-        alone: pulumi.Input[bool],
-        opts: pulumi.ResourceOptions | None = None,
-    ) -> None:
-        properties = {"access": access, "owner": owner, "ingress": ingress, "conditions": conditions, "alone": alone}
+    def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_ServiceStatus]) -> None:
+        properties = {**dict.fromkeys(ServiceStatus.__annotations__), **inputs}
         super().__init__("locallb:index:ServiceStatus", resource_name, properties, opts)
+
+
+class _GatewayStatus(TypedDict):
+    access: pulumi.Input[Mapping[str, Any]]
+    owner: pulumi.Input[Mapping[str, Any]]
+    status: pulumi.Input[str]
+    generation: pulumi.Input[int]
 
 
 class GatewayStatus(pulumi.CustomResource):
@@ -402,19 +316,15 @@ class GatewayStatus(pulumi.CustomResource):
     status: pulumi.Output[str]
     generation: pulumi.Output[int]
 
-    def __init__(  # noqa: PLR0913 - one keyword a property
-        self,
-        resource_name: str,
-        /,
-        *,
-        access: pulumi.Input[Mapping[str, Any]],
-        owner: pulumi.Input[Mapping[str, Any]],
-        status: pulumi.Input[str],
-        generation: pulumi.Input[int],
-        opts: pulumi.ResourceOptions | None = None,
-    ) -> None:
-        properties = {"access": access, "owner": owner, "status": status, "generation": generation}
+    def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_GatewayStatus]) -> None:
+        properties = {**dict.fromkeys(GatewayStatus.__annotations__), **inputs}
         super().__init__("locallb:index:GatewayStatus", resource_name, properties, opts)
+
+
+class _ServiceEvents(TypedDict):
+    access: pulumi.Input[Mapping[str, Any]]
+    owner: pulumi.Input[Mapping[str, Any]]
+    events: pulumi.Input[Sequence[pulumi.Input[Mapping[str, Any]]]]
 
 
 class ServiceEvents(pulumi.CustomResource):
@@ -430,18 +340,15 @@ class ServiceEvents(pulumi.CustomResource):
     tokens: pulumi.Output[int]
     since: pulumi.Output[int]
 
-    def __init__(
-        self,
-        resource_name: str,
-        /,
-        *,
-        access: pulumi.Input[Mapping[str, Any]],
-        owner: pulumi.Input[Mapping[str, Any]],
-        events: pulumi.Input[Sequence[pulumi.Input[Mapping[str, Any]]]],
-        opts: pulumi.ResourceOptions | None = None,
-    ) -> None:
-        properties = {"access": access, "owner": owner, "events": events, "tokens": None, "since": None}
+    def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_ServiceEvents]) -> None:
+        properties = {**dict.fromkeys(ServiceEvents.__annotations__), **inputs}
         super().__init__("locallb:index:ServiceEvents", resource_name, properties, opts)
+
+
+class _PodRoutes(TypedDict):
+    owner: pulumi.Input[Mapping[str, Any]]
+    container: pulumi.Input[str]
+    routes: pulumi.Input[Sequence[pulumi.Input[str]]]
 
 
 class PodRoutes(pulumi.CustomResource):
@@ -455,18 +362,22 @@ class PodRoutes(pulumi.CustomResource):
     routes: pulumi.Output[Sequence[str]]
     metric: pulumi.Output[int]
 
-    def __init__(
-        self,
-        resource_name: str,
-        /,
-        *,
-        owner: pulumi.Input[Mapping[str, Any]],
-        container: pulumi.Input[str],
-        routes: pulumi.Input[Sequence[pulumi.Input[str]]],
-        opts: pulumi.ResourceOptions | None = None,
-    ) -> None:
-        properties = {"owner": owner, "container": container, "routes": routes, "metric": None}
+    def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_PodRoutes]) -> None:
+        properties = {**dict.fromkeys(PodRoutes.__annotations__), **inputs}
         super().__init__("locallb:index:PodRoutes", resource_name, properties, opts)
+
+
+class _DnsName(TypedDict):
+    owner: pulumi.Input[Mapping[str, Any]]
+    zone: pulumi.Input[str]
+    name: pulumi.Input[str]
+    server: pulumi.Input[str]
+    port: pulumi.Input[int]
+    tsig: pulumi.Input[str]
+    mark: pulumi.Input[str]
+    takes: pulumi.Input[str]
+    ttl: pulumi.Input[int]
+    records: pulumi.Input[Sequence[pulumi.Input[str]]]
 
 
 class DnsName(pulumi.CustomResource):
@@ -487,37 +398,15 @@ class DnsName(pulumi.CustomResource):
     ttl: pulumi.Output[int]
     records: pulumi.Output[Sequence[str]]
 
-    def __init__(  # noqa: PLR0913 - one keyword a property
-        self,
-        resource_name: str,
-        /,
-        *,
-        owner: pulumi.Input[Mapping[str, Any]],
-        zone: pulumi.Input[str],
-        name: pulumi.Input[str],
-        server: pulumi.Input[str],
-        port: pulumi.Input[int],
-        tsig: pulumi.Input[str],
-        mark: pulumi.Input[str],
-        takes: pulumi.Input[str],
-        ttl: pulumi.Input[int],
-        records: pulumi.Input[Sequence[pulumi.Input[str]]],
-        opts: pulumi.ResourceOptions | None = None,
-    ) -> None:
-        properties = {
-            "owner": owner,
-            "zone": zone,
-            "name": name,
-            "server": server,
-            "port": port,
-            "tsig": tsig,
-            "mark": mark,
-            "takes": takes,
-            "marked": None,
-            "ttl": ttl,
-            "records": records,
-        }
+    def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_DnsName]) -> None:
+        properties = {**dict.fromkeys(DnsName.__annotations__), **inputs}
         super().__init__("locallb:index:DnsName", resource_name, properties, opts)
+
+
+class _StubZones(TypedDict):
+    owner: pulumi.Input[Mapping[str, Any]]
+    access: pulumi.Input[Mapping[str, Any]]
+    zones: pulumi.Input[Sequence[pulumi.Input[str]]]
 
 
 class StubZones(pulumi.CustomResource):
@@ -533,15 +422,6 @@ class StubZones(pulumi.CustomResource):
     key: pulumi.Output[str]
     block: pulumi.Output[str]
 
-    def __init__(
-        self,
-        resource_name: str,
-        /,
-        *,
-        owner: pulumi.Input[Mapping[str, Any]],
-        access: pulumi.Input[Mapping[str, Any]],
-        zones: pulumi.Input[Sequence[pulumi.Input[str]]],
-        opts: pulumi.ResourceOptions | None = None,
-    ) -> None:
-        properties = {"owner": owner, "access": access, "zones": zones, "config_map": None, "key": None, "block": None}
+    def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_StubZones]) -> None:
+        properties = {**dict.fromkeys(StubZones.__annotations__), **inputs}
         super().__init__("locallb:index:StubZones", resource_name, properties, opts)
