@@ -19,7 +19,7 @@ from locallb.kubernetes.answers import Object
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.election import Election
 from locallb.kubernetes.api.fence import FENCE, NotLeaderError
-from locallb.kubernetes.lease import Candidate
+from locallb.kubernetes.lease import Candidate, lease_record
 from locallb.ledger.ledger import Ledger
 from locallb.model.identities import Home
 from locallb.model.snapshot import Access
@@ -58,6 +58,14 @@ def leading(settings: Settings, home: Home) -> Iterator[None]:
         if election:
             _await(election)
         yield
+
+
+def led_by(settings: Settings, root: Path) -> str | None:
+    """Return who holds the Lease of a stack, empty where nobody does; None without an election. Raises KubeError."""
+    if settings.leader_election is None:
+        return None
+    lease = _keeper(settings.leader_election, settings, root).lease(*_place(settings.leader_election))
+    return lease_record(lease).holder if lease else ""
 
 
 class _CurrentCluster:
@@ -112,13 +120,20 @@ def _await(election: Election) -> None:
 
 
 def _election(wanted: LeaderElection, settings: Settings, home: Home, changed: Callable[[bool], None]) -> Election:
-    source = next(source for source in settings.sources if source.cluster == wanted.cluster)
     who = os.environ.get(in_cluster.NAME_VARIABLE) or socket.gethostname()
     identity = f"{who}_{os.getpid()}_{uuid4().hex[:8]}"
     return Election(
-        _CurrentCluster(source, Path(home.root)),
-        (wanted.namespace or in_cluster.namespace() or _USUAL_NAMESPACE, wanted.lease),
+        _keeper(wanted, settings, Path(home.root)),
+        _place(wanted),
         Candidate(identity, wanted.timing),
         least=lambda: Ledger(paths.ledger_directory()).term(home) + 1,
         changed=changed,
     )
+
+
+def _keeper(wanted: LeaderElection, settings: Settings, root: Path) -> _CurrentCluster:
+    return _CurrentCluster(next(source for source in settings.sources if source.cluster == wanted.cluster), root)
+
+
+def _place(wanted: LeaderElection) -> tuple[str, str]:
+    return wanted.namespace or in_cluster.namespace() or _USUAL_NAMESPACE, wanted.lease

@@ -17,8 +17,8 @@ BIN = CHECKOUT / ".cache" / "cluster" / "bin"
 MODULE = Path(__file__).with_name("go")
 PACKAGE = "k8s.io/kubernetes"
 BINARIES = ("kube-apiserver", "kube-controller-manager", "kube-proxy")
-KUBELETS = (*BINARIES, "kube-scheduler", "kubelet", "agnhost")
-"""What a cluster with kubelets needs; agnhost is what its pods run."""
+KUBELETS = (*BINARIES, "kube-scheduler", "kubelet", "agnhost", "kubectl")
+"""What a cluster with kubelets needs; agnhost is what its pods run, kubectl takes what users apply."""
 UPSTREAM = "e2e.test"
 """Kubernetes' own end-to-end tests, as one program."""
 COREDNS = "coredns"

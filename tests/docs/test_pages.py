@@ -60,6 +60,10 @@ NOT_RUN_HERE: dict[str, Elsewhere | Never] = {
     "docker compose -f deploy/compose.yaml up -d": Elsewhere(
         "it needs Docker's compose", "tests/docker/tool_image.py", "deploy/compose.yaml"
     ),
+    "kubectl apply -k deploy": Elsewhere("it needs a cluster", "tests/kubelets/in_cluster.py", '"apply", "-k"'),
+    "kubectl -n kube-system exec deploy/local-lb -- python3 -m locallb status": Elsewhere(
+        "it needs a cluster", "tests/kubelets/in_cluster.py", '"python3", "-m", "locallb", "status"'
+    ),
     "kubectl get svc,nodes,endpointslices -A -o yaml > my-services/cluster.yaml": Elsewhere(
         "it needs a cluster", "tests/report/test_against.py", '"kubectl"'
     ),

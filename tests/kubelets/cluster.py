@@ -91,6 +91,8 @@ class Cluster:
     plane: KubeletControlPlane
     network: str
     """The Docker network that its Nodes are on, which several clusters may share as those of kind do."""
+    shared: tuple[Path, ...] = ()
+    """What of this host its Nodes have at the same path, as kind's `extraMounts`."""
     nodes: dict[str, KubeletNode] = field(default_factory=dict)
 
     def node(self, role: str) -> KubeletNode:
@@ -131,6 +133,7 @@ class Cluster:
             *(() if not Path("/dev/kmsg").exists() else ("--device", "/dev/kmsg")),
             *(word for label, value in labels.items() for word in ("--label", f"{label}={value}")),
             *(word for here, there in mounts.items() for word in ("--volume", f"{here}:{there}:ro")),
+            *(word for path in self.shared for word in ("--volume", f"{path}:{path}")),
             *(NODE_IMAGE, "bash", "/opt/entrypoint.sh"),
         ]
 
@@ -160,7 +163,11 @@ def _node_object(cluster: str, node: KubeletNode) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def kubelet_cluster(
-    images: Path | None = None, mode: str = "iptables", beside: Cluster | None = None, roles: Sequence[str] = ROLES
+    images: Path | None = None,
+    mode: str = "iptables",
+    beside: Cluster | None = None,
+    roles: Sequence[str] = ROLES,
+    shared: Sequence[Path] = (),
 ) -> Iterator[Cluster]:
     """Run a cluster; `mode` is kube-proxy's. `beside` another one it is on that one's network and has the same pods."""
     remove_abandoned()
@@ -177,7 +184,7 @@ def kubelet_cluster(
         plane = KubeletControlPlane(name, root / "c", ranges.gateways[0], ranges=ranges, nodes=names)
         stack.enter_context(running(plane))
         plane.start_controllers()
-        made = Cluster(plane, network)
+        made = Cluster(plane, network, tuple(shared))
         for number in range(len(names)):
             made.add(number, images or pod_images(), mode)
         made.wait()

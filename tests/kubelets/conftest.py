@@ -16,14 +16,20 @@ from tests.kubelets.workloads import Workloads
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
-    """Run a cluster; skip where there is no Docker or nothing to make Nodes of, which CI must have."""
+def ready() -> None:
+    """Have what Nodes need; skip where there is no Docker or nothing to make Nodes of, which CI must have."""
     try:
         make_ready()
     except (DockerError, FileNotFoundError) as error:
         if os.environ.get("CI") or os.environ.get("LOCALLB_TEST_DOCKER"):
             pytest.fail(str(error))
         pytest.skip(f"no Nodes with kubelets: {error}")
+
+
+@pytest.fixture(scope="session")
+def cluster(ready: None) -> Iterator[Cluster]:
+    """Run a cluster."""
+    del ready
     with kubelet_cluster() as made:
         yield made
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from locallb.cli.arguments import Arguments
 from locallb.cli.commands.observe import look
@@ -16,6 +16,7 @@ from locallb.cli.exit_code import Exit
 from locallb.cli.failures import sentence
 from locallb.cli.process import end_well_when_interrupted
 from locallb.cli.session import UNPLANNED, Session
+from locallb.model.errors import ClientError
 from locallb.planning.planned import Plan
 from locallb.planning.status import Row
 
@@ -33,17 +34,39 @@ def status(session: Session, args: Arguments, out: Out) -> int:
         end_well_when_interrupted()
         _repeat(session, args, out)
     reading, plan = session.plan()
-    table = look(plan)
+    table, leader = look(plan), _leader(session)
     if args.json:
-        out.raw(json.dumps(_document(table, plan, args), indent=2))
+        out.raw(json.dumps(_document(table, plan, args, leader), indent=2))
     else:
-        _print(table, plan, args, out)
+        _print(table, plan, args, leader, out)
         _tell_trust(session, out)
     for notice in () if args.services else (*reading.notices, *plan.notices):
         out.warning(notice)
     for complaint in reading.complaints:
         out.error(complaint)
     return Exit.FAILED if reading.complaints else Exit.OK
+
+
+@dataclass(frozen=True)
+class _Leader:
+    """Who serves a stack that several processes may serve."""
+
+    told: str = ""
+    """A line about that; empty for a stack without an election."""
+    identity: str | None = None
+    """Whoever holds the Lease, empty where nobody does; None where that can't be told."""
+
+
+def _leader(session: Session) -> _Leader:
+    if session.election() is None:
+        return _Leader()
+    from locallb.cli.leading import led_by  # noqa: PLC0415 - loads a client of Kubernetes
+
+    try:
+        identity = led_by(session.settings, session.project.root) or ""
+    except ClientError as error:
+        return _Leader(f"Leader: can't be told: {sentence(error)}")
+    return _Leader(f"Leader: {identity or 'nobody holds the Lease'}", identity)
 
 
 def _tell_trust(session: Session, out: Out) -> None:
@@ -55,19 +78,20 @@ def _tell_trust(session: Session, out: Out) -> None:
             out.warning("no program of this host believes your certificates yet; `locallb ca trust` shows what helps")
 
 
-def _document(table: tuple[Row, ...], plan: Plan, args: Arguments) -> list[dict[str, object]]:
+def _document(table: tuple[Row, ...], plan: Plan, args: Arguments, leader: _Leader) -> list[dict[str, object]]:
+    led = {} if leader.identity is None else {"leader": leader.identity}
     if not args.services:
-        return services_json(table)
+        return [{**fields, **led} for fields in services_json(table)]
     return [
-        {**fields, **detail_json(detail)}
+        {**fields, **led, **detail_json(detail)}
         for detail in _chosen(table, plan, args)
         for fields in services_json([detail.row])
     ]
 
 
-def _print(table: tuple[Row, ...], plan: Plan, args: Arguments, out: Out) -> None:
+def _print(table: tuple[Row, ...], plan: Plan, args: Arguments, leader: _Leader, out: Out) -> None:
     if not args.services:
-        print_services(out, table, left_out=plan.left_out)
+        print_services(out, table, left_out=(*plan.left_out, *filter(None, (leader.told,))))
     for number, detail in enumerate(_chosen(table, plan, args)):
         if number:
             out.line("")
@@ -87,9 +111,10 @@ def _repeat(session: Session, args: Arguments, out: Out) -> None:
     while not out.gone:
         now: object
         try:
-            _, plan = Session(session.project, session.stack).plan()
-            table = look(plan)
-            now = _document(table, plan, args)
+            looking = Session(session.project, session.stack)
+            _, plan = looking.plan()
+            table, leader = look(plan), _leader(looking)
+            now = _document(table, plan, args, leader)
         except UNPLANNED as error:
             now = sentence(error)
         if now != before or (out.live and not args.json):
@@ -100,6 +125,6 @@ def _repeat(session: Session, args: Arguments, out: Out) -> None:
             elif args.json:
                 out.raw(json.dumps(now))
             else:
-                _print(table, plan, args, out)
+                _print(table, plan, args, leader, out)
         before = now
         time.sleep(PACE)
