@@ -26,7 +26,7 @@ from functools import lru_cache
 
 from locallb.envoy import http
 from locallb.envoy.access_logs import reader
-from locallb.envoy.bootstrap import ADMIN_SOCKET, ARGUMENTS, bootstrap
+from locallb.envoy.bootstrap import ADMIN_SOCKET, ALONE, ARGUMENTS, bootstrap
 from locallb.envoy.clusters import cluster
 from locallb.envoy.document import Discovered, text, typed
 from locallb.envoy.endpoints import assignment, file_name
@@ -40,6 +40,7 @@ from locallb.model.serving import Proxy, Upstream
 
 __all__ = [
     "ADMIN_SOCKET",
+    "ALONE",
     "ARGUMENTS",
     "Rendered",
     "RenderedPart",

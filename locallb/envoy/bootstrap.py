@@ -16,10 +16,13 @@ ADMIN_MODE = 0o660
 MAX_CONNECTIONS = 100_000
 """Client connections of one proxy: far above what a local cluster sees, below what would exhaust its memory (17 KiB
 each). Set because Envoy warns about an unlimited proxy; the limit that bites first is the process's open files."""
+ALONE = "--disable-hot-restart"
+"""What keeps an Envoy from handing over to another one. Without it, and without a number of its own, two in one network
+namespace fight over one shared memory."""
 ARGUMENTS = (
     "--config-path",
     "./bootstrap.json",
-    "--disable-hot-restart",
+    ALONE,
     "--concurrency",
     "1",
     "--drain-time-s",
@@ -29,8 +32,7 @@ ARGUMENTS = (
 )
 """Envoy's arguments, the same for every proxy and runtime; the working directory is the proxy's.
 
-Without `--disable-hot-restart` two Envoys in one network namespace fight over one shared memory. The drain time is how
-long a stream lives on after its listener was removed or its `sourceRanges` changed."""
+The drain time is how long a stream lives on after its listener was removed or its `sourceRanges` changed."""
 
 
 def bootstrap(proxy: Proxy) -> Message:

@@ -172,7 +172,7 @@ class EnvoyProcessInputs:
     bootstrap: str
     """sha256 (hex) of the bootstrap.json that it reads. Another one replaces the process."""
     version: str
-    """Version of Envoy. Another one replaces the process."""
+    """Version of Envoy. Another one takes over from the process."""
 
 
 @dataclass(frozen=True, slots=True)

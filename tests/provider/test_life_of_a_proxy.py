@@ -17,7 +17,9 @@ import pytest
 
 from locallb.host import inotify
 from locallb.host.inotify import InotifyError
+from locallb.host.sockets import SocketError
 from locallb.provider import ProviderError
+from locallb.provider.resources import reachable
 from locallb.runtimes.process import processes
 from locallb.runtimes.process.envoy_process import LOG
 from locallb.runtimes.process.processes import Process
@@ -80,7 +82,7 @@ def test_a_process_belongs_to_init_and_to_no_terminal(driver: Driver, wanted: Wa
     assert int(stat[3]) not in (os.getsid(0), 0)
     assert stat[4] == "0"
     assert str(Path(f"/proc/{process['pid']}/fd/0").readlink()) == "/dev/null"
-    marks = {"LOCALLB_PROXY", "LOCALLB_BOOTSTRAP", "LOCALLB_VERSION", "LOCALLB_OWNER"}
+    marks = {"LOCALLB_PROXY", "LOCALLB_BOOTSTRAP", "LOCALLB_VERSION", "LOCALLB_OWNER", "LOCALLB_EPOCH"}
     shells_own = {"PWD", "OLDPWD", "SHLVL", "_"}
     assert marks <= set(processes.mark_of(process_of(process))) <= marks | shells_own
 
@@ -334,6 +336,22 @@ def test_a_process_without_its_configuration_is_refused(driver: Driver, wanted: 
     Path(config["directory"], "bootstrap.json").write_text("{}")
     with pytest.raises(ProviderError, match="isn't what was planned"):
         driver.create("EnvoyProcess", wanted.process)
+
+
+def test_what_is_bound_in_another_network_is_proven_by_its_envoy_alone(
+    driver: Driver, wanted: Wanted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a pod sees a proxy in the machine's network: its socket isn't in the pod's own tables."""
+    _, process, _ = driver.up(wanted)
+
+    def refused(address: object, port: int, seconds: float) -> None:
+        raise SocketError(f"{address} port {port} doesn't accept a TCP connection: {seconds}")
+
+    monkeypatch.setattr(reachable, "connect", refused)
+    with pytest.raises(ProviderError, match="is bound, but a client of this host can't reach it"):
+        driver.create("Reachable", wanted.reachable(process))
+    monkeypatch.setattr(reachable, "rows", lambda *_: iter(()))
+    assert driver.create("Reachable", wanted.reachable(process))["process"] == f"{process['pid']}@{process['started']}"
 
 
 def test_everything_of_a_proxy_is_private(driver: Driver, wanted: Wanted) -> None:

@@ -85,11 +85,14 @@ def test_unknown_inputs_are_accepted_wherever_they_are(driver: Driver, wanted: W
 
 
 def test_a_process_is_replaced_old_before_new(driver: Driver, wanted: Wanted) -> None:
-    """Bootstrap, version and proxy need another process; an owner doesn't."""
+    """Bootstrap and proxy need another process; another version takes over in place, and an owner changes nothing."""
     state = {**wanted.process, "pid": 7, "started": "b.1", "binary": "/e"}
-    for name in ("bootstrap", "version", "proxy"):
+    for name in ("bootstrap", "proxy"):
         difference = driver.diff("EnvoyProcess", state, {**wanted.process, name: "x"})
         assert (difference.replaces, difference.delete_before_replace) == ([name], True)
+    upgraded = {**wanted.process, "version": "x"}
+    assert driver.diff("EnvoyProcess", state, upgraded).replaces == []
+    assert driver.update("EnvoyProcess", state, upgraded, preview=True)["pid"] == UNKNOWN
     owners = {**wanted.process["owner"], "uid": "u2"}
     difference = driver.diff("EnvoyProcess", state, {**wanted.process, "owner": owners})
     assert (difference.diffs, difference.replaces, difference.delete_before_replace) == (["owner"], [], False)

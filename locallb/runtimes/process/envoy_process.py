@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from locallb.envoy import ADMIN_SOCKET, ARGUMENTS, logs, push, rollout
+from locallb.envoy import ADMIN_SOCKET, ALONE, ARGUMENTS, logs, push, rollout
 from locallb.envoy.admin import EnvoyAdmin
 from locallb.envoy.binary import EnvoyBinary, installed
 from locallb.envoy.waiting import comes_to_answer
@@ -22,7 +22,8 @@ from locallb.model.naming import owner_fields
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import EnvoyProcessInputs, EnvoyProcessState
 from locallb.resources.resource_type import ResourceType, grown, proxy_faults
-from locallb.runtimes.process import processes
+from locallb.runtimes.process import handover, processes
+from locallb.runtimes.process.handover import Epoch
 from locallb.runtimes.process.processes import Process
 from locallb.runtimes.process.stopping import STOP_PATIENCE, running, runs_in, stop_all, stop_process
 from locallb.storage import files, paths
@@ -45,8 +46,9 @@ class EnvoyProcess(ResourceType[EnvoyProcessInputs, EnvoyProcessState]):
 
     inputs = EnvoyProcessInputs
     state = EnvoyProcessState
-    replaced_for = frozenset({"proxy", "bootstrap", "version"})
-    """Replace for anything that a running Envoy can't change, old before new: both want the same ports."""
+    replaced_for = frozenset({"proxy", "bootstrap"})
+    """Replace for anything that a running Envoy can't change, old before new: both want the same ports. Another version
+    takes the ports over."""
     delete_first = True
 
     def check(self, new: EnvoyProcessInputs) -> Iterator[tuple[str, str]]:
@@ -54,20 +56,24 @@ class EnvoyProcess(ResourceType[EnvoyProcessInputs, EnvoyProcessState]):
         return proxy_faults(new.proxy)
 
     def preview_outputs(self, new: EnvoyProcessInputs, old: EnvoyProcessState | None) -> Mapping[str, object]:
-        """Return the process: an update leaves it alone."""
-        del new
-        return {"pid": old.pid, "started": old.started, "binary": old.binary} if old else {}
+        """Return the process: an update leaves it alone, unless it is to be of another version."""
+        stays = old is not None and old.version == new.version
+        return {"pid": old.pid, "started": old.started, "binary": old.binary} if old and stays else {}
 
     def create(self, new: EnvoyProcessInputs) -> tuple[str, EnvoyProcessState]:
         """Start it, or adopt the one that runs, and wait until it answers."""
         directory = _own_directory(new)
         binary = _wanted_binary(new.version)
-        mark = {PROXY_MARK: str(directory), BOOTSTRAP_MARK: new.bootstrap, VERSION_MARK: new.version}
-        process = _adopt(directory, mark) or _start(directory, binary, {**mark, OWNER_MARK: owner_mark(new.owner)})
-        record = ProcessRecord(process.pid, process.started, str(binary.path), new.version, new.bootstrap)
-        _proxies().record(new.proxy, record)
+        process = _adopt(directory, _mark(directory, new))
+        if process is None:
+            process = _start(directory, binary, new, handover.first(directory))
+        else:
+            _record(new, binary, process)
         _await_answer(directory, process)
-        return new.proxy, grown(self.state, new, pid=process.pid, started=process.started, binary=str(binary.path))
+        return new.proxy, self._running(new, binary, process)
+
+    def _running(self, new: EnvoyProcessInputs, binary: EnvoyBinary, process: Process) -> EnvoyProcessState:
+        return grown(self.state, new, pid=process.pid, started=process.started, binary=str(binary.path))
 
     def read(self, state: EnvoyProcessState) -> EnvoyProcessState | None:
         """Check that this very process runs and answers, in the directory that is the proxy's today.
@@ -85,8 +91,25 @@ class EnvoyProcess(ResourceType[EnvoyProcessInputs, EnvoyProcessState]):
         return True
 
     def update(self, old: EnvoyProcessState, new: EnvoyProcessInputs) -> EnvoyProcessState:
-        """Note the new owner; the process stays."""
-        return grown(self.state, new, pid=old.pid, started=old.started, binary=old.binary)
+        """Note the new owner; the process stays, or another version takes over from it."""
+        if new.version == old.version:
+            return grown(self.state, new, pid=old.pid, started=old.started, binary=old.binary)
+        return self._take_over(new, Process(old.pid, old.started)) or self.create(new)[1]
+
+    def _take_over(self, new: EnvoyProcessInputs, former: Process) -> EnvoyProcessState | None:
+        """Start the wanted version, which takes over from one that serves; None if that can't be, or failed."""
+        directory, binary = _own_directory(new), _wanted_binary(new.version)
+        epoch = handover.after(directory, former) if runs_in(directory, former) else None
+        if epoch is None or handover.successor_of(former, running(directory)):  # a stopped run has begun it
+            return None
+        process = _start(directory, binary, new, epoch)
+        with suppress(ProviderError):
+            _await_answer(directory, process)
+            if handover.await_end(former, process):
+                return self._running(new, binary, process)
+        for each in (process, former):  # the former has no admin socket any more, by which it could be drained
+            processes.stop(each, STOP_PATIENCE)
+        return None
 
     def delete(self, state: EnvoyProcessState) -> None:
         """Stop what runs for the proxy: new connections are refused at once, open ones get a moment."""
@@ -96,6 +119,7 @@ class EnvoyProcess(ResourceType[EnvoyProcessInputs, EnvoyProcessState]):
             known = Process(state.pid, state.started)
             if processes.mark_of(known).get(PROXY_MARK, "").endswith(f"/{state.proxy}"):
                 stop_process(directory, known)  # started under another state home
+            handover.forget(directory)
             with suppress(ClientError):  # no directory, nothing noted
                 _proxies().record(state.proxy, None)
 
@@ -138,7 +162,12 @@ def _adopt(directory: Path, mark: Mapping[str, str]) -> Process | None:
     return adopted
 
 
-def _start(directory: Path, binary: EnvoyBinary, mark: Mapping[str, str]) -> Process:
+def _mark(directory: Path, new: EnvoyProcessInputs) -> Mapping[str, str]:
+    """Return what a process says by its environment that may be taken for the wanted one."""
+    return {PROXY_MARK: str(directory), BOOTSTRAP_MARK: new.bootstrap, VERSION_MARK: new.version}
+
+
+def _start(directory: Path, binary: EnvoyBinary, new: EnvoyProcessInputs, epoch: Epoch) -> Process:
     texts = push.texts(directory)
     watches = rollout.new_watches("", texts.get(rollout.CLUSTERS, "")) + rollout.new_references({}, texts)
     inotify.require(_OWN_WATCHES + watches + rollout.new_gate({}, texts), f"proxy {directory.name}")
@@ -146,7 +175,16 @@ def _start(directory: Path, binary: EnvoyBinary, mark: Mapping[str, str]) -> Pro
     with suppress(FileNotFoundError):
         log.replace(directory / logs.PREVIOUS)
     files.remove(directory / ADMIN_SOCKET)
-    return processes.start([str(binary.path), *ARGUMENTS, *logs.ARGUMENTS], directory, mark, log)
+    usual = (word for word in ARGUMENTS if word != ALONE)
+    mark = {**_mark(directory, new), OWNER_MARK: owner_mark(new.owner), **epoch.mark}
+    process = processes.start([str(binary.path), *usual, *logs.ARGUMENTS, *epoch.arguments], directory, mark, log)
+    _record(new, binary, process)
+    return process
+
+
+def _record(new: EnvoyProcessInputs, binary: EnvoyBinary, process: Process) -> None:
+    record = ProcessRecord(process.pid, process.started, str(binary.path), new.version, new.bootstrap)
+    _proxies().record(new.proxy, record)
 
 
 def _await_answer(directory: Path, process: Process) -> None:

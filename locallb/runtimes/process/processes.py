@@ -25,6 +25,7 @@ LOG_LIMIT = 1 << 20
 _BLOCK = 512
 _DETACH = """\
 trap '' XFSZ
+umask 077
 ulimit -f "$1"
 ulimit -S -n "$(ulimit -H -n)"
 log=$2

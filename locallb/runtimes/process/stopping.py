@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from locallb.runtimes.draining import drain, was_told
-from locallb.runtimes.process import processes
+from locallb.runtimes.process import handover, processes
 from locallb.runtimes.process.processes import Process
 from locallb.storage.proxy_directories import PROXY_MARK
 
@@ -44,13 +44,16 @@ def stop_all(directory: Path) -> None:
 
 def stop_process(directory: Path, process: Process) -> None:
     """Stop one: it listens no longer, open connections get LINGER seconds, then it ends. Raises ProcessError."""
-    drain_process(directory, process)
+    if successor := handover.successor_of(process, running(directory)):
+        handover.await_end(process, successor)
+    else:
+        drain_process(directory, process)
     processes.stop(process, STOP_PATIENCE)
 
 
 def drain_process(directory: Path, process: Process) -> None:
     """Have it listen no longer, and give open connections LINGER seconds: once, whoever asks first."""
-    if not was_told(directory, _note(process)):
+    if not was_told(directory, _note(process)) and not handover.successor_of(process, running(directory)):
         drain(directory, _note(process), process.pid)
 
 

@@ -1,0 +1,101 @@
+"""How an Envoy takes over from the one that runs: it gets the very sockets that listen, so no client is refused.
+
+Envoy's own hot restart does that. The new process asks the old one for its sockets, by sockets in the proxy's directory
+and a region of shared memory; has it stop accepting when it accepts itself; and ends it when its connections had their
+time. Processes that were started without it (by earlier versions, or where there is no shared memory) can't hand over.
+Not here: starting and ending processes.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from locallb.envoy import ALONE
+from locallb.runtimes.draining import LINGER
+from locallb.runtimes.process import processes
+from locallb.runtimes.process.processes import Process
+from locallb.storage import files
+
+EPOCH_MARK = "LOCALLB_EPOCH"
+"""In the environment of a process that can hand over: how often that was done in its directory."""
+BASE_ID, SOCKETS = "base-id", "hot"
+"""File names in a proxy's directory: the number that all its epochs share, and how names of their sockets begin."""
+MEMORY = Path("/dev/shm")  # noqa: S108 - where POSIX shared memory is
+SECONDS = 15.0
+"""Until the former process must have ended: what it has to give takes a tenth of one, its connections get LINGER."""
+_PLACE = ("--socket-path", f"./{SOCKETS}", "--parent-shutdown-time-s", str(round(LINGER)))
+_MOST = 1 << 32
+_PAUSE = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """How one process is started: further arguments, and what its environment says of that."""
+
+    arguments: tuple[str, ...] = (ALONE,)
+    mark: Mapping[str, str] = field(default_factory=dict)
+
+
+def first(directory: Path) -> Epoch:
+    """Return how the first process of a directory begins, where nothing of earlier ones is left."""
+    forget(directory)
+    if not os.access(MEMORY, os.W_OK | os.X_OK):
+        return Epoch()
+    return Epoch(("--use-dynamic-base-id", "--base-id-path", f"./{BASE_ID}", *_PLACE), {EPOCH_MARK: "0"})
+
+
+def forget(directory: Path) -> None:
+    """Remove what processes that have ended left, in their directory and in memory."""
+    number = _base_id(directory)
+    if number is not None:
+        with suppress(OSError):  # it is gone, or another user's
+            (MEMORY / f"envoy_shared_memory_{number * 10 % _MOST}").unlink()
+    with suppress(files.FilesError):
+        for path in (directory / BASE_ID, *directory.glob(f"{SOCKETS}_*")):
+            files.remove(path)
+
+
+def after(directory: Path, former: Process) -> Epoch | None:
+    """Return how a process takes over from the one that runs; None if that one can't hand over."""
+    epoch, number = _epoch(former), _base_id(directory)
+    if epoch is None or number is None:
+        return None
+    following = str(epoch + 1)
+    return Epoch(("--restart-epoch", following, "--base-id", str(number), *_PLACE), {EPOCH_MARK: following})
+
+
+def successor_of(process: Process, others: tuple[Process, ...]) -> Process | None:
+    """Return which of the processes of its directory takes over from it, and has the admin socket; None without."""
+    epoch = _epoch(process)
+    epochs = {other: _epoch(other) for other in others}
+    later = (other for other, its in epochs.items() if its is not None and epoch is not None and its > epoch)
+    return next(later, None)
+
+
+def await_end(former: Process, successor: Process) -> bool:
+    """Wait for the end of a process, which its successor brings about; tell whether that lives then.
+
+    Who ends it in the midst of that ends the successor, which goes on asking it for its statistics.
+    """
+    deadline = time.monotonic() + SECONDS
+    while processes.is_alive(former) and processes.is_alive(successor) and time.monotonic() < deadline:
+        time.sleep(_PAUSE)
+    return processes.is_alive(successor) and not processes.is_alive(former)
+
+
+def _epoch(process: Process) -> int | None:
+    text = processes.mark_of(process).get(EPOCH_MARK, "")
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+def _base_id(directory: Path) -> int | None:
+    with suppress(files.FilesError):
+        text = (files.read_shared(directory / BASE_ID) or "").strip()
+        if text.isascii() and text.isdigit() and int(text) < _MOST:
+            return int(text)
+    return None

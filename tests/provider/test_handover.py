@@ -1,0 +1,141 @@
+"""Another version of Envoy takes over from the one that serves, and no client is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from locallb.envoy.binary import EnvoyBinary, installed
+from locallb.resources.properties import EnvoyProcessInputs
+from locallb.runtimes.draining import LINGER
+from locallb.runtimes.process import envoy_process, handover, processes
+from locallb.runtimes.process.processes import Process
+from locallb.runtimes.process.stopping import running
+from tests.envoy.traffic import Load, Server, ask_tcp
+from tests.provider.support import Driver, Wanted
+from tests.provider.test_life_of_a_proxy import process_of
+
+pytestmark = pytest.mark.envoy
+
+RATE = 200
+ROUNDED = 0.05
+"""Seconds by which Envoy's clock and ours may differ."""
+
+
+@pytest.fixture
+def wanted(wanted: Wanted) -> Iterator[Wanted]:
+    """Return a proxy of a server that answers."""
+    with Server("a", "127.0.0.1") as server:
+        yield replace(wanted, ports={8080: server.port})
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> Installer:
+    """Return what makes another version the installed one."""
+    return Installer(monkeypatch)
+
+
+class Installer:
+    """Says that another version is installed: the same program, or one around it."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._patch = patch
+
+    def __call__(self, version: str, program: Path | None = None) -> None:
+        """Install it."""
+        binary = EnvoyBinary(program or installed().path, version)
+        self._patch.setattr(envoy_process, "installed", lambda: binary)
+
+
+def directory_of(config: dict[str, object]) -> Path:
+    """Return the directory of a proxy."""
+    return Path(str(config["directory"]))
+
+
+def test_versions_hand_over_one_after_another_and_no_request_fails(
+    driver: Driver, wanted: Wanted, install: Installer
+) -> None:
+    """Three times, at 200 requests a second: none is refused, and whoever is cut off had the time that is due.
+
+    Afterwards one process is left, and deleting it leaves nothing.
+    """
+    config, process, _ = driver.up(wanted)
+    directory = directory_of(config)
+    with Load(lambda: ask_tcp(wanted.address, 8080), RATE) as load:
+        for version in ("1.40.1", "1.40.2", "1.40.3"):
+            install(version)
+            former, process = process, driver.update("EnvoyProcess", process, {**wanted.process, "version": version})
+            assert running(directory) == (process_of(process),) != (process_of(former),)
+            assert driver.read("EnvoyProcess", process) == process
+            driver.create("Reachable", wanted.reachable(process))
+    cut = [outcome for outcome in load.outcomes if outcome.answer != "a"]
+    assert all(outcome.seconds > LINGER - ROUNDED for outcome in cut), cut
+    assert len(cut) < len(load.outcomes)
+    memory = handover.MEMORY / f"envoy_shared_memory_{int((directory / handover.BASE_ID).read_text()) * 10 % (1 << 32)}"
+    assert memory.exists()
+    driver.delete("EnvoyProcess", process)
+    driver.delete("ProxyConfig", config)
+    assert not processes.is_alive(process_of(process))
+    assert not memory.exists()
+    assert not directory.exists()
+
+
+def test_one_that_cannot_hand_over_ends_first(
+    driver: Driver, wanted: Wanted, install: Installer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As earlier versions started them, and as where there is no shared memory."""
+    with monkeypatch.context() as without:
+        without.setattr(handover, "MEMORY", tmp_path / "none")
+        _, process, _ = driver.up(wanted)
+    install("1.40.1")
+    new = driver.update("EnvoyProcess", process, {**wanted.process, "version": "1.40.1"})
+    assert new["pid"] != process["pid"]
+    assert not processes.is_alive(process_of(process))
+    assert ask_tcp(wanted.address, 8080) == "a"
+
+
+@pytest.mark.parametrize("odd", ["", "x", "-1", "99999999999", "7"])
+def test_whatever_the_number_says_the_new_one_serves(
+    driver: Driver, wanted: Wanted, install: Installer, odd: str
+) -> None:
+    """One that is nobody's, or none at all: the former ends and the new one begins by itself."""
+    config, process, _ = driver.up(wanted)
+    (directory_of(config) / handover.BASE_ID).write_text(odd)
+    install("1.40.1")
+    new = driver.update("EnvoyProcess", process, {**wanted.process, "version": "1.40.1"})
+    assert running(directory_of(config)) == (process_of(new),)
+    assert ask_tcp(wanted.address, 8080) == "a"
+
+
+def test_a_version_that_fails_to_take_over_begins_by_itself(
+    driver: Driver, wanted: Wanted, install: Installer, tmp_path: Path
+) -> None:
+    """It ends at once when it is to take over, as one of another protocol does."""
+    config, process, _ = driver.up(wanted)
+    program = tmp_path / "envoy"
+    program.write_text(f'#!/bin/sh\ncase "$*" in *--restart-epoch*) exit 1;; esac\nexec {installed().path} "$@"\n')
+    program.chmod(0o755)
+    install("1.40.1", program)
+    new = driver.update("EnvoyProcess", process, {**wanted.process, "version": "1.40.1"})
+    assert running(directory_of(config)) == (process_of(new),)
+    assert ask_tcp(wanted.address, 8080) == "a"
+
+
+def test_a_run_after_one_that_was_stopped_in_the_midst_takes_what_it_left(
+    driver: Driver, wanted: Wanted, install: Installer
+) -> None:
+    """The new process was started, and nobody waited for the end of the former."""
+    config, process, _ = driver.up(wanted)
+    directory = directory_of(config)
+    install("1.40.1")
+    changed = {**wanted.process, "version": "1.40.1"}
+    epoch = handover.after(directory, process_of(process))
+    assert epoch is not None
+    inputs = EnvoyProcessInputs(wanted.proxy, wanted.owner, wanted.process["bootstrap"], "1.40.1")
+    begun: Process = envoy_process._start(directory, EnvoyBinary(installed().path, "1.40.1"), inputs, epoch)
+    new = driver.update("EnvoyProcess", process, changed)
+    assert running(directory) == (begun,) == (process_of(new),)
+    assert ask_tcp(wanted.address, 8080) == "a"
