@@ -54,7 +54,7 @@ def cluster(gateways: int) -> list[dict[str, Any]]:
 
 def measured(gateways: int, kept: PlanMemory | None) -> float:
     """Return the median of processor seconds that a plan after a change takes; without `kept` all is made again."""
-    documents, known, seconds = cluster(gateways), Each[Any, Any](), []
+    documents, known, seconds = cluster(gateways), Each[Any](), []
     for change in range(CHANGES):
         documents[0] = route(0, 0, f"v{change}.test")
         read = parse_objects(CLUSTER, documents, known)

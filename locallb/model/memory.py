@@ -6,13 +6,13 @@ memory and without one the outcome is the same. Not here: what was applied to th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass, field
-from operator import eq
+from itertools import compress, count
+from operator import eq, is_not
 from typing import Any, Generic, TypeVar
 
 _Made = TypeVar("_Made")
-_Item = TypeVar("_Item")
 _Given = tuple[Any, ...]
 
 
@@ -54,28 +54,59 @@ class Memory(Generic[_Made]):
         self._now.pop(key, None)
         self._before.pop(key, None)
 
+    def keep(self, keys: Collection[Hashable]) -> None:
+        """Forget what was made for others; for who asks of those only that may be different."""
+        if len(self._now) > len(keys):
+            self._now = {key: self._now[key] for key in keys if key in self._now}
+
     def evict_unused(self) -> None:
         """Forget what wasn't asked for since the last time."""
         self._before, self._now = self._now, {}
 
 
 @dataclass(slots=True)
-class Each(Generic[_Item, _Made]):
+class Each(Generic[_Made]):
     """Knows what was made of each of many objects, of which the most are the very same ones the next time.
 
-    Those cost nearly nothing: they are told apart by identity, all in one go. For one thread and one purpose.
+    Those cost nearly nothing: where the same stand at the beginning and at the end is found in one go, and only what is
+    between is looked at one by one. For one thread and one purpose.
     """
 
-    _items: tuple[_Item, ...] = ()
+    _frame: _Given = ()
+    _given: tuple[_Given, ...] = ()
     """Kept, so that the id of each stays its own."""
-    _made: dict[int, _Made] = field(default_factory=dict)
+    _made: tuple[_Made, ...] = ()
 
-    def of(self, items: Iterable[_Item], make: Callable[[_Item], _Made]) -> Sequence[_Made]:
-        """Return what `make` makes of each, as it was for those that were among the last `items`; raises as it does."""
-        now = tuple(items)
-        ids = tuple(map(id, now))
-        new = set(ids) - self._made.keys()
-        known = self._made | {id(item): make(item) for item in now if id(item) in new} if new else self._made
-        made = tuple(map(known.__getitem__, ids))
-        self._items, self._made = now, dict(zip(ids, made, strict=True))
+    def of(self, make: Callable[..., _Made], *columns: Iterable[object]) -> tuple[_Made, ...]:
+        """Return what `make` makes of each row of `columns`, as it was for rows of the very same objects.
+
+        Raises as `make` does. What nobody came with the last time is forgotten.
+        """
+        given = tuple(map(tuple, columns))
+        before = self._given or tuple(() for _ in given)
+        size, was = len(given[0]), len(self._made)
+        head = min(map(_alike, given, before))
+        if head == size == was:
+            return self._made
+        tail = min(_alike(reversed(now[head:]), reversed(then[head:])) for now, then in zip(given, before, strict=True))
+        old = zip(*(map(id, then) for then in before), strict=True)
+        known = dict(zip(old, self._made, strict=True))  # of all: one that stands there twice is made once
+        for row in zip(*(now[head : size - tail] for now in given), strict=True):
+            name = tuple(map(id, row))
+            if name not in known:
+                known[name] = make(*row)
+        new = zip(*(map(id, now[head : size - tail]) for now in given), strict=True)
+        made = *self._made[:head], *map(known.__getitem__, new), *self._made[was - tail :]
+        self._given, self._made = given, made
         return made
+
+    def within(self, *frame: object) -> None:
+        """Forget everything that was made within another frame: whatever `make` uses besides its row."""
+        if frame != self._frame:
+            self._frame, self._given, self._made = frame, (), ()
+
+
+def _alike(some: Iterable[object], others: Iterable[object]) -> int:
+    """Count the very same objects with which both begin."""
+    some, others = tuple(some), tuple(others)
+    return next(compress(count(), map(is_not, some, others)), min(len(some), len(others)))

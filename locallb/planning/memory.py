@@ -5,27 +5,32 @@ A plan made with a memory is the plan made without one (a law in the tests). Not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import compress
+from typing import Any, TypeVar
 
-from locallb.config.settings import Settings
+from locallb.config.settings import ProxySettings, Settings, Sharing
 from locallb.gateway.bound import Bound
-from locallb.model.identities import IPAddress, ObjectKey
-from locallb.model.memory import Memory
+from locallb.model.identities import IPAddress, ObjectKey, ProxyName
+from locallb.model.memory import Each, Memory
 from locallb.model.objects import Service
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.addresses.allocation import Answer, allocate
 from locallb.planning.gateways import Gateways, gateways_of
-from locallb.planning.planned import PlannedStatus
+from locallb.planning.planned import PlannedProxy, PlannedStatus
 from locallb.planning.pod_routes import RoutePlan, routes_of
 from locallb.planning.ports import PortProblems
-from locallb.planning.proxies.assignment import ProxyAssignment
-from locallb.planning.proxies.placing import Placed, PlacementInputs, PlanContext, place
+from locallb.planning.proxies.assignment import ProxyAssignment, ProxyAssignments, assign_proxies
+from locallb.planning.proxies.placing import Placed, PlacementInputs, PlanContext, place, proxy_of_stack
+from locallb.planning.selection import is_ours
 
 Asked = tuple[Service, tuple[IPAddress, ...], ProxyAssignment, Bound | None]
 """The first three of `PlacementInputs`, and its last: a Service, its addresses, its seat, what is bound for it."""
+_Value = TypeVar("_Value")
 _Question = tuple[Snapshot, Sequence[Service], Settings]
+_Seats = tuple[Sequence[Service], Snapshot, ProxySettings, Mapping[ObjectKey, int]]
 
 
 @dataclass(slots=True)
@@ -34,22 +39,36 @@ class PlanMemory:
 
     statuses: Memory[PlannedStatus] = field(default_factory=Memory)
     """What objects of Gateway API are told."""
-    _beside: tuple[object, ...] = ()
     _placed: Memory[Placed] = field(default_factory=Memory)
     _gateways: Memory[Gateways] = field(default_factory=Memory)
     _bound: Memory[Bound] = field(default_factory=Memory)
-    _problems: Memory[PortProblems] = field(default_factory=Memory)
+    _ours: Each[bool] = field(default_factory=Each)
+    _problems: Each[PortProblems] = field(default_factory=Each)
+    _lists: Each[bool] = field(default_factory=Each)
+    _rows: Each[Placed] = field(default_factory=Each)
+    """The placements of Services that are the very same ones, with the same addresses and seats."""
+    _of_stack: Memory[PlannedProxy] = field(default_factory=Memory)
+    _seats: Memory[ProxyAssignments] = field(default_factory=lambda: Memory(_seat_the_same))
+    _seated: ProxyAssignments = field(default_factory=lambda: ProxyAssignments({}, ()))
+    """The last of those, whose seats are given on where they are equal, so that who keeps one is known by identity."""
+    _addresses: Mapping[ObjectKey, Answer] = field(default_factory=dict)
+    """The last addresses, likewise."""
     _routing: Memory[RoutePlan] = field(default_factory=lambda: Memory(_lead_the_same_way))
     _answers: Memory[Mapping[ObjectKey, Answer]] = field(default_factory=lambda: Memory(_asks_the_same))
 
+    def ours(self, services: Sequence[Service], settings: Settings) -> list[Service]:
+        """Return those that this stack serves."""
+        self._ours.within(settings)
+        ours = self._ours.of(lambda service: is_ours(service, settings) and not service.deleting, services)
+        return list(compress(services, ours))
+
     def problems(
-        self, host: HostFacts, services: Iterable[Service], find: Callable[[Service], PortProblems]
+        self, host: HostFacts, services: Sequence[Service], find: Callable[[Service], PortProblems]
     ) -> Mapping[ObjectKey, PortProblems]:
         """Return what `find` says of each Service on this host."""
         self._problems.within(host)
-        problems = {service.key: self._problems.of(service.key, find, service) for service in services}
-        self._problems.evict_unused()
-        return problems
+        keys = (service.key for service in services)
+        return dict(zip(keys, self._problems.of(find, services), strict=True))
 
     def routing(self, snapshot: Snapshot, settings: Settings) -> RoutePlan:
         """Return the routes to pods, as they were the last time where nothing that decides has changed."""
@@ -59,24 +78,44 @@ class PlanMemory:
         self,
         frame: PlanContext,
         around: tuple[object, ...],
-        services: Iterable[Asked],
+        services: Sequence[Asked],
         give: Callable[..., PlacementInputs],
-    ) -> list[Placed]:
+    ) -> Sequence[Placed]:
         """Place each of `services`, in order; `give` tells the rest that decides and is the same in the same `around`.
 
         With `around` as before that need not even be asked for the very same Service.
         """
         self._placed.within(frame)
-        steady, self._beside = around == self._beside, around
-        placed = []
-        for asked in services:
-            key = asked[0].key
-            known: PlacementInputs | None = next(iter(self._placed.given(key)), None)
-            if not (known and steady and _is_for(known, asked)):
-                known = give(*asked)
-            placed.append(self._placed.of(key, lambda given: place(given, frame), known))
-        self._placed.evict_unused()
-        return placed
+        self._rows.within(frame, *around)
+
+        def placed(service: Service, *asked: object) -> Placed:
+            given = give(service, *asked[:-1])
+            return self._placed.of(service.key, lambda given: place(given, frame), given)
+
+        asked, addresses, seats, bound = zip(*services, strict=True) if services else ((), (), (), ())
+        # Of others' addresses claims decide, too: whose status lists some is asked for each time.
+        again = (None if own else object() for own in self._lists.of(_lists, asked, addresses))
+        made = self._rows.of(placed, asked, addresses, seats, bound, again)
+        self._placed.keep([service.key for service in asked])
+        return made
+
+    def of_stack(self, names: Sequence[ProxyName], frame: PlanContext) -> list[PlannedProxy]:
+        """Return the stack's proxies of these names."""
+        self._of_stack.within(frame)
+        proxies = [self._of_stack.of(name, lambda name: proxy_of_stack(name, frame), name) for name in names]
+        self._of_stack.evict_unused()
+        return proxies
+
+    def seats(
+        self, services: Sequence[Service], snapshot: Snapshot, settings: ProxySettings, files: Mapping[ObjectKey, int]
+    ) -> ProxyAssignments:
+        """Return by which proxies `services` are served."""
+        return self._seats.of(None, self._assigned, services, snapshot, settings, files)
+
+    def _assigned(self, *question: Any) -> ProxyAssignments:  # noqa: ANN401 - as of assign_proxies
+        made = assign_proxies(*question)
+        self._seated = ProxyAssignments(_as_before(self._seated.seats, made.seats), made.proxies)
+        return self._seated
 
     def gateways(self, snapshot: Snapshot, settings: Settings) -> Gateways:
         """Return the Gateways and Ingresses that the objects of a snapshot bind."""
@@ -87,7 +126,16 @@ class PlanMemory:
         self, snapshot: Snapshot, services: Sequence[Service], settings: Settings
     ) -> Mapping[ObjectKey, Answer]:
         """Return the addresses of `services`, as the last answer has them where nothing that decides has changed."""
-        return self._answers.of(None, allocate, snapshot, services, settings)
+        return self._answers.of(None, self._allocated, snapshot, services, settings)
+
+    def _allocated(self, *question: Any) -> Mapping[ObjectKey, Answer]:  # noqa: ANN401 - as of allocate
+        self._addresses = _as_before(self._addresses, allocate(*question))
+        return self._addresses
+
+
+def _as_before(before: Mapping[ObjectKey, _Value], now: Mapping[ObjectKey, _Value]) -> Mapping[ObjectKey, _Value]:
+    """Return what is now, each that is equal to what was before as that very object."""
+    return {key: before[key] if before.get(key) == value else value for key, value in now.items()}
 
 
 def beside(snapshot: Snapshot, settings: Settings) -> tuple[object, ...]:
@@ -95,15 +143,14 @@ def beside(snapshot: Snapshot, settings: Settings) -> tuple[object, ...]:
 
     Claims apart: they only tell whose the addresses are that its status lists and that aren't its own.
     """
-    world = snapshot.nodes, snapshot.slices, snapshot.host, snapshot.access, snapshot.health_ports
+    reached = snapshot.host, snapshot.access, snapshot.health_ports, snapshot.node_routes
+    world = snapshot.nodes, snapshot.slices, *reached
     return settings, snapshot.home, snapshot.authority, snapshot.orders, *world
 
 
-def _is_for(known: PlacementInputs, asked: Asked) -> bool:
-    """Return whether these are inputs for the very same, whose status lists its own addresses and no other ones."""
-    service, addresses, seat, bound = asked
-    same = known.service is service and known.gateway is bound and (known.addresses, known.seat) == (addresses, seat)
-    return same and all(ingress.address in addresses for ingress in service.ingress)
+def _lists(service: Service, addresses: tuple[IPAddress, ...]) -> bool:
+    """Return whether its status lists its own addresses and no other ones."""
+    return all(ingress.address in addresses for ingress in service.ingress)
 
 
 def _lead_the_same_way(one: tuple[Snapshot, Settings], other: tuple[Snapshot, Settings]) -> bool:
@@ -134,6 +181,33 @@ def _held(snapshot: Snapshot) -> tuple[object, ...]:
     """Return all of a snapshot that decides about addresses, Services apart."""
     addresses = [(node.cluster, node.name, node.addresses) for node in snapshot.nodes]
     return snapshot.home, snapshot.claims, snapshot.remembered, snapshot.host, snapshot.external_ips, addresses
+
+
+def _seat_the_same(question: _Seats, other: _Seats) -> bool:
+    """Return whether two questions for proxies have the same answers for sure."""
+    (before, seen_before, *rest_before), (now, seen, *rest) = question, other
+    place_of = _shared_place if other[2].mode is Sharing.SHARED else _place
+    return (
+        rest_before == rest
+        and _seated(seen_before) == _seated(seen)
+        and len(before) == len(now)
+        and all(one is other or place_of(one) == place_of(other) for one, other in zip(before, now, strict=True))
+    )
+
+
+def _seated(snapshot: Snapshot) -> tuple[object, ...]:
+    """Return all of a snapshot that decides about proxies, Services apart."""
+    return snapshot.host.watches, snapshot.proxies, snapshot.stack_proxies, snapshot.seats
+
+
+def _shared_place(service: Service) -> tuple[object, ...]:
+    """Return the same where proxies are shared: what a Gateway asks for is in its files."""
+    return service.key, service.created
+
+
+def _place(service: Service) -> tuple[object, ...]:
+    """Return all of a Service that decides about its proxy."""
+    return service.key, service.created, len(service.ports) * len(service.families)
 
 
 def _want_the_same(before: Sequence[Service], now: Sequence[Service]) -> bool:

@@ -29,8 +29,8 @@ from locallb.planning.notices import TOLD_OF_THE_STACK, notices_of, of_faults
 from locallb.planning.planned import Plan, PlannedRoutes, Rejection
 from locallb.planning.pod_routes import RoutePlan, routes_to_gain
 from locallb.planning.ports import HostPorts, PortProblems
-from locallb.planning.proxies.assignment import ProxyAssignment, assign_proxies
-from locallb.planning.proxies.placing import PlacementInputs, PlanContext, proxy_of_stack
+from locallb.planning.proxies.assignment import ProxyAssignment
+from locallb.planning.proxies.placing import PlacementInputs, PlanContext
 from locallb.planning.selection import is_ours
 
 
@@ -40,13 +40,13 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
     told = with_orders(memory.gateways(snapshot, settings), snapshot.orders)
     gateways = told.bound
     snapshot = with_gateways(snapshot, gateways)
-    wanted = [s for s in snapshot.services if is_ours(s, settings) and not s.deleting]
+    wanted = memory.ours(snapshot.services, settings)
     ports = HostPorts(snapshot.host)
     problems = memory.problems(snapshot.host, wanted, ports.problems)
     servable, hopeless = _by_servable_ports(wanted, problems)
     answers = memory.allocate(snapshot, servable, settings)
     placed = {key: answer for key, answer in answers.items() if not isinstance(answer, Problem)}
-    seated = assign_proxies(
+    seated = memory.seats(
         [s for s in servable if s.key in placed],
         snapshot,
         settings.proxies,
@@ -79,14 +79,14 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
 
     seats = seated.seats
     in_order = sorted((s for s in servable if s.key in seats), key=lambda service: service.key)
-    asked = ((s, placed[s.key], seats[s.key], gateways.get(s.key)) for s in in_order)
+    asked = [(s, placed[s.key], seats[s.key], gateways.get(s.key)) for s in in_order]
     made = memory.place(frame, beside(snapshot, settings), asked, given)
     of_services = [n.message for placed in made for n in placed.placement.notices if n.reason in TOLD_OF_THE_STACK]
     plan = Plan(
         placements=tuple(placed.placement for placed in made),
         proxies=(
             *(placed.own for placed in made if placed.own),
-            *(proxy_of_stack(name, frame) for name in seated.proxies),
+            *memory.of_stack(seated.proxies, frame),
         ),
         rejections=_rejections(snapshot, settings, {**answers, **hopeless}, seats),
         routes=_on_host(routing, snapshot.home, settings),

@@ -79,11 +79,11 @@ def routes_to_gain(
     """
     if settings.pod_routes is not PodRouting.OFF or snapshot.host.addresses is None:
         return
-    by_nodes = {
-        placement.key.cluster
-        for placement in plan.placements
-        if any(port.via is not None and port.via is not Via.PODS for port in placement.ports)
-    }
+    by_nodes = set[ClusterName]()
+    for placement in plan.placements:  # of a cluster that one is enough of the others aren't asked
+        cluster = placement.key.cluster
+        if cluster not in by_nodes and any(port.via not in {None, Via.PODS} for port in placement.ports):
+            by_nodes.add(cluster)
     far = by_nodes & snapshot.node_routes.keys()
     if settings.backends is BackendChoice.NODE_PORTS:
         by_nodes = far

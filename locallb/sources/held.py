@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from ipaddress import ip_address
-from operator import itemgetter
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from locallb.envoy import rollout
 from locallb.envoy.http.faults import may_fail
 from locallb.envoy.listeners import holds_clients
 from locallb.model.identities import ObjectKey, Owner, ProxyId, ProxyName
-from locallb.model.memory import Memory
+from locallb.model.memory import Each, Memory
 from locallb.model.naming import owner_from
 from locallb.model.objects import Discovery
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment
@@ -28,10 +26,9 @@ from locallb.planning.runs import run_types
 from locallb.sources import SourceError
 from locallb.storage import files
 
-_OURS = frozenset({ADDRESS, CERTIFICATE, CONFIG, SERVICE})
 _ENDPOINT_FILES = "eds-"
 """How the names of files begin that a proxy learns endpoints from."""
-_Held = TypeVar("_Held")
+_Said = TypeVar("_Said")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +48,14 @@ class HeldByState:
     """The fingerprint of whoever made its local certificates."""
 
 
+@dataclass(slots=True)
+class HeldMemory:
+    """What the resources of a state said when they were read last, and what that came to."""
+
+    said: Each[object] = field(default_factory=Each)
+    held: Memory[HeldByState] = field(default_factory=Memory)
+
+
 def read_held(state: Path) -> HeldByState:
     """Read the stack's state file, `<backend>/.pulumi/stacks/<project>/<stack>.json`.
 
@@ -60,8 +65,7 @@ def read_held(state: Path) -> HeldByState:
     """
     try:
         text = files.read(state)
-        resources = [] if text is None else list(_resources(json.loads(text)))
-        return _held(resources, Memory())
+        return _held(tuple(map(_said, () if text is None else _resources(json.loads(text)))))
     except files.FilesError as error:
         raise SourceError(f"the stack's state can't be read: {error}; give this user the right to read it") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -71,7 +75,7 @@ def read_held(state: Path) -> HeldByState:
         ) from None
 
 
-def held_by(resources: Iterable[HeldResource], known: Memory[Any]) -> HeldByState:
+def held_by(resources: Iterable[HeldResource], known: HeldMemory) -> HeldByState:
     """Return what the resources of a state in memory hold; `known` has what was read of them before.
 
     Raises:
@@ -79,7 +83,7 @@ def held_by(resources: Iterable[HeldResource], known: Memory[Any]) -> HeldByStat
 
     """
     try:
-        return _held([resource for resource in resources if _counts(resource)], known)
+        return known.held.of(None, _held, known.said.of(_said, resources))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SourceError(f"the stack's state has a resource that isn't as local-lb writes it: {error}") from None
 
@@ -89,14 +93,7 @@ def _resources(state: Mapping[str, Mapping[str, Mapping[str, list[Mapping[str, o
     latest = state["checkpoint"].get("latest") or {}
     for raw in latest.get("resources") or []:
         kind, old = str(raw["type"]), bool(raw.get("delete"))
-        resource = _Resource(kind, _object(raw.get("inputs")), _object(raw.get("outputs")), old)
-        if _counts(resource):
-            yield resource
-
-
-def _counts(resource: HeldResource) -> bool:
-    """Return whether a resource holds anything: an old instance that waits for its deletion only has its process."""
-    return resource.type in run_types() or (resource.type in _OURS and not resource.delete)
+        yield _Resource(kind, _object(raw.get("inputs")), _object(raw.get("outputs")), old)
 
 
 class HeldResource(Resource, Protocol):
@@ -115,42 +112,52 @@ class _Resource:
     delete: bool
 
 
-def _held(resources: list[HeldResource], known: Memory[Any]) -> HeldByState:
-    """Return what resources hold. Raises ValueError, KeyError or TypeError where a field isn't as we write it."""
-    by_kind: dict[str, list[HeldResource]] = {}
-    for resource in resources:
-        by_kind.setdefault(resource.type, []).append(resource)
+def _held(said: tuple[object, ...]) -> HeldByState:
+    """Put together what all resources of a state say."""
 
-    def parsed(kind: str, read: Callable[[HeldResource], _Held]) -> list[_Held]:
-        return [known.of_this(resource, partial(read, resource)) for resource in by_kind.get(kind, ())]
+    def of(kind: type[_Said]) -> list[_Said]:
+        return [one for one in said if isinstance(one, kind)]
 
-    claims = parsed(ADDRESS, lambda resource: _ranked(_claim(resource.inputs)))
-    configs = parsed(CONFIG, lambda resource: _config(resource.inputs))
-    proxies = [config for config in configs if isinstance(config, HeldProxy)]
-    names = {config.id: config.name for config in configs if isinstance(config, _OfStack)}
-    served = parsed(SERVICE, lambda resource: _part(resource.inputs))
-    seats = [HeldProxyAssignment(service, names[proxy], held) for service, proxy, held in served if proxy in names]
-    authorities = parsed(CERTIFICATE, lambda resource: str(resource.inputs["authority"]))
-    pids = {pid for resource in by_kind.get(PROCESS, ()) if (pid := _pid(resource.outputs))}
-    known.evict_unused()
+    names = {config.id: config.name for config in of(_OfStack)}
+    seats = [HeldProxyAssignment(one.service, names[one.proxy], one.patient) for one in of(_Part) if one.proxy in names]
     return HeldByState(
-        tuple(claim for _, claim in sorted(claims, key=itemgetter(0))),
-        tuple(sorted(proxies, key=lambda proxy: proxy.service)),
-        tuple(sorted(pids)),
-        frozenset(runtime for kind, runtime in run_types().items() if kind in by_kind),
+        tuple(sorted(of(Claim), key=_order)),
+        tuple(sorted(of(HeldProxy), key=lambda proxy: proxy.service)),
+        tuple(sorted({one.pid for one in of(_Run) if one.pid})),
+        frozenset(one.runtime for one in of(_Run)),
         tuple(sorted(names.values())),
         tuple(sorted(seats)),
-        next(iter(authorities), ""),
+        next((one.fingerprint for one in of(_Authority)), ""),
     )
 
 
-def _ranked(claim: Claim) -> tuple[tuple[int, int, Owner], Claim]:
-    """Return a claim with its place in the order."""
-    return (claim.address.version, int(claim.address), claim.owner), claim
+def _said(resource: HeldResource) -> object:
+    """Return what one resource says; None where it holds nothing.
+
+    Raises ValueError, KeyError or TypeError where a field isn't as we write it.
+    """
+    kind = resource.type
+    if kind in run_types():
+        return _Run(run_types()[kind], _pid(resource.outputs) if kind == PROCESS else 0)
+    if resource.delete or kind not in _READ:
+        return None  # an old instance that waits for its deletion only has its process
+    return _READ[kind](resource.inputs)
+
+
+def _order(claim: Claim) -> tuple[int, int, Owner]:
+    return claim.address.version, int(claim.address), claim.owner
 
 
 def _claim(inputs: Mapping[str, object]) -> Claim:
     return Claim(ip_address(str(inputs["address"])), owner_from(_texts(inputs["owner"])))
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A run of a proxy: in which runtime, and which process of this host; 0 for none."""
+
+    runtime: str
+    pid: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,14 +168,34 @@ class _OfStack:
     name: ProxyName
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What a Service has of a proxy of the stack."""
+
+    service: ObjectKey
+    proxy: ProxyId
+    patient: bool | None
+    """Whether its listeners hold clients."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Authority:
+    """Whoever made a local certificate."""
+
+    fingerprint: str
+
+
 def _service(inputs: Mapping[str, object]) -> ObjectKey:
     return owner_from(_texts(inputs["owner"])).service
 
 
-def _part(inputs: Mapping[str, object]) -> tuple[ObjectKey, ProxyId, bool | None]:
-    """Return a Service's part of a proxy of the stack, and whether its listeners hold clients."""
+def _part(inputs: Mapping[str, object]) -> _Part:
     listeners = "".join(_texts(inputs.get("listeners")).values())
-    return _service(inputs), ProxyId(str(inputs["proxy"])), holds_clients(listeners)
+    return _Part(_service(inputs), ProxyId(str(inputs["proxy"])), holds_clients(listeners))
+
+
+def _authority(inputs: Mapping[str, object]) -> _Authority:
+    return _Authority(str(inputs["authority"]))
 
 
 def _config(inputs: Mapping[str, object]) -> HeldProxy | _OfStack:
@@ -204,3 +231,11 @@ def _object(value: object) -> Mapping[str, object]:
 
 def _texts(value: object) -> Mapping[str, str]:
     return {name: str(text) for name, text in _object(value).items()}
+
+
+_READ: Mapping[str, Callable[[Mapping[str, object]], object]] = {
+    ADDRESS: _claim,
+    CERTIFICATE: _authority,
+    CONFIG: _config,
+    SERVICE: _part,
+}

@@ -57,13 +57,13 @@ class ReadCache:
                 " repair the source and remove that file"
             ) from None
 
-    def keep(self, cluster: ClusterName, objects: FilesOfObjects, known: Each[Objects, str] | None = None) -> None:
+    def keep(self, cluster: ClusterName, objects: FilesOfObjects, known: Each[str] | None = None) -> None:
         """Make this the last good reading of a source. Raises SourceError if it can't be written.
 
         `known` has the texts of the very same objects, of whoever keeps them again and again.
         """
         full = [path for path in sorted(objects) if objects[path]]
-        texts = (known or Each()).of((objects[path] for path in full), _text)
+        texts = (known or Each()).of(_text, (objects[path] for path in full))
         packed = ",".join(f"{_name(path)}:{text}" for path, text in zip(full, texts, strict=True))
         text = f'{{"cluster":{_text(cluster)},"files":{{{packed}}},"version":{FORMAT}}}'
         path = self._path(cluster)

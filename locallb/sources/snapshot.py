@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -221,4 +222,4 @@ def read_routes(settings: Settings, known: HostFacts) -> HostFacts:
 
 def flat(parts: Iterable[tuple[_Part, ...]]) -> tuple[_Part, ...]:
     """Return all items of all parts, in order."""
-    return tuple(item for some in parts for item in some)
+    return tuple(chain.from_iterable(parts))

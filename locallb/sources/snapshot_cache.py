@@ -21,7 +21,7 @@ from locallb.model.memory import Memory
 from locallb.model.snapshot import Claim, HostFacts
 from locallb.sources import SourceError
 from locallb.sources.authority import read_authority
-from locallb.sources.held import HeldByState, HeldResource, held_by
+from locallb.sources.held import HeldByState, HeldMemory, HeldResource, held_by
 from locallb.sources.orders import read_orders
 from locallb.sources.snapshot import (
     SnapshotResult,
@@ -85,8 +85,7 @@ class SnapshotCache:
     _held: HeldByState | None = None
     _known: Memory[set[ObjectKey]] = field(default_factory=Memory)
     """Which Services hold something, by this state and these claims."""
-    _understood: Memory[Any] = field(default_factory=Memory)
-    """What the state's resources said when they were read last."""
+    _understood: HeldMemory = field(default_factory=HeldMemory)
     _claims: Memory[tuple[Claim, ...]] = field(default_factory=Memory)
     _remembered: Memory[Entry | None] = field(default_factory=Memory)
     """What the ledger's files said when they were read last."""

@@ -18,8 +18,8 @@ from locallb.engine.engine import Engine
 from locallb.engine.state.errors import FullScopeNeeded
 from locallb.engine.state.urns import name_of, root_urn
 from locallb.kubernetes.parsing.objects import Said
-from locallb.model.identities import ClusterName, Home, ObjectKey
-from locallb.model.memory import Memory
+from locallb.model.identities import ClusterName, Home, ObjectKey, ProxyName
+from locallb.model.memory import Each, Memory
 from locallb.model.naming import named_after
 from locallb.model.state_resource import ADDRESS, CONFIG, SERVICE
 from locallb.outputs.output import outputs
@@ -50,8 +50,11 @@ class Converger:
     """By digest; empty for what failed, of which nothing is known."""
     _touched: dict[ObjectKey, float] = field(default_factory=dict)
     """When each was updated last, by the monotonic clock."""
-    _digests: Memory[str] = field(default_factory=Memory)
-    """Of placements, rejections and proxies."""
+    _digests: Each[str] = field(default_factory=Each)
+    """Of proxies, and so on."""
+    _placed: Each[str] = field(default_factory=Each)
+    _refused: Memory[str] = field(default_factory=Memory)
+    _statuses: Each[str] = field(default_factory=Each)
     _compared: Memory[tuple[str, ...]] = field(default_factory=Memory)
     """What differed of what was planned and said."""
     _told: Mapping[str, object] = field(default_factory=dict)
@@ -60,7 +63,7 @@ class Converger:
     """The plan that has just these, if that is known."""
     _spare: frozenset[ObjectKey] = frozenset()
     """Proxies that nobody needs yet."""
-    _proxies: Mapping[ObjectKey, str] = field(default_factory=dict)
+    _proxies: Mapping[ObjectKey, ProxyName] = field(default_factory=dict)
     """Who serves each load balancer."""
     _wanted: tuple[Plan, Mapping[ObjectKey, str]] | None = None
     """Of the last plan."""
@@ -98,20 +101,23 @@ class Converger:
         """
         if self._wanted and self._wanted[0] is plan:
             return self._wanted[1]
-        known = self._digests
-        proxies = {planned.proxy.name: known.of(planned.proxy.name, _digest, planned) for planned in plan.proxies}
-        placed = {
-            placement.key: known.of(placement.key, balancer_digest, placement, proxies[placement.proxy])
-            for placement in plan.placements
+        proxies = {
+            planned.proxy.name: digest
+            for planned, digest in zip(plan.proxies, self._digests.of(_digest, plan.proxies), strict=True)
         }
-        told = {
-            rejection.key: known.of((rejection.key,), rejection_digest, rejection)
+        self._proxies = {placement.key: placement.proxy for placement in plan.placements}
+        theirs = (proxies[proxy] for proxy in self._proxies.values())
+        placed = dict(zip(self._proxies, self._placed.of(balancer_digest, plan.placements, theirs), strict=True))
+        told = {  # each plan makes all of them again
+            rejection.key: self._refused.of(rejection.key, rejection_digest, rejection)
             for rejection in plan.rejections
             if rejection.access
         }
-        statuses = {planned.key: known.of(planned.key, _digest, planned) for planned in plan.statuses}
-        known.evict_unused()
-        self._proxies = {placement.key: placement.proxy for placement in plan.placements}
+        self._refused.evict_unused()
+        statuses = {
+            planned.key: digest
+            for planned, digest in zip(plan.statuses, self._statuses.of(_digest, plan.statuses), strict=True)
+        }
         needed = set(self._proxies.values())
         unneeded = (planned for planned in plan.proxies if planned.proxy.name not in needed)
         self._spare = frozenset(planned.key for planned in unneeded if not planned.proxy.names)

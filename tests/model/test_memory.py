@@ -102,31 +102,40 @@ def test_what_was_found_equal_once_is_known_by_identity_from_then_on() -> None:
     assert memory.given("key")[0] is second
 
 
-@given(st.lists(st.lists(st.integers(0, 5), max_size=6), max_size=6))
-def test_of_many_objects_only_those_are_made_that_were_not_there_the_last_time(history: list[list[int]]) -> None:
-    """In any order, also where one stands there twice; an equal object that is another one is made again."""
-    objects, each, before = [[number] for number in range(6)], Each[list[int], tuple[int]](), set[int]()
-    made: list[int] = []
+@given(st.lists(st.tuples(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1)), max_size=6), st.integers(0, 1))))
+def test_of_many_rows_only_those_are_made_that_were_not_there_the_last_time(
+    history: list[tuple[list[tuple[int, int]], int]],
+) -> None:
+    """In any order, also where one stands there twice; within another frame all are made again."""
+    objects, each, before = [[number] for number in range(4)], Each[tuple[int, int, int]](), set[tuple[int, ...]]()
+    for rows, frame in history:
+        made: list[tuple[int, int, int]] = []
 
-    def make(item: list[int]) -> tuple[int]:
-        made.append(item[0])
-        return (item[0],)
+        def make(one: list[int], other: list[int], made: list[Any] = made, frame: int = frame) -> tuple[int, int, int]:
+            made.append((one[0], other[0], frame))
+            return one[0], other[0], frame
 
-    for numbers in history:
-        made.clear()
-        assert each.of((objects[number] for number in numbers), make) == tuple((number,) for number in numbers)
-        assert set(made) == set(numbers) - before
-        before = set(numbers)
-    made.clear()
-    each.of([[number] for number in sorted(before)], make)
-    assert made == sorted(before)
+        each.within(frame)
+        wanted = tuple((one, other, frame) for one, other in rows)
+        assert each.of(make, (objects[one] for one, _ in rows), (objects[other] for _, other in rows)) == wanted
+        assert before.isdisjoint(made)
+        assert len(set(made)) == len(made)
+        before = set(wanted)
+
+
+def test_an_equal_object_that_is_another_one_is_made_again() -> None:
+    """It may mean something else: a 1 isn't a true."""
+    each, made = Each[None](), list[object]()
+    for item in ([1], [True]):
+        each.of(made.append, [item])
+    assert made == [[1], [True]]
 
 
 def test_where_one_of_many_cannot_be_made_nothing_is_remembered_of_it() -> None:
     """Whoever asks again hears of it again, and of the others as before."""
-    each, good, bad = Each[list[int], float](), [1], [0]
-    assert each.of([good], lambda item: 1 / item[0]) == (1.0,)
+    each, good, bad = Each[float](), [1], [0]
+    assert each.of(lambda item: 1 / item[0], [good]) == (1.0,)
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
-            each.of([good, bad], lambda item: 1 / item[0])
-    assert each.of([good], lambda item: 0.0 * item[0]) == (1.0,)
+            each.of(lambda item: 1 / item[0], [good, bad])
+    assert each.of(lambda item: 0.0 * item[0], [good]) == (1.0,)

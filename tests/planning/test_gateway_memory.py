@@ -130,7 +130,7 @@ def many(gateways: int, routes: int) -> list[JsonObject]:
 
 def test_a_change_of_one_route_makes_two_statuses_and_the_sentences_of_one_gateway() -> None:
     """However many others there are; what they were told is the very same."""
-    documents, memory, known = many(6, 4), PlanMemory(), Each[object, Any]()
+    documents, memory, known = many(6, 4), PlanMemory(), Each[Any]()
     before = make_plan(snapshot(documents, known), SETTINGS, memory)
     place = next(number for number, one in enumerate(documents) if one["metadata"]["name"] == "r2-1")
     documents[place] = route(

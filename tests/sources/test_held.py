@@ -17,13 +17,12 @@ from locallb.engine.state.snapshot import Snapshot
 from locallb.envoy.document import text
 from locallb.envoy.listeners import listener
 from locallb.model.identities import Home, ObjectKey, Owner, Protocol, ProxyName, Uid
-from locallb.model.memory import Memory
 from locallb.model.naming import owner_fields, proxy_owner
 from locallb.model.objects import Discovery
 from locallb.model.serving import Listener
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment
 from locallb.sources import SourceError
-from locallb.sources.held import HeldByState, held_by, read_held
+from locallb.sources.held import HeldByState, HeldMemory, held_by, read_held
 from tests.sources.support import key
 
 HOME = Home("local-lb", "dev", "/home/someone/local-lb")
@@ -174,7 +173,16 @@ def test_the_program_and_the_loop_read_the_same_from_a_state(resources: list[Any
     with TemporaryDirectory() as directory:
         in_file = read_held(state(Path(directory), *resources))
     in_memory = Snapshot([resource_from_json(resource) for resource in resources], [])
-    assert held_by(in_memory.in_order(), Memory()) == in_file
+    assert held_by(in_memory.in_order(), HeldMemory()) == in_file
+
+
+@given(states(), st.lists(st.sets(st.integers(0, 5)), max_size=4))
+def test_with_a_memory_the_same_is_held(resources: list[Any], history: list[set[int]]) -> None:
+    """Whatever resources come and go between two readings."""
+    every, known = [resource_from_json(resource) for resource in resources], HeldMemory()
+    for gone in history:
+        some = [resource for number, resource in enumerate(every) if number not in gone]
+        assert held_by(some, known) == held_by(some, HeldMemory())
 
 
 WRONG = [

@@ -66,7 +66,7 @@ class Understood:
     notices: tuple[str, ...] = ()
 
 
-Known: TypeAlias = Each[object, tuple[Understood, ...]]
+Known: TypeAlias = Each[tuple[Understood, ...]]
 
 
 def parse_objects(cluster: ClusterName, objects: Iterable[object], known: Known | None = None) -> Parsed:
@@ -75,7 +75,7 @@ def parse_objects(cluster: ClusterName, objects: Iterable[object], known: Known 
     `known` has what the very same objects of the same cluster were understood as before.
     """
     gathering = _Gathering(cluster)
-    for some in (known or Each()).of(objects, partial(_understood, cluster)):
+    for some in (known or Each()).of(partial(_understood, cluster), objects):
         for understood in some:
             gathering.take(understood)
     return Parsed(

@@ -21,7 +21,7 @@ from locallb.model.snapshot import Contents
 from locallb.sources import SourceError
 from locallb.sources.manifests.entry import ManifestsSource
 from locallb.sources.manifests.files import FilesNow, Understood, understood_files
-from locallb.sources.readings import FilesOfObjects, Objects, ReadCache
+from locallb.sources.readings import FilesOfObjects, ReadCache
 from locallb.sources.source import SourceResult
 from locallb.storage.folders import Folder, FolderError, Limits, read_folder
 from locallb.storage.foreign_files import expanded
@@ -53,7 +53,7 @@ class ParseCache:
     """What that was, if all of it was good."""
     known: Known = field(default_factory=Each)
     """What objects mean that are still the same."""
-    texts: Each[Objects, str] = field(default_factory=Each)
+    texts: Each[str] = field(default_factory=Each)
     """How objects that are still the same stand in the last good reading."""
     files: dict[str, Understood] = field(default_factory=dict)
     """Each file that could be read."""
