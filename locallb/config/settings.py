@@ -216,6 +216,8 @@ class Settings:
     traffic_metrics: int = 0
     """How many ports the metrics tell of; 0: none, and nobody is asked."""
     """Proxies count bytes and latencies as well."""
+    http3: bool = False
+    """Gateways and Ingresses serve HTTPS by HTTP/3 as well."""
     local_certificates: bool = False
     """Hosts without a Secret get certificates of this user's own authority."""
 

@@ -31,7 +31,7 @@ from locallb.envoy.clusters import cluster
 from locallb.envoy.document import Discovered, text, typed
 from locallb.envoy.endpoints import assignment, file_name
 from locallb.envoy.fragments import RenderedPart, render_part
-from locallb.envoy.http.listeners import listener as http_listener
+from locallb.envoy.http.listeners import listeners as http_listeners
 from locallb.envoy.listeners import listener
 from locallb.envoy.names import name_listener
 from locallb.envoy.rollout import with_referred
@@ -87,7 +87,7 @@ def _render(proxy: Proxy, _checks: tuple[object, ...]) -> Rendered:
     upstreams = {upstream.name: upstream for upstream in sorted(proxy.upstreams, key=lambda upstream: upstream.name)}
     served = {name for name, upstream in upstreams.items() if upstream.backends}
     listeners = [listener(spec) for spec in proxy.listeners if spec.upstream in served]
-    listeners += [http_listener(spec, proxy.discovery) for spec in proxy.http]
+    listeners += [each for spec in proxy.http for each in http_listeners(spec, proxy.discovery)]
     listeners += [name_listener(spec) for spec in proxy.names]
     lds = Discovered(sorted(listeners, key=lambda message: str(message["name"])))
     logs = {*(spec.log for spec in proxy.listeners), *(spec.log for spec in proxy.http)} - {""}

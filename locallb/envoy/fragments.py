@@ -17,7 +17,7 @@ from typing import TypeAlias
 from locallb.envoy.access_logs import reader
 from locallb.envoy.clusters import cluster
 from locallb.envoy.document import Message, digest, text
-from locallb.envoy.http.listeners import listener as http_listener
+from locallb.envoy.http.listeners import listeners as http_listeners
 from locallb.envoy.listeners import listener
 from locallb.model.identities import PartId
 from locallb.model.objects import Discovery
@@ -63,7 +63,8 @@ def render_part(part: Part) -> RenderedPart:
     """
     upstreams = {upstream.name: upstream for upstream in part.upstreams if upstream.backends or upstream.http}
     listeners = {planned.name: listener(planned) for planned in part.listeners if planned.upstream in upstreams}
-    listeners |= {planned.name: http_listener(planned, Discovery.STATIC) for planned in part.http}
+    served = (each for planned in part.http for each in http_listeners(planned, Discovery.STATIC))
+    listeners |= {str(each["name"]): each for each in served}
     clusters = {name: cluster(upstream, Discovery.STATIC) for name, upstream in upstreams.items()}
     logs = {*(spec.log for spec in part.listeners), *(spec.log for spec in part.http)} - {""}
     clusters |= {name: reader(name) for name in logs}

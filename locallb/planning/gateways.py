@@ -61,6 +61,7 @@ class Where(NamedTuple):
     addresses: tuple[IPAddress, ...]
     problems: PortProblems
     taken: Taken
+    http3: bool = False
 
 
 class Serving(NamedTuple):
@@ -211,8 +212,15 @@ def _port(gateway: Bound, port: ServicePort, where: Where, via: Via | None, answ
         listeners = tuple(Listener(one, port.port, port.protocol, name) for one in free if name in answering)
     else:
         chains = tuple(_with_addresses(gateway.chains[port.port], where.addresses))
-        listeners = tuple(HttpListener(one, port.port, chains) for one in free if chains)
+        http3 = where.http3 and not _is_shared(gateway, port)
+        listeners = tuple(HttpListener(one, port.port, chains, http3=http3) for one in free if chains)
     return PlannedPort(port, listeners, problem, via if listeners else None)
+
+
+def _is_shared(gateway: Bound, port: ServicePort) -> bool:
+    """Return whether somebody else may have the same port of UDP at the same address."""
+    ports = {(each.port, each.protocol) for each in gateway.want.ports}
+    return bool(gateway.want.sharing_key) or (port.port, Protocol.UDP) in ports
 
 
 def _with_addresses(chains: Sequence[Chain], addresses: Iterable[IPAddress]) -> Iterator[Chain]:

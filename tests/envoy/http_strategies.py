@@ -215,6 +215,7 @@ def proxies(certificate: Certificate, authorities: str) -> st.SearchStrategy[Pro
             source_ranges=ranges,
             may_fail=st.booleans(),
             fault=faults,
+            http3=st.booleans(),
         )
         for port in PORTS
     ]

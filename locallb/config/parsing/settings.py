@@ -37,7 +37,7 @@ KEYS = (
     *("sources", "runtime", "network", "pools", "pins", "classes", "namespaces", "selector"),
     *("podRoutes", "podCIDRs", "backends", "proxies", "image", "limits", "compat"),
     *("policies", "metrics", "leaderElection", "takeOver", "ipMode", "statusOrder", "gatewayClasses", "ingress", "dns"),
-    *("trafficDetails", "trafficMetrics", "accessLogs", "certificates", "page"),
+    *("trafficDetails", "trafficMetrics", "accessLogs", "certificates", "http3", "page"),
 )
 _PORTS, _MOST_PORTS = 100, 1000
 """Of which metrics tell."""
@@ -78,6 +78,7 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
         ingress=parse_ingress(mistakes, config.get("ingress")),
         traffic_details=mistakes.flag("trafficDetails", config.get("trafficDetails", False)),
         traffic_metrics=_bound(mistakes, config.get("trafficMetrics", False)),
+        http3=mistakes.flag("http3", config.get("http3", False)),
         access_logs=mistakes.flag("accessLogs", config.get("accessLogs", False)),
         local_certificates=_certificates(mistakes, config.get("certificates", _SECRETS)) == _LOCAL,
         policies=parse_policies(mistakes, config.get("policies", {})),

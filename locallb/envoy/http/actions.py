@@ -29,11 +29,14 @@ class Entrance(NamedTuple):
 
     port: int
     scheme: str
+    http3: bool = False
+    """Whether they may come by HTTP/3 as well."""
 
     @classmethod
     def of(cls, listener: HttpListener, chain: Chain) -> Entrance:
         """Return how clients come to a chain."""
-        return cls(listener.port, "https" if chain.termination else "http")
+        secure = chain.termination is not None
+        return cls(listener.port, "https" if secure else "http", secure and listener.quic)
 
 
 def action(route: Route, entrance: Entrance) -> Message:

@@ -7,8 +7,10 @@ backend hears of the client (x-forwarded-for, x-forwarded-proto), none of its co
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from locallb.envoy.access_logs import logged
-from locallb.envoy.document import KEEPALIVE, Json, Message, subscription, typed
+from locallb.envoy.document import KEEPALIVE, Json, Message, socket_address, subscription, typed
 from locallb.envoy.http import names, tls
 from locallb.envoy.http.actions import NOBODY, Entrance, targets
 from locallb.envoy.http.faults import dormant
@@ -16,10 +18,12 @@ from locallb.envoy.http.policies import CORS, SESSION, SOURCES
 from locallb.envoy.http.routes import table
 from locallb.envoy.listeners import bound_at, ranges
 from locallb.model.http.serving import Chain, HttpListener, HttpRoutes, TcpForward
-from locallb.model.identities import Family
+from locallb.model.identities import Family, Protocol
 from locallb.model.naming import upstream_name
 from locallb.model.objects import Discovery
 
+QUIC = "QUIC"
+"""The protocol in the names of listeners of HTTP/3: nothing that a Service has, so that they are no ports of theirs."""
 _FILTERS = "envoy.extensions.filters"
 
 
@@ -38,29 +42,47 @@ def listener(spec: HttpListener, discovery: Discovery) -> Message:
     )
 
 
+def listeners(spec: HttpListener, discovery: Discovery) -> Iterator[Message]:
+    """Make the listener of one address and port, and the one of HTTP/3 beside it."""
+    yield listener(spec, discovery)
+    if spec.quic:
+        yield typed(
+            "envoy.config.listener.v3.Listener",
+            name=f"{spec.place}/{QUIC}",
+            **{**bound_at(spec, ""), **_datagrams(spec)},
+            udp_listener_config={"quic_options": {}},
+            filter_chains=[_chain(spec, chain, discovery, quic=True) for chain in spec.secure],
+        )
+
+
+def _datagrams(spec: HttpListener) -> Message:
+    return {"address": socket_address(str(spec.address), spec.port, Protocol.UDP)}
+
+
 _INSPECTOR: Message = {
     "name": "envoy.filters.listener.tls_inspector",
     "typed_config": typed(f"{_FILTERS}.listener.tls_inspector.v3.TlsInspector"),
 }
 
 
-def _chain(spec: HttpListener, chain: Chain, discovery: Discovery) -> Message:
+def _chain(spec: HttpListener, chain: Chain, discovery: Discovery, *, quic: bool = False) -> Message:
     match: dict[str, Json] = {"server_names": sorted(chain.names)} if chain.names else {}
     if sources := ranges(spec.source_ranges):
         match["source_prefix_ranges"] = sources
     return {
         **({"filter_chain_match": match} if match else {}),
-        **tls.downstream(spec, chain, discovery),
-        "filters": [_filter(spec, chain, discovery)],
+        **tls.downstream(spec, chain, discovery, quic=quic),
+        "filters": [_filter(spec, chain, discovery, quic=quic)],
     }
 
 
-def _filter(spec: HttpListener, chain: Chain, discovery: Discovery) -> Message:
+def _filter(spec: HttpListener, chain: Chain, discovery: Discovery, *, quic: bool) -> Message:
     if isinstance(chain.serves, TcpForward):
         return {"name": "envoy.filters.network.tcp_proxy", "typed_config": _forwarded(chain.serves)}
     source = _source(spec, chain, chain.serves, discovery)
     manager = _manager(source, by_source=chain.serves.by_source, may_fail=spec.may_fail)
-    return {"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}
+    codec: Message = {"codec_type": "HTTP3", "http3_protocol_options": {}} if quic else {}
+    return {"name": "envoy.filters.network.http_connection_manager", "typed_config": {**manager, **codec}}
 
 
 def _forwarded(forward: TcpForward) -> Message:

@@ -16,6 +16,7 @@ from locallb.model.faults import Fault
 from locallb.model.http.routes import GrpcMethod, Match, PathKind, PathMatch, Route, ValueMatch
 from locallb.model.http.serving import HttpRoutes, VirtualHost
 
+_DAY = 86_400
 _ANY_PART = "[^/]+"
 
 
@@ -35,7 +36,14 @@ def table(name: str, routes: HttpRoutes, entrance: Entrance, fault: Fault | None
         # What comes nearest to the backend is changed last.
         "most_specific_header_mutations_wins": True,
         **({"typed_per_filter_config": awake(fault)} if fault else {}),
+        **({"response_headers_to_add": [_elsewhere(entrance.port)]} if entrance.http3 else {}),
     }
+
+
+def _elsewhere(port: int) -> Message:
+    """Tell clients where HTTP/3 is; what backends say of their own is none of the clients' business."""
+    header = {"key": "alt-svc", "value": f'h3=":{port}"; ma={_DAY}'}
+    return {"header": header, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
 
 
 def _host(host: VirtualHost, entrance: Entrance, *, failing: bool) -> Message:

@@ -25,16 +25,17 @@ SYSTEM_AUTHORITIES = "authorities.pem"
 _SOCKETS = "envoy.extensions.transport_sockets.tls.v3"
 _SECRET = f"{_SOCKETS}.Secret"
 _UPSTREAM = f"{_SOCKETS}.UpstreamTlsContext"
+_QUIC = "envoy.extensions.transport_sockets.quic.v3.QuicDownstreamTransport"
 _NAME = "envoy.transport_sockets.tls"
 
 
-def downstream(listener: HttpListener, chain: Chain, discovery: Discovery) -> Message:
+def downstream(listener: HttpListener, chain: Chain, discovery: Discovery, *, quic: bool = False) -> Message:
     """Make the transport socket of a chain that terminates TLS; nothing for one that doesn't."""
     if chain.termination is None:
         return {}
     common: dict[str, Json] = _pairs(chain.termination.certificates, discovery)
     if isinstance(chain.serves, HttpRoutes):
-        common["alpn_protocols"] = ["h2", "http/1.1"]
+        common["alpn_protocols"] = ["h3"] if quic else ["h2", "http/1.1"]
     clients = chain.termination.clients
     if clients and discovery is Discovery.EDS:
         common["validation_context_sds_secret_config"] = _reference(names.clients(listener, chain))
@@ -42,6 +43,9 @@ def downstream(listener: HttpListener, chain: Chain, discovery: Discovery) -> Me
         common["validation_context"] = _client_context(clients)
     required: Message = {"require_client_certificate": not clients.optional} if clients else {}
     context = typed(f"{_SOCKETS}.DownstreamTlsContext", common_tls_context=common, **required)
+    if quic:
+        socket = typed(_QUIC, downstream_tls_context={"common_tls_context": common})
+        return {"transport_socket": {"name": "envoy.transport_sockets.quic", "typed_config": socket}}
     return {"transport_socket": {"name": _NAME, "typed_config": context}}
 
 

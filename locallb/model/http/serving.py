@@ -180,6 +180,8 @@ class HttpListener:
     """Whether faults of requests may come and go with the routes, without a change of the listener."""
     fault: Fault | None = None
     """What shall go wrong with requests that a route takes."""
+    http3: bool = False
+    """Whether HTTP/3 is wished, at the same port of UDP."""
 
     def __post_init__(self) -> None:
         names = [name for chain in self.chains for name in chain.names or ("",)]
@@ -199,6 +201,17 @@ class HttpListener:
     def place(self) -> str:
         """Where clients connect to: `127.77.0.5:443` or `[fd00::5]:443`."""
         return place(self.address, self.port)
+
+    @property
+    def secure(self) -> tuple[Chain, ...]:
+        """Return the chains of HTTPS."""
+        return tuple(chain for chain in self.chains if chain.termination and isinstance(chain.serves, HttpRoutes))
+
+    @property
+    def quic(self) -> bool:
+        """Return whether HTTP/3 is served as well. Envoy can't ask clients for certificates by QUIC."""
+        asks = any(chain.termination.clients for chain in self.secure if chain.termination)
+        return self.http3 and bool(self.secure) and not asks and not self.container_port
 
 
 class Speaks(StrEnum):

@@ -115,10 +115,9 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
 def _served(given: PlacementInputs, frame: PlanContext) -> Serving:
     """Return the ports of a Service or a Gateway, and what its proxy serves."""
     if given.gateway:
-        made, fault = (
-            serve(given.gateway, Where(given.addresses, given.problems, given.taken), given.around),
-            given.service.failing,
-        )
+        http3 = frame.settings.http3 and not given.seat.proxy
+        where = Where(given.addresses, given.problems, given.taken, http3)
+        made, fault = serve(given.gateway, where, given.around), given.service.failing
         may_fail = given.seat.may_fail is not False or fault is not None or bool(given.gateway.faults)
         return made._replace(http=tuple(replace(one, may_fail=may_fail, fault=fault) for one in made.http))
     service = given.service

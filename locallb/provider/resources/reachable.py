@@ -14,6 +14,7 @@ from pathlib import Path
 from locallb.envoy import push, rollout
 from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError, Subscription
 from locallb.envoy.fragments import part_version
+from locallb.envoy.http.listeners import QUIC
 from locallb.envoy.part_looks import look_at
 from locallb.envoy.waiting import pauses
 from locallb.host.sockets import LISTEN, SocketError, connect, holder, rows, split_place
@@ -128,7 +129,7 @@ def _await(directory: Path, new: ReachableInputs) -> None:
     tried_at: int | None = None
     while not (sight := _look(directory, new)).proves(new):
         lds = sight.lds
-        refused = lds.settled and any(name in sight.failed for name in new.listeners)
+        refused = lds.settled and any(not new.part or name in new.listeners for name in sight.failed)
         if refused and tried_at is None:
             tried_at = lds.attempts
             rewrite_listeners(directory)
@@ -166,7 +167,8 @@ def _look(directory: Path, new: ReachableInputs) -> _Sight:
 def _complaint(proxy: str, sight: _Sight, new: ReachableInputs) -> str:
     """Return what is missing in one sentence, and what works all the same."""
     missing = [name for name in new.listeners if name not in sight.bound or name in sight.failed]
-    faults = [_fault(name, sight.failed.get(name, "")) for name in missing]
+    beside = () if new.part else sight.failed.keys() - {*new.listeners}  # HTTP/3, which nobody waits for by name
+    faults = [_fault(name, sight.failed.get(name, "")) for name in (*missing, *sorted(beside))]
     if not faults:
         has = f"listeners {sight.versions.lds or 'none'}, clusters {sight.versions.cds or 'none'}"
         wants = f"listeners {new.versions.lds}, clusters {new.versions.cds}"
@@ -180,7 +182,7 @@ def _fault(name: str, reason: str) -> str:
     if "in use" not in reason:
         return f"{name} isn't served: {reason or 'Envoy has no such listener'}"
     address, port = split_place(place)
-    who = holder(address, port, Protocol(protocol)) or "a process of another user"
+    who = holder(address, port, Protocol.UDP if protocol == QUIC else Protocol(protocol)) or "a process of another user"
     return f"{name} isn't served: the port is in use by {who}; end it or change the Service's port, then run up again"
 
 

@@ -1,0 +1,125 @@
+"""HTTP/3 through a real Envoy: names, certificates, routes and sources as over TCP, and only where it is wished."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from dataclasses import replace
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from locallb.envoy import render
+from locallb.model.http.routes import Answer, Match, Redirect, Route
+from locallb.model.http.serving import (
+    ANY,
+    Chain,
+    ClientValidation,
+    HttpListener,
+    HttpRoutes,
+    TcpForward,
+    Termination,
+    VirtualHost,
+)
+from locallb.model.identities import ProxyId, ProxyName
+from locallb.model.objects import Discovery
+from locallb.model.serving import Proxy
+from tests.envoy.certificates import Authority, Pair
+from tests.envoy.http3 import asked_by_http3
+from tests.envoy.http_traffic import Client, Echo, upstream
+from tests.envoy.support import Envoy
+from tests.envoy.test_http_protocols import WEB
+from tests.envoy.traffic import Block
+
+pytestmark = pytest.mark.envoy
+REDIRECT = Chain(HttpRoutes((VirtualHost((ANY,), (Route(Match(), Redirect(scheme="https")),)),)))
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    """Make an authority."""
+    return Authority(tmp_path / "authority")
+
+
+def secure(name: str, pair: Pair, *routes: Route, clients: ClientValidation | None = None) -> Chain:
+    """Make a chain of HTTPS for a name."""
+    return Chain(HttpRoutes((VirtualHost((name,), routes),)), (name,), Termination((pair.reference(name),), clients))
+
+
+def proxy(listener: HttpListener, discovery: Discovery, *backends: Echo) -> Proxy:
+    """Make a proxy of one listener."""
+    name, identity = ProxyName("test/gateways/default/web"), ProxyId("0123456789ab")
+    behind = tuple(upstream(each.name, each) for each in backends)
+    return Proxy(name, identity, discovery, (), behind, http=(listener,), may_serve_http=True)
+
+
+@pytest.mark.parametrize("discovery", list(Discovery))
+def test_http3_serves_what_https_serves(
+    discovery: Discovery, tmp_path: Path, block: Block, authority: Authority
+) -> None:
+    """By name, with a certificate for it; answers by TCP tell where; a route that changes changes for both."""
+    pairs = {name: authority.sign(f"DNS:{name}") for name in ("a.test", "b.test")}
+    with Echo("web", block[1]) as echo:
+        chains = (
+            secure("a.test", pairs["a.test"], Route(Match(), WEB)),
+            secure("b.test", pairs["b.test"], Route(Match(), Answer(200, "b"))),
+        )
+        listener = HttpListener(ip_address(block[9]), 8443, chains, http3=True)
+        rendered = render(proxy(listener, discovery, echo))
+        (tmp_path / "envoy").mkdir()
+        for name, pair in pairs.items():
+            pair.put(tmp_path / "envoy", name)
+        with Envoy(tmp_path / "envoy", rendered) as envoy:
+            envoy.wait(rendered)
+            told = asked_by_http3(block[9], 8443, "a.test", authority.own.chain, "/x")
+            assert told.headers[":status"] == "200"
+            assert b'"path": "/x"' in told.body
+            other = asked_by_http3(block[9], 8443, "b.test", authority.own.chain)
+            assert other.body == b"b"
+            with closing(Client(block[9], 8443, str(authority.own.chain))) as client:
+                assert client.ask(host="a.test").headers["alt-svc"] == 'h3=":8443"; ma=86400'
+            changed = secure("b.test", pairs["b.test"], Route(Match(), Answer(200, "changed")))
+            again = render(proxy(replace(listener, chains=(chains[0], changed)), discovery, echo))
+            envoy.apply(again)
+            envoy.wait(again)
+            last = asked_by_http3(block[9], 8443, "b.test", authority.own.chain)
+            assert last.body == b"changed"
+
+
+@pytest.mark.parametrize("discovery", list(Discovery))
+def test_http3_lets_in_who_https_lets_in(discovery: Discovery, tmp_path: Path) -> None:
+    """Each chain of HTTPS is there under the same conditions, and serves the same routes."""
+    pair = Authority(tmp_path).sign("DNS:a.test")
+    routed = (Route(Match(), Answer(200, "a")),)
+    chains = (secure("a.test", pair, *routed), secure("*.b.test", pair, *routed), replace(REDIRECT, names=()))
+    ranges = (ip_network("10.0.0.0/8"),)
+    rendered = render(proxy(HttpListener(ip_address("127.77.0.5"), 443, chains, ranges, http3=True), discovery))
+    tcp, quic = json.loads(rendered.files["lds.json"])["resources"][::-1]
+    assert (tcp["name"], quic["name"]) == ("127.77.0.5:443/TCP", "127.77.0.5:443/QUIC")
+    assert quic["address"] == {"socket_address": {"address": "127.77.0.5", "port_value": 443, "protocol": "UDP"}}
+    told = [(each["filter_chain_match"], routes_of(each)) for each in quic["filter_chains"]]
+    assert told == [(each["filter_chain_match"], routes_of(each)) for each in tcp["filter_chains"][:2]]
+    assert all(match["source_prefix_ranges"] and match["server_names"] for match, _ in told)
+
+
+def routes_of(chain: Any) -> Any:  # noqa: ANN401 - JSON
+    """Return where a chain has its routes."""
+    manager = chain["filters"][0]["typed_config"]
+    return manager.get("rds") or manager["route_config"]
+
+
+def test_http3_is_served_where_it_is_wished_and_can_be(tmp_path: Path) -> None:
+    """Not for plain HTTP, bytes, clients that are asked for certificates, or ports that Docker publishes."""
+    authority = Authority(tmp_path / "authority")
+    pair = authority.sign("DNS:a.test")
+    chain = secure("a.test", pair, Route(Match(), Answer(200, "a")))
+    asking = secure("b.test", pair, clients=ClientValidation(authority.own.pem))
+    wished = HttpListener(ip_address("127.77.0.5"), 443, (chain, replace(REDIRECT, names=())), http3=True)
+    assert wished.quic
+    assert not replace(wished, http3=False).quic
+    assert not replace(wished, chains=(REDIRECT,)).quic
+    assert not replace(wished, chains=(Chain(TcpForward(()), ("a.test",), chain.termination),)).quic
+    assert not replace(wished, chains=(chain, asking)).quic
+    assert not replace(wished, container_port=20_000).quic
