@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -14,6 +16,16 @@ from tests.packaging.conftest import wheel
 
 __all__ = ["tool", "wheel"]
 pytestmark = [pytest.mark.docker, pytest.mark.root(only="can make a root file system with mmdebstrap"), docker_only]
+
+
+def composing() -> tuple[str, ...]:
+    """Return how compose is called here: as Docker's plugin, or as a program; empty without either."""
+    ways = (("docker", "compose"), ("docker-compose",))
+    return next((way for way in ways if shutil.which(way[0]) and not _fails([*way, "version"])), ())
+
+
+def _fails(words: list[str]) -> bool:
+    return subprocess.run(words, check=False, capture_output=True).returncode != 0
 
 
 @pytest.fixture
@@ -44,3 +56,18 @@ def test_it_serves_ends_and_is_taken_over_while_traffic_goes_on(
             await_true(lambda: len(proxies(served)) == len(before) + 1)
     assert failures == []
     assert before < proxies(served)
+
+
+def test_compose_runs_it_and_traffic_goes_on_when_that_ends(
+    tool: str, served: Served, backend: Callable[..., Backend]
+) -> None:
+    """With deploy/compose.yaml as it is, but for the directory and the port."""
+    compose = composing()
+    if not compose:
+        pytest.skip("there is no compose: Debian has it as docker-compose")
+    web = backend("web")
+    served.write("shop.yaml", node(), service("web", port(80, web.port)))
+    with ExitStack() as outlasting, served.composed(tool, compose):  # what is entered later outlasts compose
+        await_true(lambda: served.address(tool) != "")
+        failures = outlasting.enter_context(asked(served.address(tool), 80, "web: hello"))
+    assert failures == []

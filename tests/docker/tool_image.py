@@ -63,11 +63,15 @@ class Served:
             os.chown(path, _USER, self.group)
             path.chmod(0o700 if path.is_dir() else 0o600)
 
+    def variables(self, number: int) -> Mapping[str, str]:
+        """Return where everything is, and on which port its health is told."""
+        places = {"HOME": "", "XDG_STATE_HOME": "", "XDG_DATA_HOME": "", "LOCALLB_LEDGER": "/ledger"}
+        own = {name: f"{self.root}{below}" for name, below in places.items()}
+        return {**own, "LOCALLB_HEALTH": f"http://127.0.0.1:{number}/healthz"}
+
     def words(self, number: int = 9) -> list[str]:
         """Return how it is run: as deploy/compose.yaml has it, with the directory and the port of this test."""
-        places = {"HOME": "", "XDG_STATE_HOME": "", "XDG_DATA_HOME": "", "LOCALLB_LEDGER": "/ledger"}
-        variables = {name: f"{self.root}{below}" for name, below in places.items()}
-        variables["LOCALLB_HEALTH"] = f"http://127.0.0.1:{number}/healthz"
+        variables = self.variables(number)
         kept = yaml.safe_load((CHECKOUT / "deploy/compose.yaml").read_text())["services"]["local-lb"]
         assert (kept["network_mode"], kept["pid"], kept["read_only"], kept["cap_drop"]) == (
             "host",
@@ -84,10 +88,27 @@ class Served:
             *self.more,
         ]
 
+    @contextmanager
+    def composed(self, tool: str, compose: Sequence[str]) -> Iterator[None]:
+        """Have compose run what deploy/compose.yaml says, in the directory and on the port of this test."""
+        number = _free_port()
+        text = (CHECKOUT / "deploy/compose.yaml").read_text().replace("/var/lib/locallb", str(self.root))
+        document = yaml.safe_load(text)
+        own = {"image": tool, "environment": self.variables(number)}
+        own["command"] = ["watch", "--plain", "--metrics", f"127.0.0.1:{number}"]
+        document["services"]["local-lb"] |= own
+        (self.root / "compose.yaml").write_text(yaml.safe_dump(document))
+        environment = {**os.environ, "LOCALLB_USER": f"{_USER}:{self.group}"}
+        words = [*compose, "--file", str(self.root / "compose.yaml"), "--project-name", self.root.name]
+        try:
+            subprocess.run([*words, "up", "--detach"], env=environment, check=True, capture_output=True, timeout=120)
+            yield
+        finally:
+            subprocess.run([*words, "down"], env=environment, check=True, capture_output=True, timeout=120)
+
     def start(self, tool: str, *more: str) -> str:
         """Start a container that watches."""
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            number = int(free.getsockname()[1])
+        number = _free_port()
         watch = ("watch", "--plain", "--metrics", f"127.0.0.1:{number}")
         return docker("run", "--detach", *self.words(number), *more, tool, *watch)
 
@@ -117,6 +138,11 @@ class Served:
         """Return the address of the only Service, once it is served."""
         rows = json.loads(self.run(tool, "status", "--json"))
         return str(rows[0]["addresses"][0]) if rows and rows[0]["state"] == "serving" else ""
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
 
 
 @contextmanager

@@ -58,7 +58,7 @@ NOT_RUN_HERE: dict[str, Elsewhere | Never] = {
     "make watch STACK=mine": Elsewhere("the same, for a cluster", "tests/cluster/test_watch.py", "watch"),
     "make image": Elsewhere("its base comes from a registry", "tests/docker/tool_image.py", "deploy/image/build"),
     "docker compose -f deploy/compose.yaml up -d": Elsewhere(
-        "it needs Docker's compose", "tests/docker/tool_image.py", "deploy/compose.yaml"
+        "it needs an image", "tests/docker/tool_image.py", '"up", "--detach"'
     ),
     "kubectl apply -k deploy": Elsewhere("it needs a cluster", "tests/kubelets/in_cluster.py", '"apply", "-k"'),
     "kubectl -n kube-system exec deploy/local-lb -- python3 -m locallb status": Elsewhere(
