@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,10 +15,15 @@ from lightkube.core.exceptions import ApiError
 from lightkube.generic_resource import create_namespaced_resource
 from lightkube.types import PatchType
 
-from locallb.dns.blocks import ENDS
+from locallb.dns.blocks import ENDS, with_block
+from locallb.dns.stubs import stub_block
 from locallb.kubernetes.api.client import CONFIG_MAP
+from tests.cluster.build import COREDNS, kubernetes
 from tests.cluster.controlplane import ControlPlane, Document, Objects
 from tests.cluster.ingress_rights import IN_NAMESPACE, SUBJECT
+from tests.dns.bind import ZONE as BIND_ZONE
+from tests.dns.bind import bind, free_port
+from tests.dns.questions import NXDOMAIN, asked
 from tests.e2e.support import Stage, port, service
 from tests.e2e.watching import becomes, watching
 
@@ -27,6 +33,7 @@ ROLE = create_namespaced_resource("rbac.authorization.k8s.io", "v1", "Role", "ro
 SYSTEM = "kube-system"
 COREFILE = ".:53 {\n    errors\n    kubernetes cluster.local\n    reload\n}"
 IMPORTING = f"{COREFILE}\nimport custom/*.server\n"
+SERVER_FAILURE = 2
 SERVER = "10.255.255.254:5300"
 """Where nobody is: what CoreDNS is told doesn't depend on it."""
 ZONE = {"zone": "lab.example", "rfc2136": {"server": SERVER}}
@@ -180,3 +187,30 @@ def test_the_loop_puts_back_what_somebody_took_out(stack: Stage, dns: Dns, clust
         dns.write(COREFILE)
         watch.process.send_signal(signal.SIGHUP)
         becomes(lambda: dns.corefile() == ours, watch)
+
+
+def test_coredns_asks_the_zones_server_and_goes_on_without_it(tmp_path: Path) -> None:
+    """A real one, which reads its text again by itself; what it knew before it knows all the while."""
+    try:
+        program = kubernetes(COREDNS)
+    except FileNotFoundError:
+        pytest.skip("CoreDNS isn't built here; `make test-upstream` builds it")
+    with bind() as server:
+        place = "127.0.0.1", free_port()
+        text = f".:{place[1]} {{\n    reload 2s\n    forward . 127.0.0.1:1\n}}\n"
+        there = {"data": {"Corefile": text}}
+        name, zones = f"foreign.{BIND_ZONE}", ("elsewhere.test 127.0.0.1:1", f"{BIND_ZONE} 127.0.0.1:{server.port}")
+        block = stub_block("local-lb-0123456789ab", zones, there)
+        path = tmp_path / "Corefile"
+        path.write_text(text)
+        process = subprocess.Popen([program, "-conf", path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            becomes(lambda: asked(place, name)[0] == SERVER_FAILURE)
+            path.write_text(with_block(path.read_text(), "local-lb-0123456789ab", block))
+            becomes(lambda: asked(place, name)[1] == ["192.0.2.1"])
+            assert asked(place, f"nobody.{BIND_ZONE}")[0] == NXDOMAIN
+            path.write_text(with_block(path.read_text(), "local-lb-0123456789ab", ""))
+            becomes(lambda: asked(place, name)[0] == SERVER_FAILURE)
+        finally:
+            process.terminate()
+            process.wait(20)
