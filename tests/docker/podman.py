@@ -47,6 +47,11 @@ class Podman:
         return self.root / "run" / "podman" / "podman.sock"
 
     @property
+    def runtime(self) -> str:
+        """What XDG_RUNTIME_DIR says: another user's lies below /run, or there are no networks without root."""
+        return f"/run/user/{self.user}" if self.space and self.user else str(self.root / "run")
+
+    @property
     def host(self) -> str:
         """What CONTAINER_HOST says."""
         return f"unix://{self.socket}"
@@ -54,7 +59,7 @@ class Podman:
     @property
     def environment(self) -> dict[str, str]:
         """What Podman's own command needs to be this one."""
-        places = {"HOME": str(self.root / "home"), "XDG_RUNTIME_DIR": str(self.root / "run")}
+        places = {"HOME": str(self.root / "home"), "XDG_RUNTIME_DIR": self.runtime}
         return {**os.environ, **places, "CONTAINERS_CONF": str(self.root / "containers.conf")}
 
     def command(self, *words: str) -> list[str]:
@@ -68,6 +73,9 @@ class Podman:
         for directory in (self.root, self.root / "home", self.socket.parent.parent, self.socket.parent):
             directory.mkdir(exist_ok=True)
             os.chown(directory, self.user, self.user)
+        if self.space and self.user:
+            mount = f"mountpoint -q {self.runtime} || mount --bind {self.root}/run {self.runtime}"
+            self.space.shell(f"mkdir -p {self.runtime}; {mount}")
         (self.root / "containers.conf").write_text(_SETTINGS.format(root=self.root))
         with (self.root / "service.log").open("ab") as log:
             command = self.command("system", "service", "--time=0", self.host)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import queue
 import shutil
@@ -35,8 +36,25 @@ pytestmark = [
 ]
 USER = 65534
 PORT = 30080
-NETWORK = "ip link set lo up\n"
-"""Nothing lies over /proc: then no other user may mount one in a container."""
+PREPARE = """
+ip link set lo up
+mount -t tmpfs -o mode=755 none /run
+mkdir /run/lock
+if mknod {root}/tun c 10 200 2>/dev/null && [ -e /dev/net/tun ]; then
+  chmod 666 {root}/tun
+  mount --bind {root}/tun /dev/net/tun
+fi
+"""
+"""Nothing lies over /proc: then no other user may mount one in a container. Anybody may have networks of one's own."""
+NODE = "10.232.7.9"
+NODE_CONFIG = {
+    "@type": "type.googleapis.com/envoy.extensions.filters.network.direct_response.v3.Config",
+    "response": {"inline_string": f"hello from {PORT}\n"},
+}
+LISTENER = {
+    "address": {"socket_address": {"address": "0.0.0.0", "port_value": PORT}},
+    "filter_chains": [{"filters": [{"name": "direct_response", "typed_config": NODE_CONFIG}]}],
+}
 
 
 @dataclass(frozen=True)
@@ -49,7 +67,7 @@ class Place:
     def run(self, *words: str) -> Done:
         """Run a command of ours as the user: one's own Podman is found, root's is named, as the machine has another."""
         named = "" if self.engine.user else self.engine.host
-        places = {"XDG_RUNTIME_DIR": str(self.engine.root / "run"), PODMAN: named}
+        places = {"XDG_RUNTIME_DIR": self.engine.runtime, PODMAN: named}
         return self.project.locallb(*words, user=self.engine.user, **places)
 
     def up(self, *words: str) -> str:
@@ -96,7 +114,7 @@ def test_a_cluster_of_kind_in_podman_is_found_and_its_end_is_heard(tmp_path: Pat
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     """Return a stack of one Service, deployed in a Podman of this user on the host's network."""
     user = request.param
-    with project(NETWORK, owner=user) as made, podman(user, made.space) as engine:
+    with project(PREPARE, owner=user) as made, podman(user, made.space) as engine:
         with lent({PODMAN: engine.host}):
             image = make_image(PodmanContainers())
         made.configure(runtime="podman", image=image, pools=[{"name": "p", "addresses": ["127.88.0.0/28"]}])
@@ -148,3 +166,26 @@ def test_low_ports_are_those_that_the_user_may_bind(place: Place) -> None:
         assert "host setup" in row["message"]
     else:
         assert asked(place.project.space, f"{row['addresses'][0]}@80") == [f"hello from {PORT}"]
+
+
+def test_nodes_that_only_containers_reach_are_served_at_published_ports(place: Place) -> None:
+    """On a network of this user's Podman, as kind's Nodes are: this host has no way to it where there is no root."""
+    place.engine.run("network", "create", "--subnet", "10.232.7.0/24", "kind")
+    config: dict[str, object] = {
+        "Image": "",
+        "Cmd": ["--config-yaml", json.dumps({"static_resources": {"listeners": [LISTENER]}})],
+    }
+    fixed = {"kind": {"IPAMConfig": {"IPv4Address": NODE}}}
+    with lent({PODMAN: place.engine.host}), closing(PodmanContainers()) as client:
+        config |= {"Image": make_image(client), "HostConfig": {"NetworkMode": "kind"}}
+        identity = client.create("node", {**config, "NetworkingConfig": {"EndpointsConfig": fixed}})
+        client.start(identity)
+        pools = [{"name": "p", "addresses": ["127.88.0.0/28"]}]
+        place.project.configure(runtime="podman", network="publish", image=config["Image"], pools=pools)
+        place.project.write("all.yaml", node(address=NODE), service("web", port(8080, PORT)))
+        at = place.up()
+        assert place.answers(at) == [f"hello from {PORT}"]
+        place.up("--expect-no-changes")
+        if place.engine.user:
+            assert asked(place.project.space, f"{NODE}@{PORT}") != [f"hello from {PORT}"]
+        client.remove(identity, volumes=True)
