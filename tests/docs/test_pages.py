@@ -60,6 +60,8 @@ NOT_RUN_HERE: dict[str, Elsewhere | Never] = {
     "docker compose -f deploy/compose.yaml up -d": Elsewhere(
         "it needs an image", "tests/docker/tool_image.py", '"up", "--detach"'
     ),
+    "kind create cluster --name shop": Never("kind's own image, which comes from a registry"),
+    "locallb watch": Elsewhere("it goes on until it is stopped", "tests/packaging/test_tool.py", '"watch", "--plain"'),
     "kubectl apply -k deploy": Elsewhere("it needs a cluster", "tests/kubelets/in_cluster.py", '"apply", "-k"'),
     "kubectl -n kube-system exec deploy/local-lb -- python3 -m locallb status": Elsewhere(
         "it needs a cluster", "tests/kubelets/in_cluster.py", '"python3", "-m", "locallb", "status"'
