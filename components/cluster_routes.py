@@ -5,7 +5,7 @@ from __future__ import annotations
 import pulumi
 
 from locallb.model.naming import owner_fields
-from locallb.planning.planned import PlannedRoutes
+from locallb.planning.planned_for_clusters import PlannedRoutes
 from locallb.resources.declared import PodRoutes
 
 

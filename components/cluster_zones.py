@@ -5,7 +5,7 @@ from __future__ import annotations
 import pulumi
 
 from locallb.model.naming import owner_fields
-from locallb.planning.planned import PlannedZones
+from locallb.planning.planned_for_clusters import PlannedZones
 from locallb.resources.codec import encode
 from locallb.resources.declared import StubZones
 

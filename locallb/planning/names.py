@@ -23,7 +23,8 @@ from locallb.model.objects import Discovery, Service
 from locallb.model.serving import NameListener, Proxy, ServedName
 from locallb.model.snapshot import Snapshot
 from locallb.planning.notices import Notice
-from locallb.planning.planned import Placement, Plan, PlannedProxy, PlannedZones
+from locallb.planning.planned import Placement, Plan, PlannedProxy
+from locallb.planning.planned_for_clusters import PlannedZones
 from locallb.planning.proxies.placing import PlanContext
 from locallb.planning.runs import RunInputs, run_planner
 

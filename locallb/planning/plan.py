@@ -26,7 +26,8 @@ from locallb.planning.left_out import left_out, unused_pins
 from locallb.planning.memory import PlanMemory, beside
 from locallb.planning.names import with_names
 from locallb.planning.notices import TOLD_OF_THE_STACK, notices_of, of_faults
-from locallb.planning.planned import Plan, PlannedRoutes, Rejection
+from locallb.planning.planned import Plan, Rejection
+from locallb.planning.planned_for_clusters import PlannedRoutes
 from locallb.planning.pod_routes import RoutePlan, routes_to_gain
 from locallb.planning.ports import HostPorts, PortProblems
 from locallb.planning.proxies.assignment import ProxyAssignment

@@ -11,18 +11,16 @@ from locallb.dns.records import Name
 from locallb.envoy import Rendered, RenderedPart
 from locallb.model.http.routes import Forward
 from locallb.model.http.serving import HttpListener, HttpRoutes, TcpForward
-from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner, ProxyName
-from locallb.model.naming import digest, owner_fields, proxy_owner
+from locallb.model.identities import IPAddress, ObjectKey, Owner, ProxyName
+from locallb.model.naming import digest, owner_fields
 from locallb.model.network.routes import PodRoute
 from locallb.model.objects import EMPTY, ServicePort
 from locallb.model.reasons import Problem
 from locallb.model.serving import Listener, Part, Proxy
 from locallb.model.snapshot import Access
 from locallb.planning.notices import Notice
+from locallb.planning.planned_for_clusters import PlannedRoutes, PlannedZones
 from locallb.planning.runs import PlannedRun
-
-ROUTES, ZONES = "pod-routes", "dns-zones"
-"""The second part of the names of what the stack has for a cluster; names of Services have three."""
 
 
 class Via(StrEnum):
@@ -208,56 +206,6 @@ class PlannedProxy:
         run = [word for word in (self.run.fields, self.run.envoy) if word]
         routes = [[str(route) for route in self.routes]] if self.routes else []
         return digest([self.proxy.id, owner_fields(self.owner), dict(self.rendered.files), *run, *routes])
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedRoutes:
-    """The routes to the pods of a cluster in this host's table."""
-
-    cluster: ClusterName
-    home: Home
-    routes: tuple[PodRoute, ...]
-
-    @property
-    def owner(self) -> Owner:
-        """Whose they are: the stack's, by a name of their own."""
-        return proxy_owner(self.home, ProxyName(f"{self.cluster}/{ROUTES}"))
-
-    @property
-    def key(self) -> ObjectKey:
-        """How they are called among what the stack has."""
-        return self.owner.service
-
-    @property
-    def digest(self) -> str:
-        """What their resources depend on, in one word."""
-        return digest([owner_fields(self.owner), [str(route) for route in self.routes]])
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedZones:
-    """The zones that the pods of a running cluster are to resolve."""
-
-    cluster: ClusterName
-    home: Home
-    access: Access
-    zones: tuple[str, ...]
-    """Each with its server, as `dns.stubs` writes it."""
-
-    @property
-    def owner(self) -> Owner:
-        """Whose they are: the stack's, by a name of their own."""
-        return proxy_owner(self.home, ProxyName(f"{self.cluster}/{ZONES}"))
-
-    @property
-    def key(self) -> ObjectKey:
-        """How they are called among what the stack has."""
-        return self.owner.service
-
-    @property
-    def digest(self) -> str:
-        """What their resource depends on, in one word."""
-        return digest([owner_fields(self.owner), self.access.kubeconfig, self.access.context, list(self.zones)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ from locallb.model.memory import Each, Memory
 from locallb.model.naming import named_after
 from locallb.model.state_resource import ADDRESS, CONFIG, SERVICE
 from locallb.outputs.output import outputs
-from locallb.planning.planned import ROUTES as POD_ROUTES
 from locallb.planning.planned import Plan, PlannedProxy, PlannedStatus
+from locallb.planning.planned_for_clusters import ROUTES as POD_ROUTES
 from locallb.storage import files, paths
 from locallb.watch.checks import Checks
 from locallb.watch.differing import differences_of, told_of

@@ -1,0 +1,60 @@
+"""What a plan has for a whole cluster, whatever its Services: frozen, named in the state by a name of two parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, ProxyName
+from locallb.model.naming import digest, owner_fields, proxy_owner
+from locallb.model.network.routes import PodRoute
+from locallb.model.snapshot import Access
+
+ROUTES, ZONES = "pod-routes", "dns-zones"
+"""The second part of the names of what the stack has for a cluster; names of Services have three."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ForCluster:
+    cluster: ClusterName
+    home: Home
+    part: ClassVar[str]
+    """The second part of its name."""
+
+    @property
+    def owner(self) -> Owner:
+        """Whose it is: the stack's, by a name of its own."""
+        return proxy_owner(self.home, ProxyName(f"{self.cluster}/{self.part}"))
+
+    @property
+    def key(self) -> ObjectKey:
+        """How it is called among what the stack has."""
+        return self.owner.service
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRoutes(_ForCluster):
+    """The routes to the pods of a cluster in this host's table."""
+
+    routes: tuple[PodRoute, ...]
+    part: ClassVar[str] = ROUTES
+
+    @property
+    def digest(self) -> str:
+        """What their resources depend on, in one word."""
+        return digest([owner_fields(self.owner), [str(route) for route in self.routes]])
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedZones(_ForCluster):
+    """The zones that the pods of a running cluster are to resolve."""
+
+    access: Access
+    zones: tuple[str, ...]
+    """Each with its server, as `dns.stubs` writes it."""
+    part: ClassVar[str] = ZONES
+
+    @property
+    def digest(self) -> str:
+        """What their resource depends on, in one word."""
+        return digest([owner_fields(self.owner), self.access.kubeconfig, self.access.context, list(self.zones)])
