@@ -21,7 +21,7 @@ from locallb.cli.exit_code import Exit
 from locallb.cli.projects import first_sources
 from locallb.cli.projects.own import RUNTIME_VARIABLE
 from locallb.sources.kind.finding import names_of_clusters
-from tests.docker.conftest import image
+from tests.docker.docker_image import image
 from tests.docker.support import docker
 from tests.e2e.support import Done, free_prefix, node, port, service
 

@@ -9,7 +9,8 @@ import pytest
 from locallb.kubernetes.status_patch import FINALIZER
 from tests.cluster.controlplane import ControlPlane, Objects
 from tests.cluster.test_life import address, condition, finalizers
-from tests.docker.conftest import image, network
+from tests.docker.conftest import network
+from tests.docker.docker_image import image
 from tests.docker.support import Network, docker, identities, own_pool
 from tests.e2e.support import Backend, Stage, ask, port, refused, service, stage
 

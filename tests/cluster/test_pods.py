@@ -19,7 +19,7 @@ from locallb.kubernetes.api.client import CONFIG_MAP, LEASE
 from tests.cluster.build import CHECKOUT
 from tests.cluster.controlplane import ControlPlane, Objects
 from tests.cluster.test_life import address, condition, made
-from tests.docker.conftest import image
+from tests.docker.docker_image import image
 from tests.docker.support import await_true, docker
 from tests.docker.tool_image import Served, asked, tool
 from tests.e2e.support import Backend

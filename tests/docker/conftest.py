@@ -14,16 +14,12 @@ from contextlib import ExitStack
 import pytest
 
 from locallb.host.container_sockets import PODMAN
-from locallb.runtimes.docker.daemon import ContainersError
-from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.image import make_image
+from tests.docker.docker_image import missing, require_docker
 from tests.docker.podman import podman
 from tests.docker.support import ENGINE, Network, client, docker, furnish
 from tests.e2e.support import Backend, Stage, stage
 from tests.environment import lent
-
-REQUIRED = "LOCALLB_TEST_DOCKER"
-"""Set by `.ci/run`."""
 
 
 @pytest.fixture(scope="session", params=["docker", "podman"])
@@ -32,22 +28,12 @@ def engine(request: pytest.FixtureRequest) -> Iterator[str]:
     with ExitStack() as stack:
         if request.param == "podman":
             if os.geteuid() or not shutil.which("podman"):
-                _missing("only root, where Podman is installed, can have one that serves every port")
+                missing("only root, where Podman is installed, can have one that serves every port")
             stack.enter_context(lent({ENGINE: request.param, PODMAN: stack.enter_context(podman()).host}))
         else:
             stack.enter_context(lent({ENGINE: request.param}))
-            try:
-                Containers().ping()
-            except ContainersError as error:
-                _missing(str(error))
+            require_docker()
         yield request.param
-
-
-def _missing(why: str) -> None:
-    """Skip, but in CI fail: there `.ci/run` installs both."""
-    if (os.environ.get("CI") or os.environ.get(REQUIRED)) and os.geteuid() == 0:
-        pytest.fail(f"CI runs as root, and .ci/run installs Docker and Podman: {why}")
-    pytest.skip(why)
 
 
 @pytest.fixture(scope="session")

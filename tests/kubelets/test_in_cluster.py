@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docker.conftest import image
+from tests.docker.docker_image import image
 from tests.docker.tool_image import tool
 from tests.e2e.support import service
 from tests.envoy.traffic import Load

@@ -14,7 +14,7 @@ import pytest
 
 from tests.cluster.conftest import cluster, plane
 from tests.cluster.controlplane import ControlPlane, Objects
-from tests.docker.conftest import image
+from tests.docker.docker_image import image
 from tests.docker.support import containers
 from tests.e2e.support import Stage
 from tests.takeover.laws import is_followed_untouched, stays_untouched
