@@ -195,10 +195,11 @@ OF_OTHERS = frozenset(
     {
         *("--ip-range", "--txt-owner-id", "--kill-whom=main", "--continue-on-error"),
         *("--enable-lb-port-mapping", "--lb-class", "--run-loadbalancer", "--loadbalancer-ip-range"),
-        "--loadbalancer-default-class=false",
+        *("--loadbalancer-default-class=false", "--use-dynamic-base-id", "--hot-restart-version"),
+        "--disable-hot-restart",
     }
 )
-"""Options of other programs that the pages name: of Docker, external-dns, systemd, Pulumi; of other load balancers."""
+"""Options that the pages name: of Docker, Envoy, external-dns, systemd, Pulumi; of other load balancers."""
 OF_BENCHMARKS = frozenset(
     {"--profile", "--selector app=web", "--kubeconfig FILE", "--node-port-host ADDR,ADDR", "--image AGNHOST"}
 )
