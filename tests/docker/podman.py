@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -79,7 +79,9 @@ class Podman:
         (self.root / "containers.conf").write_text(_SETTINGS.format(root=self.root))
         with (self.root / "service.log").open("ab") as log:
             command = self.command("system", "service", "--time=0", self.host)
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=self.environment, cwd=self.root)
+            self.process = subprocess.Popen(
+                command, stdout=log, stderr=log, env=self.environment, cwd=self.root, start_new_session=True
+            )
         deadline = time.monotonic() + SECONDS
         while not self._answers():
             assert self.process.poll() is None, (self.root / "service.log").read_text()[-2_000:]
@@ -89,7 +91,8 @@ class Podman:
     def end(self, how: signal.Signals = signal.SIGTERM) -> None:
         """End the service; containers stay."""
         if self.process:
-            self.process.send_signal(how)
+            with suppress(ProcessLookupError):  # without root it is two processes
+                os.killpg(self.process.pid, how)
             self.process.wait(SECONDS)
             self.socket.unlink(missing_ok=True)
 
