@@ -26,7 +26,7 @@ from benchmarks.requests import RATE, Load, ask, until
 from benchmarks.services import Services
 from benchmarks.targets import target
 from benchmarks.watch import CALM, Figures
-from locallb.kubernetes.api.client import NODE, POD
+from locallb.kubernetes.api.object_types import NODE, POD
 from tests.kubelets.cluster import Cluster, KubeletNode, kubelet_cluster
 from tests.kubelets.deployments import CONTAINER, SERVED, Deployments
 from tests.kubelets.images import AGNHOST

@@ -19,8 +19,9 @@ from lightkube.types import PatchType
 
 from benchmarks.requests import LONGEST
 from locallb.kubernetes.access.errors import KubeError
-from locallb.kubernetes.api.client import NODE, SERVICE
+from locallb.kubernetes.api.client import SERVICE
 from locallb.kubernetes.api.feed import ExpiredError, Feed
+from locallb.kubernetes.api.object_types import NODE
 from locallb.model.snapshot import Access
 
 EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"

@@ -238,11 +238,7 @@ def _parent(said: ParentVerdict, resolved: Trouble | None) -> Status:
     made = [verdict(ACCEPTED, said.accepted), verdict(RESOLVED, resolved)]
     if not said.accepted and (dropped := _dropped(said.route)):
         made.append(Condition(PARTIALLY_INVALID, "True", UNSUPPORTED, dropped))
-    return {
-        "parentRef": dict(said.parent.written),
-        "controllerName": CONTROLLER,
-        **conditions(*made),
-    }
+    return {"parentRef": dict(said.parent.written), "controllerName": CONTROLLER, **conditions(*made)}
 
 
 def _dropped(route: Route) -> str:

@@ -17,7 +17,7 @@ from lightkube.types import PatchType
 
 from locallb.dns.blocks import ENDS, with_block
 from locallb.dns.stubs import stub_block
-from locallb.kubernetes.api.client import CONFIG_MAP
+from locallb.kubernetes.api.object_types import CONFIG_MAP
 from tests.cluster.build import COREDNS, kubernetes
 from tests.cluster.controlplane import ControlPlane, Document, Objects
 from tests.cluster.ingress_rights import IN_NAMESPACE, SUBJECT

@@ -9,7 +9,7 @@ import pytest
 from lightkube import Client
 
 from locallb.gateway.needs import CONFIG_MAP, SECRET
-from locallb.kubernetes.api import client
+from locallb.kubernetes.api import object_types
 from locallb.kubernetes.parsing.objects import Parsed
 from locallb.kubernetes.rights import CERTIFICATE_RULES
 from locallb.model.gateway.objects import Named, Reference
@@ -26,7 +26,7 @@ from tests.watch.api import becomes
 
 pytestmark = pytest.mark.cluster
 
-KINDS: dict[str, Any] = {SECRET: client.SECRET, CONFIG_MAP: client.CONFIG_MAP}
+KINDS: dict[str, Any] = {SECRET: object_types.SECRET, CONFIG_MAP: object_types.CONFIG_MAP}
 MINE, THEIRS = "mine", "theirs"
 
 

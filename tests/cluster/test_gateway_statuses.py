@@ -21,10 +21,9 @@ from locallb.gateway.status_patch import says
 from locallb.gateway.statuses import Status
 from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.api import live_service
-from locallb.kubernetes.api.client import EVENT
+from locallb.kubernetes.api.object_types import EVENT, written_types
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.api.unwritable import PAUSE, Unwritable
-from locallb.kubernetes.api.written_types import written_types
 from locallb.model.gateway.objects import CONTROLLER, GROUP
 from locallb.model.identities import ClusterName, Home, ObjectKey, ObjectKind, Owner, Uid
 from locallb.model.snapshot import Access

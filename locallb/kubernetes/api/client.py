@@ -15,14 +15,15 @@ import httpx2
 from lightkube import ApiError, Client, ConfigError
 from lightkube.core.exceptions import NotReadyError
 from lightkube.core.generic_client import ListIterable
-from lightkube.generic_resource import GenericNamespacedResource, create_global_resource, create_namespaced_resource
+from lightkube.generic_resource import GenericNamespacedResource
 from lightkube.types import PatchType
 
 from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.access.kubeconfig import stamp
 from locallb.kubernetes.answers import Object, OddError, listed
+from locallb.kubernetes.api import object_types as kinds
 from locallb.kubernetes.api.connected import Connected
-from locallb.kubernetes.api.written_types import namespaced, object_name, written_types
+from locallb.kubernetes.api.object_types import namespaced, object_name, written_types
 from locallb.kubernetes.frontend import Frontend, frontends
 from locallb.model.identities import ObjectKind
 from locallb.model.snapshot import Access
@@ -38,17 +39,7 @@ _TRANSIENT = frozenset({408, 410, 429, 500, 502, 503, 504})
 _KEPT = 600.0
 """Seconds without a call after which a connection is let go."""
 
-SLICE = create_namespaced_resource("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
-EVENT = create_namespaced_resource("events.k8s.io", "v1", "Event", "events")
-LEASE = create_namespaced_resource("coordination.k8s.io", "v1", "Lease", "leases")
 _LEASES = "coordination.k8s.io/v1"
-NODE = create_global_resource("", "v1", "Node", "nodes")
-NAMESPACE = create_global_resource("", "v1", "Namespace", "namespaces")
-SECRET = create_namespaced_resource("", "v1", "Secret", "secrets")
-CONFIG_MAP = create_namespaced_resource("", "v1", "ConfigMap", "configmaps")
-POD = create_namespaced_resource("", "v1", "Pod", "pods")
-
-
 SERVICE = namespaced(ObjectKind.SERVICE)
 WRITES = Tally()
 """Requests of this process that write, whatever became of them: `status`, `event` and `config map`."""
@@ -73,7 +64,7 @@ class Cluster:
         """List every Service and Node. Raises KubeError."""
         return [
             *(item for table in frontends().values() for item in self._list_frontends(table)),
-            *self._list("v1", "Node", lambda client: client.list(NODE, chunk_size=_PAGE)),
+            *self._list("v1", "Node", lambda client: client.list(kinds.NODE, chunk_size=_PAGE)),
         ]
 
     def slices(self) -> list[Object]:
@@ -81,7 +72,7 @@ class Cluster:
         return self._list(
             "discovery.k8s.io/v1",
             "EndpointSlice",
-            lambda client: client.list(SLICE, namespace="*", chunk_size=_PAGE),
+            lambda client: client.list(kinds.SLICE, namespace="*", chunk_size=_PAGE),
         )
 
     def _list_frontends(self, kind: Frontend) -> list[Object]:
@@ -97,18 +88,18 @@ class Cluster:
 
     def secret(self, namespace: str, name: str) -> Object | None:
         """Return a Secret; None if there is none. Raises KubeError. Whoever asks keeps what is in it to themselves."""
-        return self._get(f"Secret {namespace}/{name}", SECRET, namespace, name)
+        return self._get(f"Secret {namespace}/{name}", kinds.SECRET, namespace, name)
 
     def config_map(self, namespace: str, name: str) -> Object | None:
         """Return a ConfigMap; None if there is none. Raises KubeError."""
-        return self._get(f"ConfigMap {namespace}/{name}", CONFIG_MAP, namespace, name)
+        return self._get(f"ConfigMap {namespace}/{name}", kinds.CONFIG_MAP, namespace, name)
 
     def patch_config_map(self, namespace: str, name: str, patch: Mapping[str, object]) -> None:
         """Merge `patch` into a ConfigMap. Raises KubeError."""
         WRITES.add("config map")
 
         def send(client: Client) -> Mapping[str, Any]:
-            return client.patch(CONFIG_MAP, name, dict(patch), namespace=namespace, patch_type=PatchType.MERGE)
+            return client.patch(kinds.CONFIG_MAP, name, dict(patch), namespace=namespace, patch_type=PatchType.MERGE)
 
         self._call(f"ConfigMap {namespace}/{name}", send)
 
@@ -140,20 +131,20 @@ class Cluster:
     def create_event(self, namespace: str, body: Mapping[str, object]) -> None:
         """Create an event of events.k8s.io/v1, in one attempt that never takes long. Raises KubeError."""
         WRITES.add("event")
-        event = EVENT.from_dict(dict(body))
+        event = kinds.EVENT.from_dict(dict(body))
         self._call("an event", lambda client: client.create(event, namespace=namespace), pauses=())
 
     def lease(self, namespace: str, name: str) -> Object | None:
         """Return a Lease; None if there is none. Raises KubeError."""
         return self._call(
             f"Lease {namespace}/{name}",
-            lambda client: listed(client.get(LEASE, name, namespace=namespace), _LEASES, "Lease"),
+            lambda client: listed(client.get(kinds.LEASE, name, namespace=namespace), _LEASES, "Lease"),
             absent=True,
         )
 
     def write_lease(self, namespace: str, body: Mapping[str, object], *, fresh: bool) -> Object:
         """Create or replace a Lease. Raises KubeError (CONFLICT if there is one, or another version of it)."""
-        lease: GenericNamespacedResource = LEASE.from_dict(dict(body))
+        lease: GenericNamespacedResource = kinds.LEASE.from_dict(dict(body))
 
         def send(client: Client) -> Object:
             made = client.create(lease, namespace=namespace) if fresh else client.replace(lease)

@@ -10,6 +10,7 @@ import ssl
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import httpx2
 from lightkube import Client, ConfigError
@@ -56,7 +57,7 @@ class Connected:
             reached.name_server,
             _hurry_event,
             PageGuard().look,
-            lambda request: QUOTAS.wait(access, request.method, request.url.path),
+            partial(QUOTAS.hold, access),
         ]
         self.client._client._client.event_hooks = {"request": hooks}  # noqa: SLF001 - likewise
         weakref.finalize(self, self.client.close)

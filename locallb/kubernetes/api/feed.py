@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import httpx2
@@ -93,12 +94,7 @@ class Feed:
                 timeout=_TIMEOUT,
                 trust_env=reached.trust_env,
                 proxy=reached.proxy,
-                event_hooks={
-                    "request": [
-                        reached.name_server,
-                        lambda request: QUOTAS.wait(access, request.method, request.url.path),
-                    ]
-                },
+                event_hooks={"request": [reached.name_server, partial(QUOTAS.hold, access)]},
             )
         except (OSError, ssl.SSLError, ConfigError, ValueError, TypeError) as error:
             told = f"the context {access.context} of {access.kubeconfig} can't be used: {error}"

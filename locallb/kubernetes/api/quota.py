@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from threading import Lock
 
+import httpx2
+
 from locallb.model.pacing import Credit, Quota
 from locallb.model.snapshot import Access
 
@@ -65,6 +67,10 @@ class Quotas:
         is_lease = "/apis/coordination.k8s.io/" in path
         while (seconds := self._take(access, is_owed=method == "PATCH", anyhow=is_lease)) > 0:
             self._sleep(seconds)
+
+    def hold(self, access: Access, request: httpx2.Request) -> None:
+        """Do so for a request that is about to be sent."""
+        self.wait(access, request.method, request.url.path)
 
     def _take(self, access: Access, *, is_owed: bool, anyhow: bool) -> float:
         """Take a turn if there is one, or `anyhow`; otherwise return the seconds until there may be one."""

@@ -14,7 +14,8 @@ from lightkube.generic_resource import create_global_resource, create_namespaced
 
 from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.answers import Object, listed
-from locallb.kubernetes.api.client import NAMESPACE, POD, Cluster
+from locallb.kubernetes.api.client import Cluster
+from locallb.kubernetes.api.object_types import NAMESPACE, POD
 from locallb.model.network.routes import PodRoute
 from locallb.sources.gardener import machines
 from locallb.sources.gardener.shoots import LABELS, Records, Shoot, parse_shoot, read_records, way

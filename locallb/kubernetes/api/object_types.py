@@ -1,4 +1,4 @@
-"""The client's types of objects whose status is written: frontends, and what routes are made of, in every version.
+"""The client's types of objects: of Kubernetes' own kinds, and of those whose status is written, in every version.
 
 A cluster serves an object in all versions that it has of its kind, so that the first one that has it will do. Not here:
 requests.
@@ -16,6 +16,15 @@ from locallb.gateway.kinds import ApiKind
 from locallb.ingress.kinds import ROUTED_KINDS
 from locallb.kubernetes.frontend import frontend
 from locallb.model.identities import ObjectKind
+
+SLICE = create_namespaced_resource("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
+EVENT = create_namespaced_resource("events.k8s.io", "v1", "Event", "events")
+LEASE = create_namespaced_resource("coordination.k8s.io", "v1", "Lease", "leases")
+NODE = create_global_resource("", "v1", "Node", "nodes")
+NAMESPACE = create_global_resource("", "v1", "Namespace", "namespaces")
+SECRET = create_namespaced_resource("", "v1", "Secret", "secrets")
+CONFIG_MAP = create_namespaced_resource("", "v1", "ConfigMap", "configmaps")
+POD = create_namespaced_resource("", "v1", "Pod", "pods")
 
 
 @cache
