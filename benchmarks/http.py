@@ -15,8 +15,9 @@ from benchmarks.figures import result, spreads, table, tell
 from benchmarks.throughput import CLIENTS, CONNECTIONS, HAND, backend, measure, ratios
 from benchmarks.traffic import ADDRESS
 from locallb.envoy import render
+from locallb.model.http.backends import HttpBackends
 from locallb.model.http.routes import Answer, Forward, Match, PathKind, PathMatch, Route, Target
-from locallb.model.http.serving import Chain, HttpBackends, HttpListener, HttpRoutes, VirtualHost
+from locallb.model.http.serving import Chain, HttpListener, HttpRoutes, VirtualHost
 from locallb.model.identities import Protocol, ProxyId, ProxyName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, ConnectCheck, Proxy, Upstream

@@ -18,7 +18,8 @@ from locallb.gateway.grants import Grants, not_permitted
 from locallb.model.gateway.objects import Named, Reference, Route, RouteKind
 from locallb.model.gateway.of_cluster import BackendService, GatewayObjects
 from locallb.model.gateway.rules import BackendRef
-from locallb.model.http.serving import BackendTls, Certificate, Speaks
+from locallb.model.http.backends import BackendTls, Speaks
+from locallb.model.http.serving import Certificate
 from locallb.model.identities import ObjectKey, Protocol
 from locallb.model.naming import digest
 from locallb.model.objects import ServicePort

@@ -12,7 +12,7 @@ from locallb.model.gateway.ingresses import Ingress, IngressBackend
 from locallb.model.gateway.objects import Named, Route, RouteKind
 from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.gateway.rules import BackendRef
-from locallb.model.http.serving import BackendTls
+from locallb.model.http.backends import BackendTls
 from locallb.model.identities import ObjectKey
 
 _WHOEVER = BackendTls("", believes_all=True)

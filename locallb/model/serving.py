@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from locallb.model.faults import Detour, Fault
-from locallb.model.http.serving import AnyCertificate, BackendTls, HttpBackends, HttpListener
+from locallb.model.http.backends import BackendTls, HttpBackends
+from locallb.model.http.serving import AnyCertificate, HttpListener
 from locallb.model.identities import IPAddress, IPNetwork, PartId, Protocol, ProxyId, ProxyName, place
 from locallb.model.objects import Discovery, ProxyProtocol
 

@@ -24,7 +24,8 @@ from locallb.ingress import classes
 from locallb.ingress.translation import bind_ingresses
 from locallb.model.faults import Order
 from locallb.model.gateway.of_cluster import GatewayObjects, ObjectOfCluster
-from locallb.model.http.serving import AnyCertificate, Chain, HttpBackends, HttpListener, LocalCertificate
+from locallb.model.http.backends import HttpBackends
+from locallb.model.http.serving import AnyCertificate, Chain, HttpListener, LocalCertificate
 from locallb.model.identities import ClusterName, Family, IPAddress, ObjectKey, Protocol
 from locallb.model.memory import Memory
 from locallb.model.objects import MalformedService, Service, ServicePort

@@ -7,6 +7,7 @@ from ipaddress import ip_address, ip_network
 from hypothesis import strategies as st
 
 from locallb.model.faults import WHOLE, Delay, Failure, Fault
+from locallb.model.http.backends import BackendTls, HttpBackends, Speaks
 from locallb.model.http.policies import Cors, HeaderChanges, Mirror, Retry, Session, SessionKind
 from locallb.model.http.regexes import checked
 from locallb.model.http.routes import (
@@ -24,14 +25,11 @@ from locallb.model.http.routes import (
 )
 from locallb.model.http.serving import (
     ANY,
-    BackendTls,
     Certificate,
     Chain,
     ClientValidation,
-    HttpBackends,
     HttpListener,
     HttpRoutes,
-    Speaks,
     TcpForward,
     Termination,
     VirtualHost,

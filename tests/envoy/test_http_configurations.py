@@ -15,18 +15,16 @@ from locallb.envoy import render, render_empty, render_part, watches
 from locallb.envoy.fragments import as_files
 from locallb.envoy.http import watched_by_chains, watched_files
 from locallb.envoy.http.tls import SYSTEM_AUTHORITIES
+from locallb.model.http.backends import BackendTls, HttpBackends, Speaks
 from locallb.model.http.policies import HeaderChanges
 from locallb.model.http.routes import Forward, Match, PathKind, PathMatch, PathRewrite, Redirect, Route, Target
 from locallb.model.http.serving import (
     ANY,
-    BackendTls,
     Certificate,
     Chain,
     ClientValidation,
-    HttpBackends,
     HttpListener,
     HttpRoutes,
-    Speaks,
     TcpForward,
     Termination,
     VirtualHost,

@@ -14,19 +14,9 @@ import grpc
 import pytest
 
 from locallb.envoy import Rendered
+from locallb.model.http.backends import BackendTls, HttpBackends, Speaks
 from locallb.model.http.routes import Answer, Forward, GrpcMethod, Match, Route, Target
-from locallb.model.http.serving import (
-    ANY,
-    BackendTls,
-    Chain,
-    ClientValidation,
-    HttpBackends,
-    HttpRoutes,
-    Speaks,
-    TcpForward,
-    Termination,
-    VirtualHost,
-)
+from locallb.model.http.serving import ANY, Chain, ClientValidation, HttpRoutes, TcpForward, Termination, VirtualHost
 from locallb.model.identities import Protocol
 from locallb.model.objects import Discovery
 from locallb.model.serving import Upstream

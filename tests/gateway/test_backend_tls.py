@@ -19,8 +19,9 @@ from locallb.gateway.telling import sentences
 from locallb.gateway.translation import bind
 from locallb.model.gateway.objects import CONTROLLER, GROUP, Named
 from locallb.model.gateway.of_cluster import GatewayObjects
+from locallb.model.http.backends import BackendTls
 from locallb.model.http.routes import Forward
-from locallb.model.http.serving import BackendTls, TcpForward
+from locallb.model.http.serving import TcpForward
 from tests.gateway.api import (
     JsonObject,
     backend,

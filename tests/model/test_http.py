@@ -7,6 +7,7 @@ from ipaddress import ip_address
 
 import pytest
 
+from locallb.model.http.backends import BackendTls
 from locallb.model.http.policies import HeaderChanges, Retry
 from locallb.model.http.regexes import checked
 from locallb.model.http.routes import (
@@ -21,16 +22,7 @@ from locallb.model.http.routes import (
     Target,
     ValueMatch,
 )
-from locallb.model.http.serving import (
-    ANY,
-    BackendTls,
-    Certificate,
-    Chain,
-    HttpListener,
-    HttpRoutes,
-    Termination,
-    VirtualHost,
-)
+from locallb.model.http.serving import ANY, Certificate, Chain, HttpListener, HttpRoutes, Termination, VirtualHost
 from locallb.model.identities import ClusterName
 
 PLAIN = HttpRoutes(())

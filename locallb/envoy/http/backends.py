@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from locallb.envoy.document import Message, typed
-from locallb.model.http.serving import HttpBackends, Speaks
+from locallb.model.http.backends import HttpBackends, Speaks
 
 _HTTP1_IDLE = "4s"
 """Seconds after which an idle connection to a backend is closed: before usual backends do (5 s and more), so that no

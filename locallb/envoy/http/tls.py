@@ -9,14 +9,8 @@ from collections.abc import Iterator, Sequence
 
 from locallb.envoy.document import Json, Message, subscription, typed
 from locallb.envoy.http import names
-from locallb.model.http.serving import (
-    AnyCertificate,
-    BackendTls,
-    Chain,
-    ClientValidation,
-    HttpListener,
-    HttpRoutes,
-)
+from locallb.model.http.backends import BackendTls
+from locallb.model.http.serving import AnyCertificate, Chain, ClientValidation, HttpListener, HttpRoutes
 from locallb.model.objects import Discovery
 from locallb.model.serving import Upstream
 

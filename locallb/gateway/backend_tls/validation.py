@@ -13,7 +13,7 @@ from locallb.gateway.conditions import INVALID, Trouble
 from locallb.model.gateway.objects import Named, Reference
 from locallb.model.gateway.of_cluster import AuthorityBundle
 from locallb.model.gateway.policies import BackendTlsPolicy
-from locallb.model.http.serving import BackendTls
+from locallb.model.http.backends import BackendTls
 
 SYSTEM = "System"
 _CONFIG_MAP = ("", "ConfigMap")

@@ -13,10 +13,10 @@ from locallb.ingress.annotations.policy import NONE, Canary, Location, Policy, S
 from locallb.ingress.annotations.values import Values
 from locallb.model.fields import FieldError
 from locallb.model.http import checks as check
+from locallb.model.http.backends import Speaks
 from locallb.model.http.policies import Cors
 from locallb.model.http.regexes import checked
 from locallb.model.http.routes import MAX_WEIGHT, PathRewrite, ValueMatch
-from locallb.model.http.serving import Speaks
 
 PREFIX = "nginx.ingress.kubernetes.io/"
 _LONGEST_TIMEOUT = 7 * 24 * 3600

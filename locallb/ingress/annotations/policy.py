@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from locallb.model.http.backends import Speaks
 from locallb.model.http.policies import Cors
 from locallb.model.http.routes import Redirect, ValueMatch
-from locallb.model.http.serving import Speaks
 from locallb.model.identities import IPNetwork
 
 

@@ -1,0 +1,54 @@
+"""How backends are spoken to by HTTP: by which version of it, and with which certificates. Not here: which they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from locallb.model.http import checks as check
+from locallb.model.http.serving import Certificate
+
+
+class Speaks(StrEnum):
+    """What backends understand."""
+
+    HTTP1 = "http/1.1"
+    """WebSocket as well."""
+    HTTP2 = "h2"
+    """With TLS by ALPN, without it by prior knowledge (h2c); gRPC is this."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackendTls:
+    """Backends are spoken to by TLS, and believed only with a certificate for them, if it isn't said otherwise."""
+
+    server_name: str
+    """SNI, and the name that must be in the certificate where `dns_names` and `uris` are empty."""
+    authorities: str = ""
+    """PEM; empty: those that the system trusts."""
+    dns_names: tuple[str, ...] = ()
+    uris: tuple[str, ...] = ()
+    """Names of which one must be in the certificate, as DNS name or URI."""
+    client: Certificate | None = None
+    """What the proxy shows of itself."""
+    believes_all: bool = False
+    """Whoever answers is believed: no name is asked for, none is checked."""
+
+    def __post_init__(self) -> None:
+        if not self.believes_all:
+            check.hostname(self.server_name, wildcard=False)
+        elif self.server_name or self.authorities or self.dns_names or self.uris:
+            raise ValueError("where whoever answers is believed, no name and no authority is asked for")
+        _ = self.authorities and check.authorities(self.authorities)
+        for name in self.dns_names:
+            check.hostname(name)
+        for uri in self.uris:
+            check.compared(uri)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpBackends:
+    """How backends are spoken to where requests go there and not bytes (`serving.Upstream.http`)."""
+
+    speaks: Speaks = Speaks.HTTP1
+    tls: BackendTls | None = None
