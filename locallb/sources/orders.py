@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from operator import is_
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +60,11 @@ class Orders:
 
     def in_force(self, objects: tuple[ObjectOfCluster, ...]) -> tuple[ObjectOfCluster, ...]:
         """Return objects that are routed without annotated faults that are over."""
-        over = [one for one in objects if (fault := annotated(one.object)) and not at_time(fault, self.now)]
-        return tuple(_without_fault(one) if one in over else one for one in objects) if over else objects
+        left = tuple(_without_fault(one) if self._is_over(annotated(one.object)) else one for one in objects)
+        return objects if all(map(is_, left, objects)) else left
+
+    def _is_over(self, fault: Fault | None) -> bool:
+        return fault is not None and not at_time(fault, self.now)
 
     def _with_order(self, service: Service) -> Service:
         """Return the very same one where nothing is ordered: whoever knows it need not compare."""

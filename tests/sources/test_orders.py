@@ -24,7 +24,7 @@ from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.objects import Service
 from locallb.model.snapshot import Snapshot
 from locallb.sources.orders import change_orders, next_end, path_of, read_orders, written
-from tests.gateway.api import gateway, route
+from tests.gateway.api import JsonObject, gateway, route
 from tests.ingress.api import ingress
 
 LATER, SOONER, PAST = "2999-01-01T00:00:00Z", "2998-01-01T00:00:00Z", "2001-01-01T00:00:00Z"
@@ -91,6 +91,26 @@ def test_an_annotation_of_what_is_routed_is_left_out_when_it_is_over(home: Home,
     assert over.object.meta.fault is None
     assert orders.in_force(ahead) is ahead
     assert next_end(Snapshot(home, gateway_api=ahead)) == LATER
+
+
+def test_annotations_that_are_over_cost_no_comparison_of_objects(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which would be the square of their number, at each event; others stay the very same."""
+
+    def annotated_route(number: int, until: str) -> JsonObject:
+        document = route(name=f"r{number}")
+        document["metadata"]["annotations"] = {"local-lb.dev/fault": f"status=503,until={until}"}
+        return document
+
+    documents = [annotated_route(number, PAST if number % 2 else LATER) for number in range(4)]
+    objects = parse_objects(ClusterName("c"), documents).gateway_api
+
+    def compared(one: object, other: object) -> bool:
+        raise AssertionError(f"{one} was compared with {other}")
+
+    monkeypatch.setattr(Route, "__eq__", compared)
+    left = read_orders(home).in_force(objects)
+    assert [one is before for one, before in zip(left, objects, strict=True)] == [True, False] * 2
+    assert [one.object.meta.fault is None for one in left if isinstance(one.object, Route)] == [False, True] * 2
 
 
 def test_a_command_counts_before_an_annotation(home: Home) -> None:
