@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from locallb.envoy.admin import EnvoyAdmin
 from locallb.envoy.binary import EnvoyBinary, installed
+from locallb.host import inotify
 from locallb.resources.properties import EnvoyProcessInputs
-from locallb.runtimes.draining import LINGER
-from locallb.runtimes.process import envoy_process, handover, processes
+from locallb.runtimes.draining import LINGER, drain
+from locallb.runtimes.process import envoy_process, handover, processes, stopping
 from locallb.runtimes.process.processes import Process
 from locallb.runtimes.process.stopping import running
 from tests.envoy.traffic import Load, Server, ask_tcp
@@ -50,6 +52,11 @@ class Installer:
         self._patch.setattr(envoy_process, "installed", lambda: binary)
 
 
+def memory_of(directory: Path) -> Path:
+    """Return the shared memory of a proxy."""
+    return handover.MEMORY / f"envoy_shared_memory_{int((directory / handover.BASE_ID).read_text()) * 10 % (1 << 32)}"
+
+
 def directory_of(config: dict[str, object]) -> Path:
     """Return the directory of a proxy."""
     return Path(str(config["directory"]))
@@ -74,7 +81,7 @@ def test_versions_hand_over_one_after_another_and_no_request_fails(
     cut = [outcome for outcome in load.outcomes if outcome.answer != "a"]
     assert all(outcome.seconds > LINGER - ROUNDED for outcome in cut), cut
     assert len(cut) < len(load.outcomes)
-    memory = handover.MEMORY / f"envoy_shared_memory_{int((directory / handover.BASE_ID).read_text()) * 10 % (1 << 32)}"
+    memory = memory_of(directory)
     assert memory.exists()
     driver.delete("EnvoyProcess", process)
     driver.delete("ProxyConfig", config)
@@ -97,15 +104,18 @@ def test_one_that_cannot_hand_over_ends_first(
     assert ask_tcp(wanted.address, 8080) == "a"
 
 
-@pytest.mark.parametrize("odd", ["", "x", "-1", "99999999999", "7"])
+@pytest.mark.parametrize("odd", ["", "x", "-1", "99999999999", "9" * 5000, "7"])
 def test_whatever_the_number_says_the_new_one_serves(
     driver: Driver, wanted: Wanted, install: Installer, odd: str
 ) -> None:
     """One that is nobody's, or none at all: the former ends and the new one begins by itself."""
     config, process, _ = driver.up(wanted)
-    (directory_of(config) / handover.BASE_ID).write_text(odd)
+    number = directory_of(config) / handover.BASE_ID
+    memory = memory_of(directory_of(config))
+    number.write_text(odd)
     install("1.40.1")
     new = driver.update("EnvoyProcess", process, {**wanted.process, "version": "1.40.1"})
+    memory.unlink()
     assert running(directory_of(config)) == (process_of(new),)
     assert ask_tcp(wanted.address, 8080) == "a"
 
@@ -122,6 +132,39 @@ def test_a_version_that_fails_to_take_over_begins_by_itself(
     new = driver.update("EnvoyProcess", process, {**wanted.process, "version": "1.40.1"})
     assert running(directory_of(config)) == (process_of(new),)
     assert ask_tcp(wanted.address, 8080) == "a"
+
+
+def test_clients_of_one_that_nobody_takes_over_from_get_their_time(
+    driver: Driver, wanted: Wanted, install: Installer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its memory is gone, as at a user's last logout, or there aren't inotify instances for two at once."""
+    config, process, _ = driver.up(wanted)
+    asked: list[str] = []
+
+    def noted(directory: Path, note: str, pid: int) -> None:
+        asked.append(f"{pid}: {EnvoyAdmin(directory).answers()}")
+        drain(directory, note, pid)
+
+    monkeypatch.setattr(stopping, "drain", noted)
+    memory_of(directory_of(config)).unlink()
+    install("1.40.1")
+    second = driver.update("EnvoyProcess", process, {**wanted.process, "version": "1.40.1"})
+    monkeypatch.setattr(inotify, "available", lambda number: 0 if processes.is_alive(process_of(second)) else number)
+    install("1.40.2")
+    third = driver.update("EnvoyProcess", second, {**wanted.process, "version": "1.40.2"})
+    assert asked == [f"{process['pid']}: True", f"{second['pid']}: True"]
+    assert running(directory_of(config)) == (process_of(third),)
+    assert ask_tcp(wanted.address, 8080) == "a"
+
+
+def test_a_directory_that_is_removed_leaves_no_memory(driver: Driver, wanted: Wanted) -> None:
+    """Also where a state has lost sight of the process."""
+    config, process, _ = driver.up(wanted)
+    memory = memory_of(directory_of(config))
+    assert memory.exists()
+    driver.delete("ProxyConfig", config)
+    assert not processes.is_alive(process_of(process))
+    assert not memory.exists()
 
 
 def test_a_run_after_one_that_was_stopped_in_the_midst_takes_what_it_left(

@@ -16,6 +16,7 @@ from locallb.envoy.admin import EnvoyAdmin
 from locallb.envoy.binary import EnvoyBinary, installed
 from locallb.envoy.waiting import comes_to_answer
 from locallb.host import inotify
+from locallb.host.inotify import InotifyError
 from locallb.model.errors import ClientError
 from locallb.model.identities import Owner
 from locallb.model.naming import owner_fields
@@ -102,13 +103,16 @@ class EnvoyProcess(ResourceType[EnvoyProcessInputs, EnvoyProcessState]):
         epoch = handover.after(directory, former) if runs_in(directory, former) else None
         if epoch is None or handover.successor_of(former, running(directory)):  # a stopped run has begun it
             return None
-        process = _start(directory, binary, new, epoch)
-        with suppress(ProviderError):
-            _await_answer(directory, process)
-            if handover.await_end(former, process):
-                return self._running(new, binary, process)
-        for each in (process, former):  # the former has no admin socket any more, by which it could be drained
-            processes.stop(each, STOP_PATIENCE)
+        handover.set_aside(directory)
+        with suppress(InotifyError):  # not enough for two of them at once
+            process = _start(directory, binary, new, epoch)
+            with suppress(ProviderError):
+                _await_answer(directory, process)
+                if handover.await_end(former, process):
+                    return self._running(new, binary, process)
+            processes.stop(process, STOP_PATIENCE)
+        handover.give_back(directory)
+        stop_process(directory, former)
         return None
 
     def delete(self, state: EnvoyProcessState) -> None:
@@ -119,7 +123,6 @@ class EnvoyProcess(ResourceType[EnvoyProcessInputs, EnvoyProcessState]):
             known = Process(state.pid, state.started)
             if processes.mark_of(known).get(PROXY_MARK, "").endswith(f"/{state.proxy}"):
                 stop_process(directory, known)  # started under another state home
-            handover.forget(directory)
             with suppress(ClientError):  # no directory, nothing noted
                 _proxies().record(state.proxy, None)
 

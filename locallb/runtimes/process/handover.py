@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from locallb.envoy import ALONE
+from locallb.envoy import ADMIN_SOCKET, ALONE
 from locallb.runtimes.draining import LINGER
 from locallb.runtimes.process import processes
 from locallb.runtimes.process.processes import Process
@@ -25,6 +25,7 @@ EPOCH_MARK = "LOCALLB_EPOCH"
 """In the environment of a process that can hand over: how often that was done in its directory."""
 BASE_ID, SOCKETS = "base-id", "hot"
 """File names in a proxy's directory: the number that all its epochs share, and how names of their sockets begin."""
+_FORMER = f"{SOCKETS}_{ADMIN_SOCKET}"
 MEMORY = Path("/dev/shm")  # noqa: S108 - where POSIX shared memory is
 SECONDS = 15.0
 """Until the former process must have ended: what it has to give takes a tenth of one, its connections get LINGER."""
@@ -69,6 +70,18 @@ def after(directory: Path, former: Process) -> Epoch | None:
     return Epoch(("--restart-epoch", following, "--base-id", str(number), *_PLACE), {EPOCH_MARK: following})
 
 
+def set_aside(directory: Path) -> None:
+    """Keep the admin socket of a process that runs, where the next one makes its own."""
+    with suppress(OSError):
+        (directory / ADMIN_SOCKET).replace(directory / _FORMER)
+
+
+def give_back(directory: Path) -> None:
+    """Have the former process listen for questions as before, so that it can be drained: the next one failed."""
+    with suppress(OSError):
+        (directory / _FORMER).replace(directory / ADMIN_SOCKET)
+
+
 def successor_of(process: Process, others: tuple[Process, ...]) -> Process | None:
     """Return which of the processes of its directory takes over from it, and has the admin socket; None without."""
     epoch = _epoch(process)
@@ -96,6 +109,6 @@ def _epoch(process: Process) -> int | None:
 def _base_id(directory: Path) -> int | None:
     with suppress(files.FilesError):
         text = (files.read_shared(directory / BASE_ID) or "").strip()
-        if text.isascii() and text.isdigit() and int(text) < _MOST:
+        if text.isascii() and text.isdigit() and len(text) <= len(str(_MOST)) and int(text) < _MOST:
             return int(text)
     return None

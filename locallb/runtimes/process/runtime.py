@@ -12,7 +12,7 @@ from locallb.model.identities import Home, Owner, ProxyId, RunIdentity
 from locallb.model.snapshot import HostFacts
 from locallb.model.state_resource import PROCESS, Resource
 from locallb.planning.planned import PlannedProxy
-from locallb.runtimes.process import processes
+from locallb.runtimes.process import handover, processes
 from locallb.runtimes.process.exits import Exits
 from locallb.runtimes.process.facts import read_facts
 from locallb.runtimes.process.processes import Process
@@ -115,6 +115,7 @@ def _end(directory: Path, process: Process, owner: Owner | None) -> None:
     proxies = Proxies(directory.parent)
     directory_record = proxies.find(ProxyId(directory.name))
     if directory_record is not None and directory_record.owner is not None and directory_record.owner == owner:
+        handover.forget(directory)
         proxies.remove(directory_record.id)
 
 

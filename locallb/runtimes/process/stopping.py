@@ -37,9 +37,10 @@ def runs_in(directory: Path, process: Process) -> bool:
 
 
 def stop_all(directory: Path) -> None:
-    """Stop every process of the proxy in `directory`."""
+    """Stop every process of the proxy in `directory`, and remove what they leave in memory."""
     for process in running(directory):
         stop_process(directory, process)
+    handover.forget(directory)
 
 
 def stop_process(directory: Path, process: Process) -> None:
