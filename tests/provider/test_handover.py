@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from locallb.envoy import ALONE
 from locallb.envoy.admin import EnvoyAdmin
 from locallb.envoy.binary import EnvoyBinary, installed
 from locallb.host import inotify
+from locallb.model.errors import ClientError
 from locallb.resources.properties import EnvoyProcessInputs
 from locallb.runtimes.draining import LINGER, drain
 from locallb.runtimes.process import envoy_process, handover, processes, stopping
-from locallb.runtimes.process.processes import Process
+from locallb.runtimes.process.processes import Process, ProcessError
 from locallb.runtimes.process.stopping import running
 from tests.envoy.traffic import Load, Server, ask_tcp
 from tests.provider.support import Driver, Wanted
@@ -102,6 +106,34 @@ def test_one_that_cannot_hand_over_ends_first(
     assert new["pid"] != process["pid"]
     assert not processes.is_alive(process_of(process))
     assert ask_tcp(wanted.address, 8080) == "a"
+
+
+@pytest.mark.parametrize(("blocks", "free", "hands_over"), [(100, 0, False), (100, 300, True), (0, 0, True)])
+def test_shared_memory_that_is_used_up_is_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, blocks: int, free: int, *, hands_over: bool
+) -> None:
+    """An Envoy would end with a bus error there; a size of nothing means that there is no bound."""
+    space = SimpleNamespace(f_blocks=blocks, f_bavail=free, f_frsize=4096)
+    monkeypatch.setattr(os, "statvfs", lambda _path: space)
+    epoch = handover.first(tmp_path)
+    assert (ALONE not in epoch.arguments) is hands_over is bool(epoch.mark)
+
+
+def test_one_whose_successor_cannot_be_started_serves_on_and_answers(
+    driver: Driver, wanted: Wanted, install: Installer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error is told, and the next run finds it as it was."""
+    config, process, _ = driver.up(wanted)
+    install("1.40.1")
+
+    def fail(*_: object) -> Process:
+        raise ProcessError("no process can be started")
+
+    monkeypatch.setattr(processes, "start", fail)
+    with pytest.raises(ClientError, match="no process can be started"):
+        driver.update("EnvoyProcess", process, {**wanted.process, "version": "1.40.1"})
+    assert running(directory_of(config)) == (process_of(process),)
+    assert driver.read("EnvoyProcess", process) == process
 
 
 @pytest.mark.parametrize("odd", ["", "x", "-1", "99999999999", "9" * 5000, "7"])

@@ -103,15 +103,13 @@ class EnvoyProcess(ResourceType[EnvoyProcessInputs, EnvoyProcessState]):
         epoch = handover.after(directory, former) if runs_in(directory, former) else None
         if epoch is None or handover.successor_of(former, running(directory)):  # a stopped run has begun it
             return None
-        handover.set_aside(directory)
-        with suppress(InotifyError):  # not enough for two of them at once
+        with handover.admin_aside(directory, former), suppress(InotifyError):  # not enough for two of them at once
             process = _start(directory, binary, new, epoch)
             with suppress(ProviderError):
                 _await_answer(directory, process)
                 if handover.await_end(former, process):
                     return self._running(new, binary, process)
             processes.stop(process, STOP_PATIENCE)
-        handover.give_back(directory)
         stop_process(directory, former)
         return None
 

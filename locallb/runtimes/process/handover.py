@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,6 +31,8 @@ SECONDS = 15.0
 """Until the former process must have ended: what it has to give takes a tenth of one, its connections get LINGER."""
 _PLACE = ("--socket-path", f"./{SOCKETS}", "--parent-shutdown-time-s", str(round(LINGER)))
 _MOST = 1 << 32
+_ROOM = 1 << 20
+"""Bytes that must be free, for what takes a page."""
 _PAUSE = 0.01
 
 
@@ -45,7 +47,7 @@ class Epoch:
 def first(directory: Path) -> Epoch:
     """Return how the first process of a directory begins, where nothing of earlier ones is left."""
     forget(directory)
-    if not os.access(MEMORY, os.W_OK | os.X_OK):
+    if not _has_room():
         return Epoch()
     return Epoch(("--use-dynamic-base-id", "--base-id-path", f"./{BASE_ID}", *_PLACE), {EPOCH_MARK: "0"})
 
@@ -70,16 +72,21 @@ def after(directory: Path, former: Process) -> Epoch | None:
     return Epoch(("--restart-epoch", following, "--base-id", str(number), *_PLACE), {EPOCH_MARK: following})
 
 
-def set_aside(directory: Path) -> None:
-    """Keep the admin socket of a process that runs, where the next one makes its own."""
-    with suppress(OSError):
-        (directory / ADMIN_SOCKET).replace(directory / _FORMER)
+@contextmanager
+def admin_aside(directory: Path, former: Process) -> Iterator[None]:
+    """Keep the admin socket of a process that runs, where the next one makes its own.
 
-
-def give_back(directory: Path) -> None:
-    """Have the former process listen for questions as before, so that it can be drained: the next one failed."""
+    It stands where it was afterwards if that process still runs, as the next one failed: by it, it can be drained.
+    """
+    socket, aside = directory / ADMIN_SOCKET, directory / _FORMER
     with suppress(OSError):
-        (directory / _FORMER).replace(directory / ADMIN_SOCKET)
+        socket.replace(aside)
+    try:
+        yield
+    finally:
+        if processes.is_alive(former):
+            with suppress(OSError):
+                aside.replace(socket)
 
 
 def successor_of(process: Process, others: tuple[Process, ...]) -> Process | None:
@@ -99,6 +106,14 @@ def await_end(former: Process, successor: Process) -> bool:
     while processes.is_alive(former) and processes.is_alive(successor) and time.monotonic() < deadline:
         time.sleep(_PAUSE)
     return processes.is_alive(successor) and not processes.is_alive(former)
+
+
+def _has_room() -> bool:
+    """Return whether there is shared memory to be had: an Envoy that finds none left ends with a bus error."""
+    if not os.access(MEMORY, os.W_OK | os.X_OK):
+        return False
+    space = os.statvfs(MEMORY)
+    return space.f_blocks == 0 or space.f_bavail * space.f_frsize >= _ROOM  # no blocks: it is unbounded
 
 
 def _epoch(process: Process) -> int | None:
