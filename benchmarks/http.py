@@ -15,6 +15,7 @@ from benchmarks.figures import result, spreads, table, tell
 from benchmarks.throughput import CLIENTS, CONNECTIONS, HAND, backend, measure, ratios
 from benchmarks.traffic import ADDRESS
 from locallb.envoy import render
+from locallb.model.faults import Fault
 from locallb.model.http.backends import HttpBackends
 from locallb.model.http.routes import Answer, Forward, Match, PathKind, PathMatch, Route, Target
 from locallb.model.http.serving import Chain, HttpListener, HttpRoutes, VirtualHost
@@ -44,8 +45,15 @@ def by_hand(ports: list[int], place: tuple[str, int]) -> Files:
     return {"bootstrap.json": json.dumps({"static_resources": {"listeners": listeners, "clusters": [cluster]}})}
 
 
-def routed(
-    ports: list[int], place: tuple[str, int], others: int = 0, *, measured: bool = False, log: str = ""
+def routed(  # noqa: PLR0913 - what a listener may have, each with a default
+    ports: list[int],
+    place: tuple[str, int],
+    others: int = 0,
+    *,
+    measured: bool = False,
+    log: str = "",
+    may_fail: bool = False,
+    fault: Fault | None = None,
 ) -> Files:
     """Render the same as local-lb does, behind so many other routes."""
     more = (Route(Match(PathMatch(PathKind.PREFIX, f"/{n}")), Answer(404)) for n in range(others))
@@ -53,7 +61,9 @@ def routed(
     chain = Chain(HttpRoutes((VirtualHost(("bench",), routes),)))
     backends = (Backend.at(ip_address(place[0]), place[1]),)
     upstream = Upstream("web", Protocol.TCP, backends, health=ConnectCheck(), http=HttpBackends(), measured=measured)
-    listeners = tuple(HttpListener(ip_address(ADDRESS), port, (chain,), log=log) for port in ports)
+    listeners = tuple(
+        HttpListener(ip_address(ADDRESS), port, (chain,), log=log, may_fail=may_fail, fault=fault) for port in ports
+    )
     name, identity = ProxyName("bench/gateways/default/web"), ProxyId("0123456789ab")
     proxy = Proxy(name, identity, Discovery.EDS, (), (upstream,), http=listeners, may_serve_http=True)
     return render(proxy).files

@@ -1,4 +1,4 @@
-"""What it costs to look: requests through an HTTPRoute with figures and logs off, on, and with somebody who looks.
+"""What it costs to look and to order faults: requests through an HTTPRoute with all of that off, on, and in use.
 
 As `throughput`, all in turns, and the processor time that Envoy needs for a request, which says more where the machine
 has other work. Ratios are to the one with everything off. `asked each second` is what `top` and the live page do while
@@ -28,6 +28,7 @@ from benchmarks.traffic import ADDRESS, OLD, PORT
 from locallb.cli.traffic.line_texts import line_json
 from locallb.envoy.access_logs import CLOSED, GATE, gate
 from locallb.envoy.admin import EnvoyAdmin
+from locallb.model.faults import Delay, Fault
 from locallb.model.identities import ClusterName, ObjectKey
 from locallb.traffic.answers import STATISTICS, by_upstream
 from locallb.traffic.lines import lines
@@ -92,6 +93,16 @@ def logged(ports: list[int], place: tuple[str, int]) -> Files:
     return {GATE: gate(CLOSED), **routed(ports, place, log="access-log")}
 
 
+def failing(ports: list[int], place: tuple[str, int]) -> Files:
+    """Have a listener that takes faults, of which none is ordered: as every one of a new Gateway."""
+    return routed(ports, place, may_fail=True)
+
+
+def ordered(ports: list[int], place: tuple[str, int]) -> Files:
+    """Have a fault ordered that befalls one request in 10,000, so that all others pay for the question."""
+    return routed(ports, place, may_fail=True, fault=Fault("2099-01-01T00:00:00Z", delay=Delay(1, 1)))
+
+
 def used(process: int) -> float:
     """Return the microseconds of processor time that a process has used."""
     times = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]
@@ -131,6 +142,8 @@ def main() -> None:
         Watched("asked each second", measured, ask),
         EnvoyWithFiles("accessLogs", logged),
         Watched("a log is read", logged, read),
+        EnvoyWithFiles("faults possible", failing),
+        EnvoyWithFiles("a fault is ordered", ordered),
     ]
     with multiprocessing.Pool(CLIENTS) as clients, backend():
         figures = measure(clients, contestants, args.runs, args.seconds)
