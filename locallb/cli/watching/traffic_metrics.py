@@ -19,8 +19,8 @@ from locallb.traffic.table import TrafficRow, first
 
 PREFIX = "locallb_traffic"
 LABELS = ("cluster", "namespace", "name", "kind", "ports")
-PATIENCE = 2.0
-"""Seconds that all proxies get together, as health and the other metrics wait for them."""
+PATIENCE = 0.8
+"""Seconds that all proxies get together: health waits for them, and who probes it usually gives up after a second."""
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Seconds, of the histogram. Envoy counts in bins of which these are ends."""
 _COUNTED = (
