@@ -15,10 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
 
-import httpx2
 from lightkube import KubeConfig
 from lightkube.config.kubeconfig import SingleConfig
 
@@ -30,6 +29,9 @@ from locallb.model.formatting import clipped, few
 from locallb.model.http import checks
 from locallb.model.snapshot import Access
 from locallb.storage import foreign_files
+
+if TYPE_CHECKING:
+    import httpx2
 
 EXEC_VERSIONS = ("client.authentication.k8s.io/v1beta1", "client.authentication.k8s.io/v1alpha1")
 """Versions of exec credentials that the client speaks."""

@@ -11,11 +11,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from threading import Lock
-
-import httpx2
+from typing import TYPE_CHECKING
 
 from locallb.model.pacing import Credit, Quota
 from locallb.model.snapshot import Access
+
+if TYPE_CHECKING:
+    import httpx2
 
 MOST, SPAN = 18, 1.6
 """Requests in so many seconds, where there are no more load balancers than that. As they may take half a second longer
