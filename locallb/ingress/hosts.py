@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias
 
@@ -130,30 +131,49 @@ class Hosts:
 
 def within_bounds(ingresses: Sequence[Ingress], most: int) -> Iterator[Ingress]:
     """Return Ingresses, the oldest first; who comes late and wants more than is left is refused, and others go on."""
-    if size(_paths_of(ingresses)) <= most:  # as mostly: counted but once
-        yield from ingresses
-        return
-    taken: Counter[str] = Counter()
+    room = _Room(most)
     for ingress in ingresses:
-        wanted = taken + _paths_of([ingress])
-        if size(wanted) > most:
-            why = f"with it its address would have more than {most} routes of all hosts, of which a large expression"
-            why += " counts as several; name hosts in its rules, or use simpler expressions"
-            yield replace(ingress, rules=(), tls=(), default=None, problem=why, refused=())
-        else:
-            taken = wanted
+        if ingress.problem or room.takes(ingress):
             yield ingress
+            continue
+        why = f"with it its address would have more than {most} routes of all hosts, of which a large expression"
+        why += " counts as several; name hosts in its rules, or use simpler expressions"
+        yield replace(ingress, rules=(), tls=(), default=None, problem=why, refused=())
 
 
-def _paths_of(ingresses: Iterable[Ingress]) -> Counter[str]:
-    """Return how many paths each host has; a default counts as one of each host of its Ingress."""
-    paths: Counter[str] = Counter()
-    for ingress in ingresses:
-        if not ingress.problem:
-            paths.update({host: _entries(host, None) for host in ("", *ingress.hosts)})
-            for rule in ingress.rules:
-                count = sum(_entries(rule.host, path.match) for path in rule.paths) or _is_whole(rule)
-                paths[rule.host] += 0 if rule.problem else count * ingress.routes_a_path
+@dataclass(slots=True)
+class _Room:
+    """How many routes of all hosts there may be yet: each host has its own, and those of hosts that stand for it."""
+
+    left: int
+    _routes: Counter[str] = field(default_factory=Counter)
+    """Of each host, with one for its default, of which it has but one, whatever the number of its Ingresses."""
+    _under: Counter[str] = field(default_factory=Counter)
+    """For how many hosts each stands."""
+
+    def takes(self, ingress: Ingress) -> bool:
+        """Return whether there is room for an Ingress, and take it."""
+        added = _paths_of(ingress)
+        new = added.keys() - self._routes.keys()
+        added.update({host: _entries(host, None) for host in new})
+        under = Counter(wider for host in new for wider in _wider(host))
+        wanted = sum(count * (1 + self._under[host] + under[host]) for host, count in added.items())
+        wanted += sum(self._routes[wider] * count for wider, count in under.items())
+        if wanted > self.left:
+            return False
+        self.left -= wanted
+        self._routes.update(added)
+        self._under.update(under)
+        return True
+
+
+def _paths_of(ingress: Ingress) -> Counter[str]:
+    """Return how many paths each host of an Ingress has; that for every host is always among them."""
+    paths = Counter(dict.fromkeys(("", *ingress.hosts), 0))
+    for rule in ingress.rules:
+        if not rule.problem:
+            count = sum(_entries(rule.host, path.match) for path in rule.paths) or _is_whole(rule)
+            paths[rule.host] += count * ingress.routes_a_path
     return paths
 
 
@@ -161,9 +181,8 @@ def _entries(host: str, path: PathMatch | None) -> int:
     return Match(path, _condition(host, host)).entries
 
 
-def size(paths: Counter[str]) -> int:
-    """Return how many routes all hosts have at most: their own, and those of less specific hosts."""
-    return paths.total() + sum(paths[wider] for host in paths for wider in {*above(host), ""} - {host})
+def _wider(host: str) -> AbstractSet[str]:
+    return {*above(host), ""} - {host}
 
 
 def _is_whole(rule: IngressRule) -> bool:

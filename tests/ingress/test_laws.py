@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from locallb.gateway.capacity import MOST_ENTRIES
 from locallb.gateway.hostnames import covers, specificity
 from locallb.gateway.kinds import parse_api_object
 from locallb.ingress.hosts import Hosts, Routes, within_bounds
@@ -179,3 +181,12 @@ def test_an_address_never_has_more_routes_than_it_may(drawn: Drawn, most: int) -
     for before, after in zip(ingresses, bounded, strict=True):
         assert after == before or (after.problem and not after.hosts)
     assert list(within_bounds(ingresses, 10**6)) == ingresses
+
+
+def test_thousands_of_usual_ingresses_fit_at_one_address() -> None:
+    """Each with a host of its own: the default of an address counts but once for each."""
+    (usual,) = made([([("h.test", [path()])], True)])
+    rules = [replace(usual.rules[0], host=f"h{number}.test") for number in range(MOST_ENTRIES // 2)]
+    every = [replace(usual, rules=(each,)) for each in rules]
+    served = [each for each in within_bounds(every, MOST_ENTRIES) if not each.problem]
+    assert served == every[: (MOST_ENTRIES - 1) // 3]
