@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from locallb.dns.blocks import block, with_block
+from locallb.dns.names import lies_in
 from locallb.model.formatting import clipped, few
 
 NAMESPACE, MAIN, CUSTOM = "kube-system", "coredns", "coredns-custom"
 COREFILE = "Corefile"
 _SERVERS = ".server"
-_IMPORT = re.compile(r"^\s*import\s+\S*custom/\*\.server\s*$", re.MULTILINE)
+_IMPORT = re.compile(r"^[ \t]*import[ \t]+\S*custom/\*\.server[ \t\r]*$", re.MULTILINE)
 _PORT = re.compile(r":([0-9]{1,5})$")
 _IS_DNS = re.compile(r"(?i:dns://|(?!\(|[a-z]+://))")
 """Before a server block, but for those of other protocols and for snippets."""
@@ -95,6 +96,10 @@ def refusal(place: Place, owner: str, zones: Iterable[str], main: ConfigMap | No
     if place.config_map == MAIN and main and (manager := _manager(main)):
         why = f"ConfigMap {NAMESPACE}/{MAIN} is kept by {manager}, which would take them out again"
         return f"{why}; have that {COREFILE} import custom/*.server and make {CUSTOM}, or remove local-lb:dns.clusters"
+    own = sorted(_own_zones(_data(main).get(COREFILE)))
+    if over := [zone for zone, _ in _parted(zones) if any(lies_in(zone, each) or lies_in(each, zone) for each in own)]:
+        theirs = few([clipped(each) for each in own])
+        return f"{few(over)} would take names of {theirs}, which are the cluster's own; use another zone"
     served = set(_served(owner, main, custom))
     if twice := [zone for zone, _ in _parted(zones) if zone in served]:
         return f"the cluster's CoreDNS serves {few(twice)} already; remove that there, or use another zone"
@@ -118,13 +123,26 @@ def _port(corefile: object) -> str:
     return next(ports, _USUAL)
 
 
+def _own_zones(corefile: object) -> Iterator[str]:
+    """Return the zones of the cluster itself, without which nothing in it works."""
+    for line in str(corefile).splitlines():
+        words = line.partition("#")[0].split()
+        if words[:1] == ["kubernetes"]:
+            yield from (zone for word in words[1:] if word != "{" and (zone := _zone(word)[0]))
+
+
 def _zones(corefile: str) -> Iterator[tuple[str, str]]:
     """Return the zones that have a server block, each with its port."""
-    depth = 0
+    depth, above = 0, list[str]()
     for line in corefile.splitlines():
-        words = line.partition("#")[0].replace(",", " ").split()
-        if depth == 0 and words and words[-1] == "{":
-            yield from (_zone(word) for word in words[:-1] if _IS_DNS.match(word))
+        text = line.partition("#")[0].rstrip()
+        words = text.replace(",", " ").split()
+        before = [*above, *words[:-1]] if depth == 0 and words and words[-1] == "{" else ()
+        yield from (_zone(word) for word in before if _IS_DNS.match(word))
+        if depth == 0 and text.endswith(","):
+            above.extend(words)
+        elif words:
+            above = []
         depth = max(0, depth + words.count("{") - words.count("}"))
 
 
@@ -142,7 +160,8 @@ def _manager(config_map: ConfigMap) -> str:
         return "the cluster's addon manager"
     if _OF_K3S in _mapping(meta.get("annotations")):
         return "k3s"
-    for entry in meta.get("managedFields") or ():
+    entries = meta.get("managedFields")
+    for entry in entries if isinstance(entries, list) else ():
         known = _mapping(entry)
         fields = _mapping(_mapping(known.get("fieldsV1")).get("f:data"))
         if known.get("operation") == _APPLIED and known.get("manager") != _MANAGER and f"f:{COREFILE}" in fields:

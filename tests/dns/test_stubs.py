@@ -92,6 +92,7 @@ def test_without_coredns(nothing: ConfigMap | None) -> None:
         "dns://TEST.:53 {\n}\n",
         "a.example, test. {\n  forward . 1.1.1.1\n}\n",
         "# test:5 {\nb.example:53 lab.example:53 {\n}\n",
+        "test:53,  # and\n\n  b.example:53 {\n}\n",
         stub_block("local-lb-another00000", ZONES, None),
     ],
 )
@@ -104,6 +105,21 @@ def test_a_zone_that_is_there_would_keep_coredns_from_starting(theirs: str) -> N
     assert not refusal(Place(MAIN, COREFILE), OWNER, ZONES, main(f"{KIND}{stub_block(OWNER, ZONES, main(KIND))}"), None)
 
 
+@pytest.mark.parametrize("zone", ["local", "cluster.local", "svc.cluster.local", "10.in-addr.arpa"])
+def test_no_zone_takes_the_clusters_own_names(zone: str) -> None:
+    """Its pods would ask this host for their own Services."""
+    told = refusal(Place(MAIN, COREFILE), OWNER, [f"{zone} 172.18.0.1:5300"], main(KIND), None)
+    assert told.startswith(f"{zone} would take names of cluster.local, in-addr.arpa")
+    assert told.endswith("which are the cluster's own; use another zone")
+
+
+@pytest.mark.parametrize("text", ["\n" * 500_000, "a,\n" * 250_000])
+def test_a_large_text_is_read_in_one_go(text: str) -> None:
+    """As a hostile cluster may have it: each line once, whatever follows."""
+    assert place_of(OWNER, main(text), None) == Place(MAIN, COREFILE)
+    assert not refusal(Place(MAIN, COREFILE), OWNER, ZONES, main(text), None)
+
+
 @pytest.mark.parametrize(
     "theirs",
     [
@@ -114,6 +130,7 @@ def test_a_zone_that_is_there_would_keep_coredns_from_starting(theirs: str) -> N
         ".:55 {\n test {\n }\n}\n",
         "test\n",
         "}}\nx {",
+        "b.example:53,\n}\ntest\n{\n}\n",
     ],
 )
 def test_what_is_in_nobodys_way(theirs: str) -> None:
@@ -135,6 +152,7 @@ APPLIED = {"manager": "flux", "operation": "Apply", "fieldsV1": {"f:data": {"f:C
             "",
         ),
         ({"labels": {"addonmanager.kubernetes.io/mode": "EnsureExists"}, "managedFields": None}, ""),
+        ({"managedFields": 7}, ""),
     ],
 )
 def test_another_manager_isnt_fought(metadata: dict[str, object], who: str) -> None:
