@@ -12,6 +12,7 @@ from locallb.gateway import attachment
 from locallb.gateway.capacity import MOST_AUTHORITIES, MOST_ENTRIES
 from locallb.gateway.telling import sentences
 from locallb.gateway.translation import BoundGateway, bind
+from locallb.model.http import regexes
 from locallb.model.http.checks import MAX_AUTHORITIES
 from locallb.model.identities import Protocol
 from tests.gateway.api import (
@@ -23,6 +24,7 @@ from tests.gateway.api import (
     listener,
     objects,
     only,
+    parent,
     route,
     rule,
     service,
@@ -134,6 +136,19 @@ def test_large_expressions_count_as_what_they_take() -> None:
     assert {"r0", "r1", "r100"}.isdisjoint(told)
     assert set(told) == {f"r{number}" for number in range(52, 99)}
     assert {"h1.test", "new.test"} <= hosts(one).keys()
+
+
+def test_expressions_are_measured_as_a_route_is_read_and_never_again() -> None:
+    """However many listeners it wants to be attached to: else one large route would hold up each plan for all."""
+    listeners = [listener(f"l{number}", hostname=f"h{number}.test") for number in range(8)]
+    made = aged(0)
+    made["spec"]["parentRefs"] = [parent(namespace="shop", sectionName=each["name"]) for each in listeners]
+    made["spec"]["rules"][0]["matches"] = [{"path": {"type": "RegularExpression", "value": LARGE}}] * 64
+    read = objects(gateway_class(), gateway(*listeners), service(), made)
+    regexes._measured.cache_clear()
+    (one,) = bind(read)
+    assert regexes._measured.cache_info().misses == 0
+    assert set(refused(one).values()) == {"UnsupportedValue"}
 
 
 def test_authorities_of_backends_have_one_bound_in_a_proxy() -> None:

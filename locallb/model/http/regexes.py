@@ -19,8 +19,8 @@ MAX_SIZE = 5000
 """Instructions of a compiled expression, by our estimate."""
 MAX_REPEAT = 1000
 MAX_DEPTH = 50
-_REMEMBERED = 1000
-"""Expressions: each is asked for several times in a row."""
+_REMEMBERED = 20_000
+"""Expressions: as many as the routes of an address may have, which are asked for with each plan."""
 _CHARACTER_SIZE = 2
 _CLASS_SIZE = 6
 _GROUP_SIZE = 4

@@ -7,7 +7,8 @@ of routes, hosts (`serving`), and what goes along with a route (`policies`).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from locallb.model.faults import Fault
@@ -82,19 +83,20 @@ class Match:
     query: tuple[ValueMatch, ...] = ()
     method: str = ""
 
+    entries: int = field(default=1, init=False, repr=False, compare=False)
+    """As how many it counts where matches are bounded: more with expressions that become large. Found out once."""
+
     def __post_init__(self) -> None:
         _ = self.method and check.header_name(self.method)
+        object.__setattr__(self, "entries", 1 + sum(map(size_of, self._expressions())) // _SIZE_OF_ONE)
 
-    @property
-    def entries(self) -> int:
-        """Return as how many it counts where matches are bounded: more with expressions that become large."""
+    def _expressions(self) -> Iterator[str]:
         path = self.path
-        compared = [each.value for each in (*self.headers, *self.query) if each.regex]
+        yield from (each.value for each in (*self.headers, *self.query) if each.regex)
         if isinstance(path, GrpcMethod):
-            compared += [part for part in (path.service, path.method) if part and path.regex]
+            yield from (part for part in (path.service, path.method) if part and path.regex)
         elif path and path.kind is PathKind.REGEX:
-            compared.append(path.value)
-        return 1 + sum(map(size_of, compared)) // _SIZE_OF_ONE
+            yield path.value
 
 
 @dataclass(frozen=True, slots=True)
