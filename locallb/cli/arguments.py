@@ -55,9 +55,9 @@ class Arguments:
     once: bool = False
     """`top` looks once."""
     sort: str = ""
+    """What `top` sorts by."""
     runtime: str = ""
     """Where `image` makes one."""
-    """What `top` sorts by."""
     refuse: int = 0
     """Which share of connections `fault` orders to be refused, in hundredths of a percent; `hang` and `reset` alike."""
     hang: int = 0

@@ -9,8 +9,10 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
+from unittest import mock
 
 import pytest
+from docker.errors import APIError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -151,6 +153,38 @@ def test_killed_at_any_moment_the_next_run_has_one_container_or_none(
     assert not life.runs(replace(state(identity), cpus="1.5"))
     life.delete(state(identity))
     assert not engine.containers
+
+
+def test_one_of_another_spec_serves_until_the_image_is_there_and_its_clients_get_their_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As another version of ours may have made it, whose refresh takes it for gone."""
+    engine, drained = Engine(), list[str]()
+    monkeypatch.setattr("locallb.runtimes.podman.lifecycle.drain_container", lambda seen: drained.append(seen["Id"]))
+    life = Lifecycle(cast("Containers", engine))
+    former = life.create(WANTED)
+    other = replace(WANTED, image="local-lb/envoy:2")
+    with monkeypatch.context() as absent:
+        absent.setattr(engine, "has_image", lambda _: False)
+        absent.setattr(engine, "pull", mock.Mock(side_effect=ContainersError("no such image")), raising=False)
+        with pytest.raises(ProviderError, match="can't be fetched"):
+            life.create(other)
+    assert life.runs(state(former))
+    assert not drained
+    identity = life.create(other)
+    assert drained == [former]
+    assert list(engine.containers) == [identity] != [former]
+
+
+def test_one_that_is_paused_goes_on_before_it_is_ended() -> None:
+    """Podman leaves it as it is otherwise, and says that it ended; one that isn't paused is ended all the same."""
+    containers, client = PodmanContainers(), mock.Mock()
+    client.unpause.side_effect = [None, APIError("it isn't paused")]
+    with mock.patch.object(containers, "client", return_value=client):
+        containers.stop("one", 5)
+        containers.stop("two", 5)
+    both = [(mock.call.unpause(name), mock.call.stop(name, timeout=5)) for name in ("one", "two")]
+    assert client.mock_calls == [call for calls in both for call in calls]
 
 
 def test_a_container_of_somebody_else_is_neither_adopted_nor_removed() -> None:

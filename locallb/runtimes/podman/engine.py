@@ -6,11 +6,14 @@ Not here: what is asked (`docker.engine_api`), and what a container is made of (
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+
+from docker.errors import APIError
 
 from locallb.host.container_sockets import PODMAN as VARIABLE
 from locallb.host.container_sockets import UNIX, podman_place
-from locallb.runtimes.docker.daemon import PATIENCE, ContainersError, Document, EventStream, told
+from locallb.runtimes.docker.daemon import PATIENCE, ContainersError, Document, EventStream, none_if_absent, told
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.engines import Engine
 
@@ -60,6 +63,14 @@ class PodmanContainers(Containers):
             return label in attributes and event.get("Action") in wanted
 
         return self.stream({"type": "container"}, since, keep)
+
+    @none_if_absent
+    def stop(self, identity: str, seconds: int) -> None:
+        """Ask it to end; one that is paused goes on before, as Podman says that such a one ended and leaves it."""
+        client = self.client()
+        with suppress(APIError):  # it isn't paused
+            client.unpause(identity)
+        client.stop(identity, timeout=seconds)
 
     @told
     def info(self) -> Document:

@@ -38,13 +38,14 @@ class Lifecycle:
         """Make and start it, or have the one go on that is just this; gives its id."""
         wanted = _body(new)
         seen = self._containers.inspect(new.name)
-        if seen is None:
-            return self._make(new, wanted)
-        self._require_ours(seen, new)
-        if _labels(seen).get(SPEC_LABEL) == wanted["Labels"][SPEC_LABEL]:
-            self._have_run(seen, new)
-            return str(seen["Id"])
-        self._containers.remove(str(seen["Id"]), volumes=True)
+        if seen is not None:
+            self._require_ours(seen, new)
+            if _labels(seen).get(SPEC_LABEL) == wanted["Labels"][SPEC_LABEL]:
+                self._have_run(seen, new)
+                return str(seen["Id"])
+        self._provide_image(new)  # first: what another version of ours made serves meanwhile
+        if seen is not None:
+            self._end(seen)
         return self._make(new, wanted)
 
     def is_absent(self, name: str) -> bool:
@@ -63,9 +64,12 @@ class Lifecycle:
         """Drain, stop and remove it; gone or another's is fine."""
         seen = self._containers.inspect(state.container or state.name)
         if seen is not None and labelled_owner(_labels(seen)) == state.owner:
-            drain_container(seen)
-            self._containers.stop(str(seen["Id"]), GRACE)
-            self._containers.remove(str(seen["Id"]), volumes=True)
+            self._end(seen)
+
+    def _end(self, seen: Document) -> None:
+        drain_container(seen)
+        self._containers.stop(str(seen["Id"]), GRACE)
+        self._containers.remove(str(seen["Id"]), volumes=True)
 
     def _require_ours(self, seen: Document, new: PodmanContainerInputs) -> None:
         owner = labelled_owner(_labels(seen))
@@ -76,7 +80,6 @@ class Lifecycle:
             )
 
     def _make(self, new: PodmanContainerInputs, wanted: Document) -> str:
-        self._provide_image(new)
         identity = self._containers.create(new.name, wanted)
         try:
             self._containers.start(identity)
