@@ -44,7 +44,7 @@ from locallb.model.objects import ServicePort
 from locallb.model.reasons import Problem
 from locallb.model.snapshot import Access, Snapshot
 from locallb.planning.gateways import Gateways
-from locallb.planning.names import told_host
+from locallb.planning.names import told_hosts
 from locallb.planning.notices import DRAIN, FAULT, ordered_of
 from locallb.planning.planned import Placement, Plan, PlannedNews, PlannedStatus, Rejection
 
@@ -136,7 +136,7 @@ def _with_ingresses(placement: Placement, told: Gateways, snapshot: Snapshot, se
     if not isinstance(bound, BoundIngresses) or not placement.access:
         return placement
     ports = tuple(planned.port for planned in placement.ports if planned.listeners)
-    hosts = {one.meta.key: told_host(one, placement, settings.dns) for one in bound.ingresses}
+    hosts = told_hosts(bound.ingresses, placement, settings.dns)
     statuses = ingress_statuses(bound, placement.addresses, ports, hosts) if ports else ()
     return replace(
         placement,

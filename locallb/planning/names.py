@@ -17,6 +17,7 @@ from locallb.envoy import render
 from locallb.gateway.bound import Bound
 from locallb.model.formatting import shown
 from locallb.model.gateway.ingresses import Ingress
+from locallb.model.gateway.objects import Named
 from locallb.model.identities import ObjectKey, ObjectKind, ProxyName
 from locallb.model.naming import proxy_id, proxy_owner
 from locallb.model.objects import Discovery, Service
@@ -129,12 +130,12 @@ def _told_hostname(service: Service, placement: Placement, given: Iterable[Name]
 _TOLD_ONE_NAME = (ObjectKind.SERVICE, ObjectKind.GATEWAY)
 
 
-def told_host(ingress: Ingress, placement: Placement, dns: DnsSettings | None) -> str:
-    """Return the name that the status of an Ingress tells: the first of its hosts that leads to where it is served."""
+def told_hosts(ingresses: Iterable[Ingress], placement: Placement, dns: DnsSettings | None) -> Mapping[Named, str]:
+    """Return the names that the statuses of Ingresses tell: of each the first host that leads to where it is served."""
     if dns is None or not dns.in_status:
-        return ""
+        return {}
     own = _own_names(placement, placement.names)
-    return next((host for host in ingress.hosts if host in own), "")
+    return {one.meta.key: next((host for host in one.hosts if host in own), "") for one in ingresses}
 
 
 def _own_names(placement: Placement, given: Iterable[Name]) -> frozenset[str]:
@@ -146,7 +147,7 @@ def _own_names(placement: Placement, given: Iterable[Name]) -> frozenset[str]:
 def _made_by_template(key: ObjectKey, dns: DnsSettings) -> tuple[str, ...]:
     if not dns.template or not key.namespace:  # all Ingresses of a class have none
         return ()
-    return (dns.template.format(name=key.name, namespace=key.namespace, cluster=key.cluster),)
+    return (normal(dns.template.format(name=key.name, namespace=key.namespace, cluster=key.cluster)),)
 
 
 def _servers(names: Names, dns: DnsSettings, frame: PlanContext) -> Iterator[PlannedProxy]:

@@ -344,14 +344,14 @@ def test_a_placement_without_status_is_no_gateway_of_a_cluster() -> None:
 
 
 def test_a_gateway_and_an_ingress_tell_a_name_on_request() -> None:
-    """A Gateway that of its template, an Ingress the first of its own hosts that leads to it; nobody a wildcard."""
+    """A Gateway that of the template, however that is written, an Ingress its first host; nobody a wildcard."""
     hosted = [("a", "*.apps.test"), ("b", "shop.test"), ("c", "else.example")]
     ingresses = [ingress(rule(path(), host=host), name=name, class_name="local-lb") for name, host in hosted]
     of_gateway = gateway_class(), gateway(listener(hostname="web.test", port=8080)), route(), service(), node()
-    zones = [{"zone": "test", "embedded": "127.0.0.77:5300"}]
+    dns = {"zones": [{"zone": "test", "embedded": "127.0.0.77:5300"}], "template": "{name}.{namespace}.{cluster}.Test."}
     for in_status in (True, False):
         settings = parse_settings(
-            {**CONFIG, "dns": {"zones": zones, "inStatus": in_status}, "ingress": {"http": 8081, "https": 8443}}
+            {**CONFIG, "dns": {**dns, "inStatus": in_status}, "ingress": {"http": 8081, "https": 8443}}
         )
         plan = plan_of(*of_gateway, ingress_class("local-lb"), *ingresses, settings=settings)
         told = {status.key.name: json.loads(status.status) for status in plan.all_statuses}
