@@ -189,6 +189,27 @@ def test_clients_of_one_that_nobody_takes_over_from_get_their_time(
     assert ask_tcp(wanted.address, 8080) == "a"
 
 
+def test_a_run_that_is_interrupted_in_the_midst_leaves_one_that_answers(
+    driver: Driver, wanted: Wanted, install: Installer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By Ctrl-C, while the former's connections have their time: the next run takes the new one as it is."""
+    config, process, _ = driver.up(wanted)
+    directory, changed = directory_of(config), {**wanted.process, "version": "1.40.1"}
+    install("1.40.1")
+
+    def interrupted(*_: Process) -> bool:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as terminal:
+        terminal.setattr(handover, "await_end", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            driver.update("EnvoyProcess", process, changed)
+    (begun,) = set(running(directory)) - {process_of(process)}
+    new = driver.update("EnvoyProcess", process, changed)
+    assert running(directory) == (begun,) == (process_of(new),)
+    assert ask_tcp(wanted.address, 8080) == "a"
+
+
 def test_a_directory_that_is_removed_leaves_no_memory(driver: Driver, wanted: Wanted) -> None:
     """Also where a state has lost sight of the process."""
     config, process, _ = driver.up(wanted)

@@ -20,6 +20,7 @@ from locallb.runtimes.draining import LINGER
 from locallb.runtimes.process import processes
 from locallb.runtimes.process.processes import Process
 from locallb.storage import files
+from locallb.storage.proxy_directories import PROXY_MARK
 
 EPOCH_MARK = "LOCALLB_EPOCH"
 """In the environment of a process that can hand over: how often that was done in its directory."""
@@ -76,7 +77,8 @@ def after(directory: Path, former: Process) -> Epoch | None:
 def admin_aside(directory: Path, former: Process) -> Iterator[None]:
     """Keep the admin socket of a process that runs, where the next one makes its own.
 
-    It stands where it was afterwards if that process still runs, as the next one failed: by it, it can be drained.
+    It stands where it was afterwards if that process still runs and the next one doesn't, as it failed: by it, the
+    former can be drained. Who is interrupted in the midst leaves a next one that serves, with a socket of its own.
     """
     socket, aside = directory / ADMIN_SOCKET, directory / _FORMER
     with suppress(OSError):
@@ -84,7 +86,7 @@ def admin_aside(directory: Path, former: Process) -> Iterator[None]:
     try:
         yield
     finally:
-        if processes.is_alive(former):
+        if processes.is_alive(former) and not successor_of(former, processes.find(PROXY_MARK, str(directory))):
             with suppress(OSError):
                 aside.replace(socket)
 
