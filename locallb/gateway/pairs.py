@@ -30,7 +30,7 @@ def pair_in(objects: GatewayObjects, key: Named, reason: str, names: str = "") -
     """Return the certificate in a Secret, or why it can't be used, for `names`."""
     secret = objects.secrets.get(key, TlsSecret(key))
     if secret.digest and not secret.problem:
-        return Certificate(objects.cluster, *key, secret.digest, secret.file)
+        return Certificate(objects.cluster, *key, secret.digest, secret.file, secret.tcp_only)
     why = secret.problem or "it isn't there; make it, of type kubernetes.io/tls"
     return Trouble(reason, f"Secret {key}{f', for {names},' if names else ''} can't be used: {why}")
 

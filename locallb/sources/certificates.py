@@ -10,14 +10,14 @@ from collections.abc import Mapping
 
 from locallb.kubernetes.parsing.relevant import Document
 from locallb.kubernetes.parsing.tls_secrets import TlsSecretError, tls_pair
-from locallb.storage.key_pairs import key_pair_fault
+from locallb.storage.key_pairs import is_for_tcp_alone, key_pair_fault
 
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----\s[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
 _KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----\s[A-Za-z0-9+/=\s]+-----END [A-Z ]*PRIVATE KEY-----")
 TYPE = "kubernetes.io/tls"
 
 
-def certificate_said(document: Document) -> Mapping[str, str]:
+def certificate_said(document: Document) -> Mapping[str, str | bool]:
     """Return the digest of a Secret's certificate and key, or why they can't be used."""
     try:
         pair = tls_pair(document)
@@ -27,4 +27,6 @@ def certificate_said(document: Document) -> Mapping[str, str]:
         if not pattern.search(text):
             return {"problem": f"its {name} isn't PEM; write the certificate and the key in PEM"}
     why = key_pair_fault(pair.chain, pair.key)
-    return {"problem": why} if why else {"digest": pair.digest}
+    if why:
+        return {"problem": why}
+    return {"digest": pair.digest, **({"tcpOnly": True} if is_for_tcp_alone(pair.chain) else {})}

@@ -45,6 +45,14 @@ def key_pair_fault(chain: bytes, key: bytes) -> str:
     return _kind_fault(chain)
 
 
+def is_for_tcp_alone(chain: bytes) -> bool:
+    """Return whether Envoy serves with the key of a certificate by TCP and not by QUIC."""
+    from cryptography import x509  # noqa: PLC0415 - as below
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415 - as below
+
+    return isinstance(x509.load_pem_x509_certificate(chain).public_key(), Ed25519PublicKey)
+
+
 def _kind_fault(chain: bytes) -> str:
     """Return why Envoy doesn't serve with a key of a kind that would hold up all of its proxy."""
     from cryptography import x509  # noqa: PLC0415 - loaded where certificates are read only

@@ -10,8 +10,9 @@ from locallb.envoy.http import names
 from locallb.kubernetes.parsing.tls_secrets import TlsPair
 from locallb.model.http.serving import Certificate
 from locallb.model.identities import ClusterName
+from locallb.storage.key_pairs import is_for_tcp_alone
 
-_NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+P256, ED25519 = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"), ("-newkey", "ed25519")
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,9 @@ class Pair:
 
     def reference(self, name: str) -> Certificate:
         """Return what a configuration says of it: the Secret `default/<name>` of cluster `local`."""
-        digest = TlsPair(self.chain.read_bytes(), self.key.read_bytes()).digest
-        return Certificate(ClusterName("local"), "default", name, digest)
+        chain = self.chain.read_bytes()
+        digest = TlsPair(chain, self.key.read_bytes()).digest
+        return Certificate(ClusterName("local"), "default", name, digest, tcp_only=is_for_tcp_alone(chain))
 
     def put(self, directory: Path, name: str) -> None:
         """Write both where Envoy looks for them."""
@@ -47,8 +49,8 @@ class Authority:
         self.own = Pair(directory / f"{name}.crt", directory / f"{name}.key")
         _openssl("req", "-x509", "-subj", f"/CN={name}", "-days", "2", *self._new(self.own))
 
-    def sign(self, *subjects: str) -> Pair:
-        """Make a certificate for these names, such as `DNS:a.test`."""
+    def sign(self, *subjects: str, kind: tuple[str, ...] = P256) -> Pair:
+        """Make a certificate for these names, such as `DNS:a.test`, with a key of a kind."""
         stem = f"{len(list(self.directory.iterdir()))}-signed"
         pair = Pair(self.directory / f"{stem}.crt", self.directory / f"{stem}.key")
         alternatives = ",".join(subjects)
@@ -61,11 +63,11 @@ class Authority:
             "-addext",
             "basicConstraints=CA:FALSE",
         )
-        _openssl("req", "-x509", "-days", "2", *by, *more, *self._new(pair))
+        _openssl("req", "-x509", "-days", "2", *by, *more, *self._new(pair, kind))
         return pair
 
-    def _new(self, pair: Pair) -> tuple[str, ...]:
-        return (*_NEW_KEY, "-keyout", str(pair.key), "-out", str(pair.chain))
+    def _new(self, pair: Pair, kind: tuple[str, ...] = P256) -> tuple[str, ...]:
+        return (*kind, "-nodes", "-keyout", str(pair.key), "-out", str(pair.chain))
 
 
 def _openssl(*arguments: str) -> None:

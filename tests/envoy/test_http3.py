@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
+import ssl
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
@@ -26,12 +29,12 @@ from locallb.model.http.serving import (
 from locallb.model.identities import ProxyId, ProxyName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Proxy
-from tests.envoy.certificates import Authority, Pair
+from tests.envoy.certificates import ED25519, P256, Authority, Pair
 from tests.envoy.http3 import asked_by_http3
 from tests.envoy.http_traffic import Client, Echo, upstream
 from tests.envoy.support import Envoy
 from tests.envoy.test_http_protocols import WEB
-from tests.envoy.traffic import Block
+from tests.envoy.traffic import PATIENCE, Block, eventually
 
 pytestmark = pytest.mark.envoy
 REDIRECT = Chain(HttpRoutes((VirtualHost((ANY,), (Route(Match(), Redirect(scheme="https")),)),)))
@@ -104,6 +107,44 @@ def test_http3_lets_in_who_https_lets_in(discovery: Discovery, tmp_path: Path) -
     assert all(match["source_prefix_ranges"] and match["server_names"] for match, _ in told)
 
 
+@pytest.mark.parametrize("discovery", list(Discovery))
+def test_a_key_that_http3_does_not_take_is_shown_by_tcp(
+    discovery: Discovery, tmp_path: Path, block: Block, authority: Authority
+) -> None:
+    """HTTPS goes over to the new certificate, and HTTP/3 is back with the next one that it takes."""
+    pairs = [authority.sign("DNS:a.test", kind=kind) for kind in (P256, ED25519, P256)]
+    listeners = [
+        HttpListener(
+            ip_address(block[9]), 8443, (secure("a.test", pair, Route(Match(), Answer(200, "a"))),), http3=True
+        )
+        for pair in pairs
+    ]
+    rendered = [render(proxy(listener, discovery)) for listener in listeners]
+    (tmp_path / "envoy").mkdir()
+    for pair in pairs:
+        pair.put(tmp_path / "envoy", "a.test")
+    with Envoy(tmp_path / "envoy", rendered[0]) as envoy:
+        envoy.wait(rendered[0])
+        for pair, each in zip(pairs, rendered, strict=True):
+            envoy.apply(each)
+            envoy.wait(each)
+            eventually(partial(shows, block[9], authority, pair), "the certificate is shown")
+            with closing(Client(block[9], 8443, str(authority.own.chain))) as client:
+                has = "alt-svc" in client.ask(host="a.test").headers
+            assert has == (pair is not pairs[1])
+        assert asked_by_http3(block[9], 8443, "a.test", authority.own.chain).body == b"a"
+
+
+def shows(address: str, authority: Authority, pair: Pair) -> bool:
+    """Return whether clients of HTTPS are shown this certificate."""
+    context = ssl.create_default_context(cafile=str(authority.own.chain))
+    with (
+        socket.create_connection((address, 8443), PATIENCE) as plain,
+        context.wrap_socket(plain, server_hostname="a.test") as client,
+    ):
+        return client.getpeercert(binary_form=True) == ssl.PEM_cert_to_DER_cert(pair.pem)
+
+
 def routes_of(chain: Any) -> Any:  # noqa: ANN401 - JSON
     """Return where a chain has its routes."""
     manager = chain["filters"][0]["typed_config"]
@@ -123,3 +164,4 @@ def test_http3_is_served_where_it_is_wished_and_can_be(tmp_path: Path) -> None:
     assert not replace(wished, chains=(Chain(TcpForward(()), ("a.test",), chain.termination),)).quic
     assert not replace(wished, chains=(chain, asking)).quic
     assert not replace(wished, container_port=20_000).quic
+    assert not replace(wished, chains=(secure("a.test", authority.sign("DNS:a.test", kind=ED25519)),)).quic

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from locallb.gateway.parsing.referred import parse_referred
+from locallb.model.gateway.of_cluster import TlsSecret
+from locallb.sources.certificates import TYPE
 from locallb.sources.manifests.certificates import certificate_references
-from tests.envoy.certificates import Authority
+from tests.envoy.certificates import ED25519, P256, Authority
 
 BEGIN, END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 NOISE = b"not for anybody"
@@ -49,6 +52,19 @@ def test_a_secret_that_cant_be_served_says_why_before_anything_is_planned(
     assert ("digest" in spec) == (not problem)
     told = json.dumps(references)
     assert not [line for line in (*keys[key].splitlines()[1:-1], NOISE) if line.decode() in told]
+
+
+@pytest.mark.parametrize("kind", [P256, ED25519])
+def test_a_key_that_is_for_tcp_alone_is_known(kind: tuple[str, ...], tmp_path: Path) -> None:
+    """By whoever plans what is served with it."""
+    pair = Authority(tmp_path).sign("DNS:a.test", kind=kind)
+    data = {"tls.crt": pair.chain.read_text(), "tls.key": pair.key.read_text()}
+    metadata = {"name": "cert", "namespace": "shop"}
+    secret = {"apiVersion": "v1", "kind": "Secret", "type": TYPE, "metadata": metadata, "stringData": data}
+    (reference,) = certificate_references([secret], "/m/secret.yaml")
+    read = parse_referred(reference)
+    assert isinstance(read, TlsSecret)
+    assert (bool(read.digest), read.tcp_only) == (True, kind is ED25519)
 
 
 def config_map(text: str, **fields: object) -> dict[str, object]:

@@ -24,10 +24,13 @@ _NAME = "envoy.transport_sockets.tls"
 
 
 def downstream(listener: HttpListener, chain: Chain, discovery: Discovery, *, quic: bool = False) -> Message:
-    """Make the transport socket of a chain that terminates TLS; nothing for one that doesn't."""
+    """Make the transport socket of a chain that terminates TLS; nothing for one that doesn't.
+
+    By QUIC certificates aren't referred to: one that it doesn't take is refused to all who refer to it.
+    """
     if chain.termination is None:
         return {}
-    common: dict[str, Json] = _pairs(chain.termination.certificates, discovery)
+    common: dict[str, Json] = _pairs(chain.termination.certificates, Discovery.STATIC if quic else discovery)
     if isinstance(chain.serves, HttpRoutes):
         common["alpn_protocols"] = ["h3"] if quic else ["h2", "http/1.1"]
     clients = chain.termination.clients

@@ -63,7 +63,7 @@ def _secret(data: Mapping[object, object]) -> TlsSecret | None:
     meta = parse_meta(data)
     try:
         spec = spec_of(data)
-        said = spec.text("digest"), spec.text("file"), spec.text("problem")
+        said = spec.text("digest"), spec.text("file"), spec.text("problem"), bool(spec.flag("tcpOnly"))
     except FieldError:
         return None
     return TlsSecret(meta.key, *said) if meta else None

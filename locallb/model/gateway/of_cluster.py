@@ -43,6 +43,8 @@ class TlsSecret:
     file: str = ""
     """The file of manifests that has it."""
     problem: str = ""
+    tcp_only: bool = False
+    """Whether its key is of a kind with which Envoy doesn't serve by QUIC."""
 
 
 @dataclass(frozen=True, slots=True)

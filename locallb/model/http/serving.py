@@ -32,6 +32,8 @@ class Certificate:
     """Hex, of what is in it: 16 digits or more. Another one means that the files are to be written again."""
     file: str = ""
     """The file of manifests that has it; empty where the cluster's API is asked."""
+    tcp_only: bool = False
+    """Whether its key is of a kind with which Envoy doesn't serve by QUIC."""
 
     def __post_init__(self) -> None:
         if not self.digest or set(self.digest) - set("0123456789abcdef"):
@@ -208,6 +210,11 @@ class HttpListener:
 
     @property
     def quic(self) -> bool:
-        """Return whether HTTP/3 is served as well. Envoy can't ask clients for certificates by QUIC."""
-        asks = any(chain.termination.clients for chain in self.secure if chain.termination)
-        return self.http3 and bool(self.secure) and not asks and not self.container_port
+        """Return whether HTTP/3 is served as well.
+
+        Envoy can't ask clients for certificates by QUIC, and takes no keys of some kinds.
+        """
+        ends = [chain.termination for chain in self.secure if chain.termination]
+        asks = any(one.clients for one in ends)
+        odd = any(isinstance(each, Certificate) and each.tcp_only for one in ends for each in one.certificates)
+        return self.http3 and bool(ends) and not asks and not odd and not self.container_port

@@ -40,7 +40,7 @@ class _Kind:
     """How objects of a kind are read, and what is kept of them."""
 
     read: Callable[[Access, str, str], Mapping[str, object] | None]
-    said: Callable[[Document], Mapping[str, str]]
+    said: Callable[[Document], Mapping[str, str | bool] | Mapping[str, str]]
     mark: Document
     role: str
     """The ClusterRole that gives the right."""
@@ -163,7 +163,7 @@ def _missing(kind: _Kind) -> str:
     return f"local-lb may not read it; bind the ClusterRole {kind.role} of deploy/ in its namespace"
 
 
-def _secret_said(document: Document) -> Mapping[str, str]:
+def _secret_said(document: Document) -> Mapping[str, str | bool]:
     if document.get("type") != TYPE:
         return {"problem": f"its type isn't {TYPE}; make one of that type"}
     return certificate_said(document)
