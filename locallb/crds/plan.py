@@ -66,19 +66,26 @@ def names(bundle: Bundle) -> tuple[Name, ...]:
 
 def plan(bundle: Bundle, seen: Mapping[Name, Document], wished: str) -> CrdPlan:
     """Decide by what a cluster has; without a wish, in the channel that it has, or else the standard one."""
-    channels = {_said(document, _CHANNEL) for (kind, _), document in seen.items() if kind == DEFINITION}
+    channels = _channels(seen)
     channel = wished or (channels.pop() if len(channels) == 1 and channels <= {*bundle.channels} else DEFAULT)
     steps = tuple(
         Step(document, _said(seen.get(name_of(document), {}), _VERSION), bundle.version)
         for document in bundle.channels[channel]
     )
-    refusals = (_refusal(document, name, bundle.version, channel) for name, document in seen.items())
+    mixed = len(_channels(seen)) > 1
+    refusals = (_refusal(document, name, bundle.version, channel, mixed=mixed) for name, document in seen.items())
     return CrdPlan(bundle.version, channel, steps, next(filter(None, refusals), ""))
 
 
-def _refusal(document: Document, name: Name, version: str, channel: str) -> str:
+def _channels(seen: Mapping[Name, Document]) -> set[str]:
+    return {_said(document, _CHANNEL) for (kind, _), document in seen.items() if kind == DEFINITION}
+
+
+def _refusal(document: Document, name: Name, version: str, channel: str, *, mixed: bool) -> str:
     """Return why an object that is there mustn't be written over, and so none of the others either."""
     kind, called = name
+    if _metadata(document).get("deletionTimestamp"):
+        return f"{kind} {called} is being deleted; run this again once it is gone"
     has, of = _said(document, _VERSION), _said(document, _CHANNEL)
     there = _parsed(has)
     if there is None:
@@ -86,6 +93,8 @@ def _refusal(document: Document, name: Name, version: str, channel: str) -> str:
         return f"{kind} {called} is no release's of Gateway API ({told}); bring it up to date by what installed it"
     if there > (_parsed(version) or there):
         return f"{kind} {called} is of {has}, newer than {version}, which this local-lb carries; use a newer local-lb"
+    if kind == DEFINITION and of != channel and mixed:
+        return f"{kind} {called} is of the channel {shown(of)}, others aren't; bring all to one by what made them"
     if kind == DEFINITION and of != channel:
         remedy = f"say --channel {of}" if of in {"standard", "experimental"} else "bring it up to date by what made it"
         return f"{kind} {called} is of the channel {shown(of)}, and another one isn't put over it; {remedy}"
@@ -93,10 +102,14 @@ def _refusal(document: Document, name: Name, version: str, channel: str) -> str:
 
 
 def _said(document: Document, annotation: str) -> str:
-    metadata = document.get("metadata")
-    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    annotations = _metadata(document).get("annotations")
     value = annotations.get(annotation) if isinstance(annotations, Mapping) else None
     return value if isinstance(value, str) else ""
+
+
+def _metadata(document: Document) -> Document:
+    metadata = document.get("metadata")
+    return metadata if isinstance(metadata, Mapping) else {}
 
 
 def _parsed(version: str) -> tuple[int, int, int, bool] | None:

@@ -89,6 +89,26 @@ def test_a_refusal_says_which_object_what_it_is_and_what_helps(found: dict[str, 
     assert told in refusal
 
 
+def test_of_two_channels_none_is_advised() -> None:
+    """Whoever said either would be told to say the other one."""
+    seen = {
+        (DEFINITION, name): document(name, "v1.6.0", channel)
+        for name, channel in (("gateways", "standard"), ("xmeshes", "experimental"))
+    }
+    for wished in ("", "standard", "experimental"):
+        refusal = plan(BUNDLE, seen, wished).refusal
+        assert "others aren't; bring all to one by what made them" in refusal
+        assert "--channel" not in refusal
+
+
+def test_what_is_being_deleted_is_not_taken_for_there() -> None:
+    """It goes in a moment, with whatever is written over it."""
+    found = document("gateways", "v1.6.3", "standard")
+    found["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    refusal = plan(BUNDLE, {(DEFINITION, "gateways"): found}, "").refusal
+    assert refusal == f"{DEFINITION} gateways is being deleted; run this again once it is gone"
+
+
 def test_without_a_wish_a_cluster_keeps_its_channel() -> None:
     """One that has none gets the standard one."""
     old = {(DEFINITION, "gateways"): document("gateways", "v1.6.0", "experimental")}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from locallb.cli.arguments import Arguments
@@ -43,7 +43,7 @@ def gateway(args: Arguments, out: Out) -> int:
         if left and not args.yes:
             out.line("Nothing was changed. --yes does exactly this.")
     if args.yes:
-        _install(cluster, left)
+        _install(cluster, made.steps)
         if args.json:
             out.raw(json.dumps(_document(made, access.context, applied=True), indent=2))
         elif left:
@@ -51,11 +51,13 @@ def gateway(args: Arguments, out: Out) -> int:
     return Exit.OK
 
 
-def _install(cluster: Definitions, left: list[Step]) -> None:
-    for step in left:
-        cluster.apply(step.document, rehearsed=False)
+def _install(cluster: Definitions, steps: Sequence[Step]) -> None:
+    """Write what lacks, and wait for all of it: what is there may have been written a moment ago."""
+    for step in steps:
+        if not step.done:
+            cluster.apply(step.document, rehearsed=False)
     deadline = time.monotonic() + _PATIENCE
-    waited = [step.name for step in left if step.name[0] == DEFINITION]
+    waited = [step.name for step in steps if step.name[0] == DEFINITION]
     while waited := [name for name in waited if not _is_served(cluster, *name)]:
         if time.monotonic() > deadline:
             raise Refused(f"{waited[0][1]} is installed, but the API doesn't serve it after {_PATIENCE:.0f} s")
@@ -67,7 +69,7 @@ def _is_served(cluster: Definitions, kind: str, name: str) -> bool:
     conditions = status.get("conditions") if isinstance(status, dict) else None
     return any(
         isinstance(each, dict) and (each.get("type"), each.get("status")) == ("Established", "True")
-        for each in conditions or ()
+        for each in (conditions if isinstance(conditions, list) else ())
     )
 
 

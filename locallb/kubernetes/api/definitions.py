@@ -61,4 +61,7 @@ class Definitions(Cluster):
             remedy = "name the --context of somebody who may write CustomResourceDefinitions and admission policies"
             told = f"{connected.server} refuses {what} ({code}: {said}); {remedy}"
             return KubeError(Fault.REFUSED, told, forbidden=True)
+        if code == httpx2.codes.NOT_FOUND:
+            told = f"{connected.server} doesn't know {what} ({code}: {said}); Kubernetes does from 1.30 on"
+            return KubeError(Fault.REFUSED, told)
         return super()._refused(connected, what, code, said)

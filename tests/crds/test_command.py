@@ -1,0 +1,53 @@
+"""`locallb gateway install-crds` beside an API that says anything: what it has isn't taken for served."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from locallb.cli.arguments import parse
+from locallb.cli.commands import gateway as command
+from locallb.cli.console import Out
+from locallb.cli.failures import Refused
+from locallb.crds.bundle import carried
+from locallb.crds.plan import Name, name_of
+from locallb.model.snapshot import Access
+
+SERVED = [{"type": "Established", "status": "True"}]
+
+
+class Answering:
+    """An API that has all of a release, with a status of its own choice."""
+
+    def __init__(self, status: object) -> None:
+        there = carried().channels["standard"]
+        self._there: dict[Name, Mapping[str, Any]] = {name_of(each): {**each, "status": status} for each in there}
+
+    def definition(self, kind: str, name: str) -> Mapping[str, Any] | None:
+        """Return what it has."""
+        return self._there.get((kind, name))
+
+
+def install(monkeypatch: pytest.MonkeyPatch, status: object) -> str:
+    """Run the command; return what it says."""
+    monkeypatch.setattr(command, "Definitions", lambda _access: Answering(status))
+    monkeypatch.setattr(command, "resolve", lambda *_words: Access("/kubeconfig", "dev"))
+    monkeypatch.setattr(command, "_PATIENCE", 0.0)
+    told = io.StringIO()
+    assert command.gateway(parse(["gateway", "install-crds", "--yes"]), Out(told)) == 0
+    return told.getvalue()
+
+
+@pytest.mark.parametrize("status", [None, 7, {}, {"conditions": 7}, {"conditions": [7, {"type": []}]}])
+def test_what_is_there_and_is_not_served_is_told(status: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where somebody else, or a run before, installed it a moment ago."""
+    with pytest.raises(Refused, match="is installed, but the API doesn't serve it"):
+        install(monkeypatch, status)
+
+
+def test_what_is_there_and_served_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is written: this API takes nothing."""
+    assert install(monkeypatch, {"conditions": SERVED}).endswith("already.\n")
