@@ -11,6 +11,7 @@ import time
 from collections.abc import Collection, Iterator
 
 from locallb.envoy.admin import EnvoyAdmin
+from locallb.envoy.http.listeners import QUIC
 from locallb.host.sockets import LISTEN, SocketError, connect, rows, split_place
 from locallb.model.identities import Family, IPAddress, Protocol
 from locallb.model.naming import upstream_name
@@ -50,9 +51,9 @@ def prove(listeners: Collection[str], admin: EnvoyAdmin, connected: Collection[s
 
 
 def split_listener(name: str) -> tuple[IPAddress, int, Protocol]:
-    """Read a listener's name, `127.77.0.5:80/TCP`. Raises ValueError."""
+    """Read a listener's name, `127.77.0.5:80/TCP`; one of HTTP/3 has a port of UDP. Raises ValueError."""
     place, _, protocol = name.rpartition("/")
-    return (*split_place(place), Protocol(protocol))
+    return (*split_place(place), Protocol.UDP if protocol == QUIC else Protocol(protocol))
 
 
 def _await_arrivals(names: Collection[str], admin: EnvoyAdmin, before: dict[str, int]) -> None:

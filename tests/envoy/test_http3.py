@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from locallb.envoy import render
+from locallb.envoy.admin import EnvoyAdmin
 from locallb.model.http.routes import Answer, Match, Redirect, Route
 from locallb.model.http.serving import (
     ANY,
@@ -26,9 +27,10 @@ from locallb.model.http.serving import (
     Termination,
     VirtualHost,
 )
-from locallb.model.identities import ProxyId, ProxyName
+from locallb.model.identities import Protocol, ProxyId, ProxyName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Proxy
+from locallb.runtimes.published_ports import split_listener
 from tests.envoy.certificates import ED25519, P256, Authority, Pair
 from tests.envoy.http3 import asked_by_http3
 from tests.envoy.http_traffic import Client, Echo, upstream
@@ -76,6 +78,8 @@ def test_http3_serves_what_https_serves(
             pair.put(tmp_path / "envoy", name)
         with Envoy(tmp_path / "envoy", rendered) as envoy:
             envoy.wait(rendered)
+            bound = {split_listener(name) for name in EnvoyAdmin(tmp_path / "envoy").listeners()}
+            assert bound == {(listener.address, 8443, Protocol.TCP), (listener.address, 8443, Protocol.UDP)}
             told = asked_by_http3(block[9], 8443, "a.test", authority.own.chain, "/x")
             assert told.headers[":status"] == "200"
             assert b'"path": "/x"' in told.body

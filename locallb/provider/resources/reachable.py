@@ -14,7 +14,6 @@ from pathlib import Path
 from locallb.envoy import push, rollout
 from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError, Subscription
 from locallb.envoy.fragments import part_version
-from locallb.envoy.http.listeners import QUIC
 from locallb.envoy.part_looks import look_at
 from locallb.envoy.waiting import pauses
 from locallb.host.sockets import LISTEN, SocketError, connect, holder, rows, split_place
@@ -178,11 +177,9 @@ def _complaint(proxy: str, sight: _Sight, new: ReachableInputs) -> str:
 
 
 def _fault(name: str, reason: str) -> str:
-    place, _, protocol = name.rpartition("/")
     if "in use" not in reason:
         return f"{name} isn't served: {reason or 'Envoy has no such listener'}"
-    address, port = split_place(place)
-    who = holder(address, port, Protocol.UDP if protocol == QUIC else Protocol(protocol)) or "a process of another user"
+    who = holder(*published_ports.split_listener(name)) or "a process of another user"
     return f"{name} isn't served: the port is in use by {who}; end it or change the Service's port, then run up again"
 
 

@@ -16,7 +16,6 @@ from locallb.envoy import binary
 from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError
 from locallb.host.capabilities import is_rootless, shortcoming_of
 from locallb.host.facts import host_facts
-from locallb.host.sockets import split_place
 from locallb.model.identities import Home, Protocol
 from locallb.model.snapshot import HostFacts, Subnet
 from locallb.planning.runs import Place
@@ -24,6 +23,7 @@ from locallb.runtimes.docker.containers import PROXY_LABEL, image_of, labelled_o
 from locallb.runtimes.docker.daemon import Document
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.process.facts import our_pids
+from locallb.runtimes.published_ports import split_listener
 from locallb.runtimes.runtime import UnfitError
 from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies
@@ -114,11 +114,5 @@ def _bound(home: Home) -> set[Place]:
     for directory in Proxies(paths.proxies_root()).list():
         if directory.owner and directory.owner.home == home:
             with suppress(EnvoyAdminError):
-                bound.update(_place(name) for name in EnvoyAdmin(directory.path).listeners())
+                bound.update(split_listener(name) for name in EnvoyAdmin(directory.path).listeners())
     return bound
-
-
-def _place(name: str) -> Place:
-    place, _, protocol = name.rpartition("/")
-    address, port = split_place(place)
-    return address, port, Protocol(protocol)
