@@ -146,6 +146,19 @@ def test_whoever_follows_next_asks_no_sooner(api: tuple[Api, Access], monkeypatc
     assert answers.paths.count(CALICO_PATH) == asked
 
 
+def test_what_failed_is_known_to_whoever_follows_after_the_next(api: tuple[Api, Access]) -> None:
+    """Each hands on what it saw itself, and not what it was told of others' kinds."""
+    answers, access = api
+    with following(access) as first:
+        becomes(first.ready)
+        before = first.tempos()
+    answers.listed = 500, b"{}"
+    again = FollowedCluster(NAME, access, lambda: None, before, reads_ranges=True)
+    becomes(lambda: again.tempos()["Service"].lists.failures > 1)
+    again.stop()
+    assert again.tempos().keys() >= before.keys()
+
+
 @pytest.mark.parametrize("routing", list(PodRouting))
 def test_a_cluster_is_asked_only_where_routes_are_wanted(
     routing: PodRouting, api: tuple[Api, Access], tmp_path: Path

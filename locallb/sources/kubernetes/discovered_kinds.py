@@ -57,7 +57,8 @@ class DiscoveredKinds(ABC):
         self._wake = threading.Event()
         self._stopped = threading.Event()
         self._stages: dict[str, FollowedKinds] = {}
-        self._tempos = dict(how.tempos)
+        self._tempos: dict[str, Tempo] = {}
+        """Of kinds that were followed here, and of no others: those are known to others better."""
         self._asked = how.tempos.get(question.subject, Tempo(Backoff(ASKED))).lists
         self._due = self._asked.not_before
         self._asking: Feed | None = None
@@ -128,7 +129,7 @@ class DiscoveredKinds(ABC):
                 return
             self._stages.pop(stage, None)
             if how.places:
-                self._stages[stage] = FollowedKinds(replace(how, tempos=dict(self._tempos)))
+                self._stages[stage] = FollowedKinds(replace(how, tempos={**self.how.tempos, **self._tempos}))
         if running:
             running.stop()
             how.writers.left(running.how.places.keys() - how.places.keys())

@@ -44,6 +44,7 @@ class FollowedCluster:
         self.cluster = cluster
         self.access = access
         self._writers = ToldWriters(access)
+        self._before = tempos
         how = Follow(
             cluster,
             access,
@@ -79,7 +80,8 @@ class FollowedCluster:
 
     def tempos(self) -> Mapping[str, Tempo]:
         """Return how often who follows it in another way from now on may ask: what made it fail may be gone."""
-        return {kind: tempo for each in self._followed for kind, tempo in each.tempos().items()}
+        now = {kind: tempo for each in self._followed for kind, tempo in each.tempos().items()}
+        return {**self._before, **now}
 
     def look_after(self) -> None:
         """Break off answers that take longer than they may; to be called now and again."""
