@@ -138,12 +138,12 @@ class DiscoveredKinds(ABC):
     def _run(self) -> None:
         """Ask for the kinds now and again, and follow what is needed whenever that may be something else."""
         while not self._stopped.is_set():
-            self._wake.clear()
             is_due = time.monotonic() >= self._due
             if is_due:
                 self._look()
             again = self.adjust(asked=is_due)
             self._wake.wait(max(0.0, min(self._due, again) - time.monotonic()))
+            self._wake.clear()  # not before: a stop in between would be slept through
 
     def _look(self) -> None:
         """Ask the cluster which kinds it has."""
