@@ -40,7 +40,7 @@ LOOKING = (
     ("completion", "bash"), ("completion", "answer", "--", "up", "-t", ""), ("--version",), ("image", "-h"), ("up",),
     ("help",), ("help", "watch"), ("top", "--once"), ("status", "--traffic"),
     ("ca", "show"), ("ca", "export"), ("fault",), ("fault", "--json"), ("ca", "trust"), ("ca", "untrust"),
-    ("drain",), ("drain", "--json"),
+    ("drain",), ("drain", "--json"), ("gateway", "install-crds"), ("gateway", "install-crds", "--json"),
 )  # fmt: skip
 WORDS = (*CHANGING * 3, *ENDLESS, *LOOKING)
 
