@@ -22,9 +22,12 @@ from tests.e2e.support import Backend, Stage, stage
 from tests.environment import lent
 
 
-@pytest.fixture(scope="session", params=["docker", "podman"])
+@pytest.fixture(scope="module", params=["docker", "podman"])
 def engine(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Have an engine that answers: Docker's daemon, or a Podman of the tests' own. Return the runtime's word."""
+    """Have an engine that answers: Docker's daemon, or a Podman of the tests' own. Return the runtime's word.
+
+    No longer than for a module: what comes after it knows nothing of Podman.
+    """
     with ExitStack() as stack:
         if request.param == "podman":
             if os.geteuid() or not shutil.which("podman"):
@@ -36,7 +39,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[str]:
         yield request.param
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def image(engine: str) -> str:
     """Return an image of the installed Envoy."""
     del engine
@@ -57,7 +60,7 @@ def backend() -> Iterator[Callable[..., Backend]]:
         backend.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def network(image: str) -> Iterator[Network]:
     """Make a network of 256 addresses; needs a daemon."""
     name, third = f"llb-test-{secrets.token_hex(4)}", secrets.randbelow(250)

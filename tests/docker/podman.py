@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from locallb.host.container_sockets import PODMAN
 from tests.host.support import Namespace
 
 SECONDS = 60.0
@@ -60,7 +61,8 @@ class Podman:
     def environment(self) -> dict[str, str]:
         """What Podman's own command needs to be this one."""
         places = {"HOME": str(self.root / "home"), "XDG_RUNTIME_DIR": self.runtime}
-        return {**os.environ, **places, "CONTAINERS_CONF": str(self.root / "containers.conf")}
+        others = {name: value for name, value in os.environ.items() if name != PODMAN}  # which means a remote one
+        return {**others, **places, "CONTAINERS_CONF": str(self.root / "containers.conf")}
 
     def command(self, *words: str) -> list[str]:
         """Return Podman's own command, as this user."""

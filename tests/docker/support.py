@@ -24,7 +24,7 @@ from tests.e2e.support import Backend, Done, Stage, ask, node, port, service
 
 ENGINE = "LOCALLB_TEST_ENGINE"
 """The word of the runtime that is tested."""
-docker_only = pytest.mark.parametrize("engine", ["docker"], indirect=True, scope="session")
+docker_only = pytest.mark.parametrize("engine", ["docker"], indirect=True, scope="module")
 """On what is about Docker itself, its daemon or its official plugin."""
 
 
