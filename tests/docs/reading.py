@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +14,15 @@ PAGES = (
     *sorted((CHECKOUT / "docs").rglob("*.md")),
     *sorted((CHECKOUT / "examples").rglob("*.md")),
 )
-_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(r"^( *)(`{3,}|~{3,})([^\n`]*)\n(.*?)^ *\2$", re.DOTALL | re.MULTILINE)
 _CODE = re.compile(r"`([^`\n]+)`")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _COMMENT = re.compile(r"\s+# .*")
+_PROGRAMS = re.compile(
+    r"(sudo |\w+=\S* )*(\S*/)?(locallb|make|pulumi|kubectl|kind|helm|docker|podman|pip3?|pipx|uvx?|python3?|curl|dig"
+    r"|git|apt|apt-get|brew|systemctl|journalctl|loginctl|sudo|cp|mv|rm|mkdir|cd|cat|echo|export|sed|source) "
+)
+"""How a line begins that a user types."""
 
 
 @dataclass(frozen=True)
@@ -31,16 +37,26 @@ class Fence:
 def fences(page: Path) -> Iterator[Fence]:
     """Return the blocks of code of a page."""
     for match in _FENCE.finditer(page.read_text(encoding="utf-8")):
-        yield Fence(page, match[1], match[2])
+        yield Fence(page, match[3].strip(), textwrap.dedent(match[4]))
 
 
 def commands(page: Path) -> Iterator[str]:
     """Return the commands that a page shows behind a prompt, without their comments."""
     for fence in fences(page):
-        assert fence.language not in {"sh", "bash", "shell", "console"}, f"{page}: write commands behind `$ `"
-        for line in fence.text.splitlines():
+        for line in _lines(fence):
             if line.startswith("$ "):
                 yield _COMMENT.sub("", line.removeprefix("$ "))
+
+
+def unprompted(page: Path) -> Iterator[str]:
+    """Return the lines of the page's blocks that look like commands, and stand behind no prompt."""
+    for fence in fences(page):
+        if fence.language in {"", "text"}:
+            yield from filter(_PROGRAMS.match, _lines(fence))
+
+
+def _lines(fence: Fence) -> list[str]:
+    return re.sub(r"\s*\\\n\s*", " ", fence.text).splitlines()
 
 
 def words_of_code(page: Path) -> Iterator[str]:

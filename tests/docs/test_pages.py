@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -19,93 +18,20 @@ import yaml
 
 from locallb.cli.grammar import COMMANDS, make_parser
 from locallb.config.parsing.settings import parse_settings
-from tests.docs.reading import CHECKOUT, PAGES, anchors, commands, fences, links, words_of_code
+from tests.docs.elsewhere import NOT_RUN_HERE, Elsewhere
+from tests.docs.reading import CHECKOUT, PAGES, anchors, commands, fences, links, unprompted, words_of_code
+from tests.docs.test_sessions import SESSIONS
 from tests.e2e.support import free_prefix
 
 IDS = [str(page.relative_to(CHECKOUT)) for page in PAGES]
 README = CHECKOUT / "README.md"
 
 
-@dataclass(frozen=True)
-class Elsewhere:
-    """A command that isn't run here: why, and which file runs it; the file has these words."""
-
-    why: str
-    file: str
-    words: str
-
-
-@dataclass(frozen=True)
-class Never:
-    """A command that no test runs: what it needs that no machine of tests has."""
-
-    needs: str
-
-
-CLI = "it needs the Pulumi CLI"
-SYSTEMD = Never("a systemd of the user's own")
-SHOP = Elsewhere("it goes on until it is stopped", "tests/e2e/test_example.py", "examples/shop/backends.py")
-INGRESS = Elsewhere("it serves at addresses that others may have", "tests/e2e/test_ingresses.py", "Pulumi.ingress.yaml")
-TRUSTED = Elsewhere("it needs an authority", "tests/e2e/test_local_certificates.py", '"ca", "trust", "--apply"')
-NOT_RUN_HERE: dict[str, Elsewhere | Never] = {
-    "make up": Elsewhere("it installs", "tests/readme.sh", "\nmake up\n"),
-    "sudo .venv/bin/locallb host setup --apply": Elsewhere(
-        "it changes this host", "tests/host/test_resolver_setup.py", '"host", "setup", "--apply"'
-    ),
-    "make test": Elsewhere("it is what runs this", "tests/readme.sh", "\ntier test\n"),
-    "make setup": Elsewhere("it installs, as part of `make up`", "Makefile", "\nup: setup "),
-    "make watch": Elsewhere("it goes on until it is stopped", "tests/e2e/test_watch_operation.py", '"watch"'),
-    "make watch STACK=mine": Elsewhere("the same, for a cluster", "tests/cluster/test_watch.py", "watch"),
-    "make image": Elsewhere("its base comes from a registry", "tests/docker/tool_image.py", "deploy/image/build"),
-    "docker compose -f deploy/compose.yaml up -d": Elsewhere(
-        "it needs an image", "tests/docker/tool_image.py", '"up", "--detach"'
-    ),
-    "kind create cluster --name shop": Never("kind's own image, which comes from a registry"),
-    "locallb watch": Elsewhere("it goes on until it is stopped", "tests/packaging/test_tool.py", '"watch", "--plain"'),
-    "kubectl apply -k deploy": Elsewhere("it needs a cluster", "tests/kubelets/in_cluster.py", '"apply", "-k"'),
-    "kubectl -n kube-system exec deploy/local-lb -- python3 -m locallb status": Elsewhere(
-        "it needs a cluster", "tests/kubelets/in_cluster.py", '"python3", "-m", "locallb", "status"'
-    ),
-    "kubectl get svc,nodes,endpointslices -A -o yaml > my-services/cluster.yaml": Elsewhere(
-        "it needs a cluster", "tests/report/test_against.py", '"kubectl"'
-    ),
-    "kubectl get nodes,endpointslices -A -o yaml > my-services/behind.yaml": Elsewhere(
-        "it needs a cluster", "tests/sources/test_realistic.py", "kubectl"
-    ),
-    "dig +short @127.0.0.77 -p 5300 web.shop.demo.test": Elsewhere(
-        "it needs a stack that serves", "tests/e2e/test_names.py", 'addresses(server, "web.n.c.test")'
-    ),
-    "python3 examples/shop/backends.py start": SHOP,
-    "python3 examples/shop/backends.py stop": SHOP,
-    "cp examples/ingress/Pulumi.ingress.yaml stacks/": INGRESS,
-    ".venv/bin/locallb --stack ingress up": INGRESS,
-    "curl -H 'Host: shop.test' http://127.77.0.1:8080/api/v1": INGRESS,
-    ".venv/bin/locallb --stack ingress destroy": INGRESS,
-    "locallb ca export my-ca.crt": Elsewhere("it needs an authority", "tests/cli/test_ca.py", '"export", str(file)'),
-    "locallb ca trust": TRUSTED,
-    "curl --cacert my-ca.crt --resolve shop.test:443:127.77.0.1 https://shop.test": Elsewhere(
-        "it needs a stack that serves", "tests/e2e/test_local_certificates.py", '"--cacert"'
-    ),
-    "pulumi preview --json > preview.json": Elsewhere(
-        CLI, "tests/report/test_pulumi_preview.py", "pulumi preview --json"
-    ),
-    "pulumi stack init dev": Elsewhere(CLI, "tests/e2e/official.py", '"stack", "init"'),
-    "pulumi config --stack dev": Never("the Pulumi CLI, and it only shows what the file says"),
-    "pulumi preview --stack dev": Elsewhere(CLI, "tests/e2e/official.py", '"preview"'),
-    "pulumi up --stack dev": Elsewhere(CLI, "tests/e2e/test_official_cli.py", '"up"'),
-    "pulumi refresh --stack dev": Elsewhere(CLI, "tests/e2e/test_official_cli.py", '"refresh"'),
-    "pulumi destroy --stack dev": Elsewhere(CLI, "tests/e2e/test_official_cli.py", '"destroy"'),
-    "systemctl --user daemon-reload": SYSTEMD,
-    "systemctl --user enable --now locallb-watch@dev": SYSTEMD,
-    "loginctl enable-linger": SYSTEMD,
-    "systemctl --user reload locallb-watch@dev": SYSTEMD,
-    "journalctl --user -u locallb-watch@dev -f": SYSTEMD,
-}
 ALL = [(IDS[number], command) for number, page in enumerate(PAGES) for command in commands(page)]
 RUN = [
     pytest.param(command, id=f"{page}: {command}", marks=[pytest.mark.envoy] if " up" in command else [])
     for page, command in ALL
-    if command not in NOT_RUN_HERE
+    if command not in NOT_RUN_HERE and page not in SESSIONS
 ]
 
 
@@ -181,6 +107,36 @@ def test_what_is_not_run_here_has_a_reason_that_holds() -> None:
         assert command in shown, f"no page has {command!r} any more"
         if isinstance(reason, Elsewhere):
             assert reason.words in (CHECKOUT / reason.file).read_text(encoding="utf-8"), command
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_no_command_hides(page: Path) -> None:
+    """Each stands behind `$ `, where it is seen here; a block has no language that could be a shell's."""
+    assert {fence.language for fence in fences(page)} <= {"", "text", "yaml", "json", "python"}
+    assert list(unprompted(page)) == []
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "```\nlocallb up\n```",
+        "   ```text\n   sudo apt install x\n   ```",
+        "~~~\nout\npipx install x\n~~~",
+        "````\nuv x\n````",
+    ],
+)
+def test_a_command_without_a_prompt_is_found(tmp_path: Path, block: str) -> None:
+    """Indented, in any fence, below what another one printed."""
+    page = tmp_path / "page.md"
+    page.write_text(f"# Page\n\n{block}\n")
+    assert len(list(unprompted(page))) == 1
+
+
+def test_a_command_of_several_lines_is_one(tmp_path: Path) -> None:
+    """Without their comments; what it prints is none."""
+    page = tmp_path / "page.md"
+    page.write_text("1. a\n   ```\n   $ locallb up \\\n       --yes  # now\n   made\n   $ locallb status\n   ```\n")
+    assert list(commands(page)) == ["locallb up --yes", "locallb status"]
 
 
 def test_enough_was_found() -> None:

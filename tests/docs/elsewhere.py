@@ -1,0 +1,89 @@
+"""The commands of the pages that `test_pages` doesn't run: who does, or why nobody can."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """A command that isn't run here: why, and which file runs it; the file has these words."""
+
+    why: str
+    file: str
+    words: str
+
+
+@dataclass(frozen=True)
+class Never:
+    """A command that no test runs: what it needs that no machine of tests has."""
+
+    needs: str
+
+
+CLI = "it needs the Pulumi CLI"
+SYSTEMD = Never("a systemd of the user's own")
+SHOP = Elsewhere("it goes on until it is stopped", "tests/e2e/test_example.py", "examples/shop/backends.py")
+INGRESS = Elsewhere("it serves at addresses that others may have", "tests/e2e/test_ingresses.py", "Pulumi.ingress.yaml")
+TRUSTED = Elsewhere("it needs an authority", "tests/e2e/test_local_certificates.py", '"ca", "trust", "--apply"')
+NOT_RUN_HERE: dict[str, Elsewhere | Never] = {
+    "make up": Elsewhere("it installs", "tests/readme.sh", "\nmake up\n"),
+    "sudo .venv/bin/locallb host setup --apply": Elsewhere(
+        "it changes this host", "tests/host/test_resolver_setup.py", '"host", "setup", "--apply"'
+    ),
+    "make test": Elsewhere("it is what runs this", "tests/readme.sh", "\ntier test\n"),
+    "make setup": Elsewhere("it installs, as part of `make up`", "Makefile", "\nup: setup "),
+    "make watch": Elsewhere("it goes on until it is stopped", "tests/e2e/test_watch_operation.py", '"watch"'),
+    "make watch STACK=mine": Elsewhere("the same, for a cluster", "tests/cluster/test_watch.py", "watch"),
+    "make image": Elsewhere("its base comes from a registry", "tests/docker/tool_image.py", "deploy/image/build"),
+    "docker compose -f deploy/compose.yaml up -d": Elsewhere(
+        "it needs an image", "tests/docker/tool_image.py", '"up", "--detach"'
+    ),
+    "kind create cluster --name shop": Never("kind's own image, which comes from a registry"),
+    "locallb watch": Elsewhere("it goes on until it is stopped", "tests/packaging/test_tool.py", '"watch", "--plain"'),
+    "kubectl apply -k deploy": Elsewhere("it needs a cluster", "tests/kubelets/in_cluster.py", '"apply", "-k"'),
+    "kubectl -n kube-system exec deploy/local-lb -- python3 -m locallb status": Elsewhere(
+        "it needs a cluster", "tests/kubelets/in_cluster.py", '"python3", "-m", "locallb", "status"'
+    ),
+    "kubectl get svc,nodes,endpointslices -A -o yaml > my-services/cluster.yaml": Elsewhere(
+        "it needs a cluster", "tests/report/test_against.py", '"kubectl"'
+    ),
+    "kubectl get nodes,endpointslices -A -o yaml > my-services/behind.yaml": Elsewhere(
+        "it needs a cluster", "tests/sources/test_realistic.py", "kubectl"
+    ),
+    "dig +short @127.0.0.77 -p 5300 web.shop.demo.test": Elsewhere(
+        "it needs a stack that serves", "tests/e2e/test_names.py", 'addresses(server, "web.n.c.test")'
+    ),
+    "python3 examples/shop/backends.py start": SHOP,
+    "python3 examples/shop/backends.py stop": SHOP,
+    "cp examples/ingress/Pulumi.ingress.yaml stacks/": INGRESS,
+    ".venv/bin/locallb --stack ingress up": INGRESS,
+    "curl -H 'Host: shop.test' http://127.77.0.1:8080/api/v1": INGRESS,
+    ".venv/bin/locallb --stack ingress destroy": INGRESS,
+    "locallb ca export my-ca.crt": Elsewhere("it needs an authority", "tests/cli/test_ca.py", '"export", str(file)'),
+    "locallb ca trust": TRUSTED,
+    "curl --cacert my-ca.crt --resolve shop.test:443:127.77.0.1 https://shop.test": Elsewhere(
+        "it needs a stack that serves", "tests/e2e/test_local_certificates.py", '"--cacert"'
+    ),
+    "locallb logs -f shop/web": Elsewhere(
+        "it goes on until it is stopped", "tests/figures/test_logs.py", '"logs", "-f"'
+    ),
+    ".venv/bin/locallb --stack gardener watch": Elsewhere(
+        "it needs Gardener's clusters", "tests/kubelets/test_gardener.py", 'watching(play, "--plain")'
+    ),
+    ".venv/bin/locallb --stack gardener status": Never("a seed of Gardener's that goes on beside it"),
+    "pulumi preview --json > preview.json": Elsewhere(
+        CLI, "tests/report/test_pulumi_preview.py", "pulumi preview --json"
+    ),
+    "pulumi stack init dev": Elsewhere(CLI, "tests/e2e/official.py", '"stack", "init"'),
+    "pulumi config --stack dev": Never("the Pulumi CLI, and it only shows what the file says"),
+    "pulumi preview --stack dev": Elsewhere(CLI, "tests/e2e/official.py", '"preview"'),
+    "pulumi up --stack dev": Elsewhere(CLI, "tests/e2e/test_official_cli.py", '"up"'),
+    "pulumi refresh --stack dev": Elsewhere(CLI, "tests/e2e/test_official_cli.py", '"refresh"'),
+    "pulumi destroy --stack dev": Elsewhere(CLI, "tests/e2e/test_official_cli.py", '"destroy"'),
+    "systemctl --user daemon-reload": SYSTEMD,
+    "systemctl --user enable --now locallb-watch@dev": SYSTEMD,
+    "loginctl enable-linger": SYSTEMD,
+    "systemctl --user reload locallb-watch@dev": SYSTEMD,
+    "journalctl --user -u locallb-watch@dev -f": SYSTEMD,
+}
