@@ -17,6 +17,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
+from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
 
 from lightkube import KubeConfig
 from lightkube.config.kubeconfig import SingleConfig
@@ -38,6 +39,7 @@ EXEC_VERSIONS = ("client.authentication.k8s.io/v1beta1", "client.authentication.
 _FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 _USUAL = "~/.kube/config"
 Stamp: TypeAlias = tuple[tuple[int, int], ...]
+_HTTPS = 443
 _PROXIES = ("http", "https", "socks5", "socks5h")
 
 
@@ -150,7 +152,8 @@ def connection(access: Access) -> Connection:
     plugin = Plugin.of(user["exec"], access) if user.get("exec") and not user.get("token") else None
     config = _single(cluster, {key: user[key] for key in user if key != "exec"}, access)
     server_name = _server_name(cluster)
-    return Connection(config, server, not proxy and not is_local(server), proxy, files, plugin, server_name)
+    direct = proxy or is_local(server) or _is_exempt(server_name, server)
+    return Connection(config, server, not direct, proxy, files, plugin, server_name)
 
 
 def sign_in(accesses: Iterable[Access]) -> None:
@@ -178,6 +181,13 @@ def is_local(server: str) -> bool:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _is_exempt(name: str, server: str) -> bool:
+    """Return whether NO_PROXY has the name of a server that is dialled at an address: users know the name."""
+    exempt = getproxies_environment().get("no", "").replace("*.", ".")
+    place = f"{name}:{urlsplit(server).port or _HTTPS}"
+    return bool(name) and bool(proxy_bypass_environment(place, {"no": exempt}))
 
 
 def _unusable(cluster: Section, user: Section) -> Iterator[str]:
