@@ -42,12 +42,6 @@ pytestmark = pytest.mark.envoy
 REDIRECT = Chain(HttpRoutes((VirtualHost((ANY,), (Route(Match(), Redirect(scheme="https")),)),)))
 
 
-@pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    """Make an authority."""
-    return Authority(tmp_path / "authority")
-
-
 def secure(name: str, pair: Pair, *routes: Route, clients: ClientValidation | None = None) -> Chain:
     """Make a chain of HTTPS for a name."""
     return Chain(HttpRoutes((VirtualHost((name,), routes),)), (name,), Termination((pair.reference(name),), clients))

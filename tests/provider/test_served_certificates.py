@@ -28,12 +28,6 @@ from tests.provider.support import Driver, Wanted
 KIND = "ServedCertificate"
 
 
-@pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    """Make an authority."""
-    return Authority(tmp_path / "authority")
-
-
 def secret(pair: Pair, file: Path) -> None:
     """Write a manifest with the Secret `default/web`."""
     data = {key: base64.b64encode(path.read_bytes()).decode() for key, path in _entries(pair)}

@@ -53,6 +53,8 @@ class Killed(BaseException):
 class Engine:
     """Containers in memory; the process is killed after so many effects."""
 
+    engine = PODMAN
+
     def __init__(self) -> None:
         self.containers: dict[str, dict[str, Any]] = {}
         self.made = 0

@@ -34,7 +34,7 @@ def status(session: Session, args: Arguments, out: Out) -> int:
         end_well_when_interrupted()
         _repeat(session, args, out)
     reading, plan = session.plan()
-    table, leader = look(plan), _leader(session)
+    table, leader = look(plan), _leader(session, args)
     if args.json:
         out.raw(json.dumps(_document(table, plan, args, leader), indent=2))
     else:
@@ -57,8 +57,9 @@ class _Leader:
     """Whoever holds the Lease, empty where nobody does; None where that can't be told."""
 
 
-def _leader(session: Session) -> _Leader:
-    if session.election() is None:
+def _leader(session: Session, args: Arguments) -> _Leader:
+    """Ask who serves the stack, where that is shown."""
+    if session.election() is None or (args.services and not args.json):
         return _Leader()
     from locallb.cli.leading import led_by  # noqa: PLC0415 - loads a client of Kubernetes
 
@@ -113,7 +114,7 @@ def _repeat(session: Session, args: Arguments, out: Out) -> None:
         try:
             looking = Session(session.project, session.stack)
             _, plan = looking.plan()
-            table, leader = look(plan), _leader(looking)
+            table, leader = look(plan), _leader(looking, args)
             now = _document(table, plan, args, leader)
         except UNPLANNED as error:
             now = sentence(error)

@@ -54,8 +54,6 @@ _TIMEOUT = httpx2.Timeout(10.0, connect=3.0)
 _GONE = 410
 _EXCERPT = 4096
 _CONNECTED = ("connect_tcp.complete", "start_tls.complete")
-
-
 _UNANSWERED = frozenset({403, 404, 405, 501})
 
 
@@ -150,14 +148,8 @@ class Feed:
 
     def watch(self, version: str) -> Iterator[Event]:
         """Return what happens after `version`, until the server ends it. Raises KubeError, ExpiredError."""
-        parameters = {
-            "watch": "true",
-            "allowWatchBookmarks": "true",
-            "resourceVersion": version,
-            "timeoutSeconds": str(_LIFE),
-        }
         timeout = httpx2.Timeout(10.0, connect=3.0, read=SILENCE)
-        with self._telling(), self._asked(parameters, timeout) as answer:
+        with self._telling(), self._asked({"watch": "true", **self._watching(version)}, timeout) as answer:
             if answer.status_code != httpx2.codes.OK:
                 self._refuse(answer)
             self._due = time.monotonic() + _LIFE + PATIENCE
@@ -169,6 +161,10 @@ class Feed:
                     last = time.monotonic()
                 elif time.monotonic() - last > SILENCE:
                     raise OddError("a line of the watch doesn't end")
+
+    def _watching(self, version: str) -> Mapping[str, str]:
+        """Return what is said of a watch that begins after `version`."""
+        return {"allowWatchBookmarks": "true", "resourceVersion": version, "timeoutSeconds": str(_LIFE)}
 
     def _event(self, told: Told) -> Event:
         if told.type == ERROR:

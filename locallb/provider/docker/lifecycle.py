@@ -5,7 +5,7 @@ A run may be killed between an effect and its line in the state; `create` theref
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,8 @@ from locallb.provider.docker.differences import compare
 from locallb.resources.errors import ProviderError
 from locallb.resources.values import Values
 from locallb.runtimes.docker.containers import labelled_owner
-from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError
 from locallb.runtimes.docker.engine_api import Containers
+from locallb.runtimes.docker.making import labels_of, make_started, provide_image, require_owner
 from locallb.runtimes.docker.runs import drain_container, was_drained
 from locallb.runtimes.process.stopping import STOP_PATIENCE
 from locallb.storage import paths
@@ -45,16 +45,11 @@ class Lifecycle:
             if adopted := self._adopt(container, new):
                 return adopted
             self._containers.remove(container["Id"], volumes=True)
-        self._provide_image(new["image"], new["name"])
-        identity = self._containers.create(new["name"], spec.body(new))
-        try:
-            self._containers.connect(identity, spec.networks(new))
-            self._containers.start(identity)
-        except DockerAbsentError:
-            raise
-        except ContainersError:
-            self._containers.remove(identity, volumes=True)
-            raise
+        provide_image(self._containers, new["image"], new["name"], self._pull())
+        networks = spec.networks(new)
+        identity = make_started(
+            self._containers, new["name"], spec.body(new), lambda made: self._containers.connect(made, networks)
+        )
         return identity, rendering.made(new, self._inspected(identity))
 
     def is_absent(self, name: str) -> bool:
@@ -96,14 +91,7 @@ class Lifecycle:
         Raises ProviderError where it isn't ours.
         """
         ours = {label["label"]: label["value"] for label in new.get("labels", ())}
-        labels: Mapping[str, str] = container["Config"].get("Labels") or {}
-        owner = labelled_owner(ours)
-        if owner is None or labelled_owner(labels) != owner:
-            whose = labelled_owner(labels) or "somebody else"
-            raise ProviderError(
-                f"the container {new['name']} exists already and belongs to {whose};"
-                f" look at it, then `docker rm -f {new['name']}`"
-            )
+        require_owner(self._containers, new["name"], container, labelled_owner(ours))
         outputs = rendering.refreshed(rendering.made(new, container), container)
         difference = compare(outputs, new, inputs.KNOWN)
         if difference.replacing:
@@ -127,19 +115,6 @@ class Lifecycle:
             raise ProviderError("Docker can't lift a limit of memory in place: give memory and memorySwap")
         return spec.limits(new, changed)
 
-    def _provide_image(self, image: str, name: str) -> None:
-        if self._pull() is not PullPolicy.ALWAYS and self._containers.has_image(image):
-            return
-        try:
-            self._containers.pull(image)
-        except DockerAbsentError:
-            raise
-        except ContainersError as error:
-            raise ProviderError(
-                f"the image {image} for the container {name} can't be fetched ({error});"
-                " `locallb image` makes one here, then say its name as local-lb:image"
-            ) from error
-
     def _inspected(self, identity: str) -> Values:
         seen = self._containers.inspect(identity)
         if seen is None:
@@ -147,7 +122,7 @@ class Lifecycle:
         return seen
 
     def _is_a_copys(self, seen: Values) -> bool:
-        owner = labelled_owner(seen["Config"].get("Labels") or {})
+        owner = labelled_owner(labels_of(seen))
         if owner is None or self._root is None:
             return False
         return paths.is_another_directory(owner.home.root, str(self._root))

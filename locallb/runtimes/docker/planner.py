@@ -30,6 +30,13 @@ def plan_container(proxy: Proxy, inputs: RunInputs, runtime: str) -> tuple[Proxy
     return proxy, container_of(proxy, inputs, runtime, inside)
 
 
+def declared_words(declared: Mapping[str, object], network: object) -> tuple[str, ...]:
+    """Return how a declared container runs, in the words of the configuration."""
+    memory = declared.get("memory")
+    number = int(memory) if isinstance(memory, int | float) else 0
+    return container_words(_text(declared.get("image")), number, _text(declared.get("cpus")), _text(network))
+
+
 @dataclass(frozen=True, slots=True)
 class DockerPlanner:
     """Plans containers."""
@@ -50,10 +57,9 @@ class DockerPlanner:
 
     def told(self, declared: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
         """Read how a container is declared with pulumi-docker; its image tells the version."""
-        networks, memory = declared.get("networksAdvanced"), declared.get("memory")
-        network = _text(_object(networks[0]).get("name")) if isinstance(networks, list) and networks else ""
-        number = int(memory) if isinstance(memory, int | float) else 0
-        return "", container_words(_text(declared.get("image")), number, _text(declared.get("cpus")), network)
+        networks = declared.get("networksAdvanced")
+        network = _object(networks[0]).get("name") if isinstance(networks, list) and networks else ""
+        return "", declared_words(declared, network)
 
 
 def _object(value: object) -> Mapping[str, object]:

@@ -10,13 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from locallb.config.settings import PullPolicy
 from locallb.envoy.waiting import comes_to_answer
-from locallb.resources.errors import ProviderError
 from locallb.resources.properties import PodmanContainerInputs, PodmanContainerState
 from locallb.runtimes.docker.containers import labelled_owner
-from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError, Document
+from locallb.runtimes.docker.daemon import Document
 from locallb.runtimes.docker.engine_api import Containers
+from locallb.runtimes.docker.making import labels_of, make_started, provide_image, require_owner
 from locallb.runtimes.docker.runs import drain_container, was_drained
 from locallb.runtimes.podman.spec import SPEC_LABEL, body
 from locallb.storage import paths
@@ -39,14 +38,16 @@ class Lifecycle:
         wanted = _body(new)
         seen = self._containers.inspect(new.name)
         if seen is not None:
-            self._require_ours(seen, new)
-            if _labels(seen).get(SPEC_LABEL) == wanted["Labels"][SPEC_LABEL]:
+            require_owner(self._containers, new.name, seen, new.owner)
+            if labels_of(seen).get(SPEC_LABEL) == wanted["Labels"][SPEC_LABEL]:
                 self._have_run(seen, new)
                 return str(seen["Id"])
-        self._provide_image(new)  # first: what another version of ours made serves meanwhile
+        provide_image(
+            self._containers, new.image, new.name, new.pull
+        )  # first: what another version of ours made serves meanwhile
         if seen is not None:
             self._end(seen)
-        return self._make(new, wanted)
+        return make_started(self._containers, new.name, wanted)
 
     def is_absent(self, name: str) -> bool:
         """Return whether there is no container of this name."""
@@ -55,7 +56,7 @@ class Lifecycle:
     def runs(self, state: PodmanContainerState) -> bool:
         """Return whether it runs, serves, and is what it was made as."""
         seen = self._containers.inspect(state.container or state.name)
-        if seen is None or _labels(seen).get(SPEC_LABEL) != _body(state)["Labels"][SPEC_LABEL]:
+        if seen is None or labels_of(seen).get(SPEC_LABEL) != _body(state)["Labels"][SPEC_LABEL]:
             return False
         status = seen["State"]
         return bool(status["Running"]) and not status.get("Paused") and not was_drained(seen)
@@ -63,32 +64,13 @@ class Lifecycle:
     def delete(self, state: PodmanContainerState) -> None:
         """Drain, stop and remove it; gone or another's is fine."""
         seen = self._containers.inspect(state.container or state.name)
-        if seen is not None and labelled_owner(_labels(seen)) == state.owner:
+        if seen is not None and labelled_owner(labels_of(seen)) == state.owner:
             self._end(seen)
 
     def _end(self, seen: Document) -> None:
         drain_container(seen)
         self._containers.stop(str(seen["Id"]), GRACE)
         self._containers.remove(str(seen["Id"]), volumes=True)
-
-    def _require_ours(self, seen: Document, new: PodmanContainerInputs) -> None:
-        owner = labelled_owner(_labels(seen))
-        if owner != new.owner:
-            raise ProviderError(
-                f"the container {new.name} exists already and belongs to {owner or 'somebody else'};"
-                f" look at it, then `podman rm -f {new.name}`"
-            )
-
-    def _make(self, new: PodmanContainerInputs, wanted: Document) -> str:
-        identity = self._containers.create(new.name, wanted)
-        try:
-            self._containers.start(identity)
-        except DockerAbsentError:
-            raise
-        except ContainersError:
-            self._containers.remove(identity, volumes=True)
-            raise
-        return identity
 
     def _have_run(self, seen: Document, new: PodmanContainerInputs) -> None:
         """Have it go on, whatever was done to it, and wait until it answers."""
@@ -100,19 +82,6 @@ class Lifecycle:
         self._containers.start(identity)
         comes_to_answer(_directory(new), _PATIENCE)
 
-    def _provide_image(self, new: PodmanContainerInputs) -> None:
-        if new.pull != PullPolicy.ALWAYS and self._containers.has_image(new.image):
-            return
-        try:
-            self._containers.pull(new.image)
-        except DockerAbsentError:
-            raise
-        except ContainersError as error:
-            raise ProviderError(
-                f"the image {new.image} for the container {new.name} can't be fetched ({error});"
-                " `locallb image --runtime podman` makes one here, then say its name as local-lb:image"
-            ) from error
-
 
 def _directory(inputs: PodmanContainerInputs) -> Path:
     return Proxies(paths.proxies_root()).path(inputs.proxy)
@@ -120,7 +89,3 @@ def _directory(inputs: PodmanContainerInputs) -> Path:
 
 def _body(inputs: PodmanContainerInputs) -> Mapping[str, Any]:
     return body(inputs, str(_directory(inputs)))
-
-
-def _labels(seen: Document) -> Mapping[str, str]:
-    return dict(seen["Config"].get("Labels") or {})

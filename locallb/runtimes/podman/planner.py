@@ -9,8 +9,8 @@ from locallb.model.identities import ObjectKey
 from locallb.model.serving import Proxy
 from locallb.model.state_resource import PODMAN_CONTAINER
 from locallb.planning.runs import RunInputs
-from locallb.runtimes.docker.containers import ProxyContainer, container_words
-from locallb.runtimes.docker.planner import plan_container
+from locallb.runtimes.docker.containers import ProxyContainer
+from locallb.runtimes.docker.planner import declared_words, plan_container
 from locallb.runtimes.process.planner import ProcessPlanner
 
 
@@ -31,14 +31,7 @@ class PodmanPlanner:
 
     def told(self, declared: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
         """Read the image, which tells the version, limits and network."""
-        memory = declared.get("memory")
-        number = int(memory) if isinstance(memory, int | float) else 0
-        image, cpus, network = (_text(declared.get(key)) for key in ("image", "cpus", "network"))
-        return "", container_words(image, number, cpus, network)
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+        return "", declared_words(declared, declared.get("network"))
 
 
 PLANNER = PodmanPlanner()

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
-
-import httpx2
 
 from locallb.gateway.needs import SECRET
 from locallb.kubernetes.access.errors import KubeError
@@ -36,7 +34,7 @@ PAUSE = 0.25
 REFUSED = 60.0
 """Seconds until the right is tried again."""
 RIGHTS = "deploy/rbac-certificates.yaml"
-_WATCH = {"watch": "true", "resourceVersion": "0", "timeoutSeconds": "90"}
+_WATCH = {"resourceVersion": "0", "timeoutSeconds": "90"}
 """From what the API has at hand, which it says first. Bookmarks with that are a right of newer storages alone: so that
 silence isn't a broken connection's, each watch ends before it may be."""
 _METADATA = "PartialObjectMetadata"
@@ -170,14 +168,6 @@ class _NameFeed(Feed):
         self._client.headers["accept"] = _ACCEPT
         self._one = {"fieldSelector": f"metadata.name={named.key.name}"}
 
-    @contextmanager
-    def _asked(
-        self,
-        parameters: Mapping[str, str],
-        timeout: httpx2.Timeout,
-        path: str = "",
-        body: Mapping[str, object] | None = None,
-    ) -> Iterator[httpx2.Response]:
-        del parameters
-        with super()._asked({**_WATCH, **self._one}, timeout, path, body) as answer:
-            yield answer
+    def _watching(self, version: str) -> Mapping[str, str]:
+        del version
+        return {**_WATCH, **self._one}

@@ -1,0 +1,58 @@
+"""How a container comes to be, with each engine that speaks Docker's API: whose name it is, its image, its start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from locallb.config.settings import PullPolicy
+from locallb.model.identities import Owner
+from locallb.resources.errors import ProviderError
+from locallb.runtimes.docker.containers import labelled_owner
+from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError, Document
+from locallb.runtimes.docker.engine_api import Containers
+
+
+def labels_of(seen: Document) -> Mapping[str, str]:
+    """Return the labels of a container that an engine tells of."""
+    return dict(seen["Config"].get("Labels") or {})
+
+
+def require_owner(containers: Containers, name: str, seen: Document, owner: Owner | None) -> None:
+    """Raise ProviderError where the container that has the name isn't this owner's."""
+    found = labelled_owner(labels_of(seen))
+    if owner is None or found != owner:
+        raise ProviderError(
+            f"the container {name} exists already and belongs to {found or 'somebody else'};"
+            f" look at it, then `{containers.engine.command} rm -f {name}`"
+        )
+
+
+def provide_image(containers: Containers, image: str, name: str, pull: str) -> None:
+    """Have the image of the container `name` at hand, fetched if it must be. Raises ProviderError."""
+    if pull != PullPolicy.ALWAYS and containers.has_image(image):
+        return
+    try:
+        containers.pull(image)
+    except DockerAbsentError:
+        raise
+    except ContainersError as error:
+        raise ProviderError(
+            f"the image {image} for the container {name} can't be fetched ({error});"
+            f" {containers.engine.image} makes one here, then say its name as local-lb:image"
+        ) from error
+
+
+def make_started(
+    containers: Containers, name: str, body: Document, prepare: Callable[[str], object] = lambda _identity: None
+) -> str:
+    """Make a container, prepare it and start it; gives its id. One that an engine doesn't take is left nowhere."""
+    identity = containers.create(name, body)
+    try:
+        prepare(identity)
+        containers.start(identity)
+    except DockerAbsentError:
+        raise
+    except ContainersError:
+        containers.remove(identity, volumes=True)
+        raise
+    return identity
