@@ -1,7 +1,8 @@
 """In which order a running Envoy gets new files, so that no listener ever lacks its cluster.
 
 Endpoints and clusters that are new come before the listeners that use them; what is no longer used goes after the
-listeners that used it. Where one change does both, the clusters of before and after stand side by side in between.
+listeners that used it. Where one change does both, the clusters of before and after stand side by side in between, and
+as long as requests may be delayed that the routes of before have sent to one that goes: Envoy looks for it afterwards.
 Pure: texts in, steps out; `proxy_config` takes them.
 """
 
@@ -16,6 +17,7 @@ from typing import Any
 
 from locallb.envoy.access_logs import GATE
 from locallb.envoy.document import digest
+from locallb.envoy.http.faults import longest_delay
 
 NAME = re.compile(r"(bootstrap|lds|cds|eds-[a-z0-9-]+|(?:rds|sds)-[0-9a-f]{12})\.json")
 """The files of a proxy that are Envoy's."""
@@ -24,6 +26,10 @@ ROUTES, SECRETS = "rds-", "sds-"
 """How files begin that listeners and clusters refer to, besides endpoints."""
 _BRIDGE = "+previous"
 _AND = "+"
+_LATE = 0.25
+"""Seconds by which a delay may be longer than ordered, on a busy machine."""
+LONGEST_PAUSE = 5.0
+"""Seconds that a change waits at most for delayed requests: an ordered delay may be an hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +48,14 @@ class Remove:
     name: str
 
 
-Step = Write | Remove
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Let requests go on that are delayed, where an Envoy runs."""
+
+    seconds: float
+
+
+Step = Write | Remove | Pause
 
 
 def steps(present: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[Step]:
@@ -60,6 +73,8 @@ def steps(present: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[Ste
         yield _versioned(name, wanted[name]) if name in present else Write(name, wanted[name])
     if LISTENERS in different:
         yield _versioned(LISTENERS, wanted[LISTENERS])
+    if between != after and (delay := max((longest_delay(present.get(name, "")) for name in routes), default=0)):
+        yield Pause(min(delay + _LATE, LONGEST_PAUSE))
     if CLUSTERS in different and (between != after or _same_resources(before, between)):
         yield _versioned(CLUSTERS, after)
     for name in sorted(present.keys() - wanted.keys()):

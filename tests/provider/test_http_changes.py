@@ -45,8 +45,8 @@ class World:
     certificate: int = 0
     renamed: bool = False
     """The second upstream is another one."""
-    fault: bool = False
-    """A fault is ordered that nobody minds."""
+    delay: int = 0
+    """Milliseconds by which requests are delayed."""
 
 
 CHANGES: tuple[Callable[[World, int], World], ...] = (
@@ -55,7 +55,7 @@ CHANGES: tuple[Callable[[World, int], World], ...] = (
     lambda world, n: replace(world, backends=((0,), (1,), (0, 1))[n % 3]),
     lambda world, _: replace(world, certificate=1 - world.certificate),
     lambda world, _: replace(world, renamed=not world.renamed),
-    lambda world, _: replace(world, fault=not world.fault),
+    lambda world, _: replace(world, delay=1 - world.delay),
 )
 
 
@@ -110,7 +110,7 @@ class Stack:
     def _config(self, world: World) -> Mapping[str, Any]:
         terminated = Termination((reference(self.pairs[world.certificate], self.file),))
         address, table = ip_address(self.wanted.address), _table(world)
-        fault = Fault("2999-01-01T00:00:00Z", delay=Delay(1)) if world.fault else None
+        fault = Fault("2999-01-01T00:00:00Z", delay=Delay(world.delay)) if world.delay else None
         http = (
             HttpListener(address, 8080, (Chain(table),), may_fail=True, fault=fault),
             HttpListener(address, 8443, (Chain(table, ("a.test",), terminated),), may_fail=True, fault=fault),
@@ -154,7 +154,7 @@ def stack(driver: Driver, wanted: Wanted, tmp_path: Path) -> Iterator[Stack]:
 
 def _status(client: Client) -> str:
     answer = client.ask()
-    return "fine" if answer.status == 200 else f"{answer.status} {answer.body}"
+    return "fine" if answer.status == 200 else f"{answer.status} {answer.headers} {answer.body}"
 
 
 def _nobody_notices(stack: Stack, changes: int) -> None:
@@ -191,6 +191,21 @@ def _nobody_notices(stack: Stack, changes: int) -> None:
 def test_nobody_notices_a_change(stack: Stack) -> None:
     """Each kind of change, several times."""
     _nobody_notices(stack, 20)
+
+
+def test_a_delayed_request_comes_to_a_backend_that_leaves_the_routes_meanwhile(stack: Stack) -> None:
+    """Envoy chooses the cluster before the delay, and answers 500 where it is gone afterwards."""
+    stack.change(replace(stack.world, delay=1000, weights=(0, 1)))
+    told: list[str] = []
+    with ExitStack() as running:
+        client = Client(stack.wanted.address)
+        running.callback(client.close)
+        assert _status(client) == "fine"
+        asking = threading.Thread(target=lambda: told.append(_status(client)))
+        asking.start()
+        running.callback(asking.join)
+        stack.change(replace(stack.world, renamed=True))
+    assert told == ["fine"]
 
 
 @pytest.mark.slow

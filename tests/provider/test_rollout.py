@@ -6,10 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from locallb.envoy.rollout import Remove, Write, steps
+from locallb.envoy.rollout import LONGEST_PAUSE, Pause, Remove, Step, Write, steps
 
 Names = frozenset[str]
 clusters = st.frozensets(st.sampled_from(["a", "b", "c", "d"]))
@@ -40,16 +41,20 @@ def sound(disk: Mapping[str, str]) -> bool:
     return lds <= cds <= {name[4:-5] for name in disk if name.startswith("eds-")}
 
 
+def _take(step: Step, disk: dict[str, str]) -> None:
+    if isinstance(step, Write):
+        disk[step.name] = step.text
+    elif isinstance(step, Remove):
+        del disk[step.name]
+
+
 @settings(deadline=None)
 @given(before=contents, after=contents)
 def test_every_moment_of_a_change_is_sound(before: Mapping[str, int], after: Mapping[str, int]) -> None:
     """From any proxy to any other: sound after each step, and in the end what was wanted."""
     disk, wanted = files(before, json.dumps(before)), files(after, json.dumps(after))
     for step in steps(dict(disk), wanted):
-        if isinstance(step, Write):
-            disk[step.name] = step.text
-        else:
-            del disk[step.name]
+        _take(step, disk)
         assert sound(disk)
     assert disk == wanted
 
@@ -63,10 +68,7 @@ def test_whatever_lies_there_is_put_right(present: Mapping[str, str], after: Map
     """Damaged and foreign files don't keep the wanted ones from being written."""
     disk, wanted = dict(present), files(after, "1")
     for step in steps(present, wanted):
-        if isinstance(step, Write):
-            disk[step.name] = step.text
-        else:
-            del disk[step.name]
+        _take(step, disk)
     assert disk == wanted
 
 
@@ -81,7 +83,7 @@ def test_nothing_changed_is_nothing_done(served: Mapping[str, int]) -> None:
 def test_a_port_exchanged_has_both_clusters_in_between() -> None:
     """The only case with an extra step; its version can't be taken for the wanted one."""
     taken = list(steps(files({"a": 0}, "1"), files({"b": 0}, "2")))
-    assert [(step.name, step.version if isinstance(step, Write) else "") for step in taken] == [
+    assert [(_name(step), step.version if isinstance(step, Write) else "") for step in taken] == [
         ("eds-b.json", ""),
         ("cds.json", "c2+previous"),
         ("lds.json", "l2"),
@@ -98,7 +100,7 @@ def test_routes_never_lack_a_cluster() -> None:
     before |= {table: json.dumps({"version_info": "r1"})}
     after |= {table: json.dumps({"version_info": "r2"}), "lds.json": before["lds.json"]}
     after |= {"rds-ffffffffffff.json": json.dumps({"version_info": "new"})}
-    taken = [(step.name, step.version if isinstance(step, Write) else "") for step in steps(before, after)]
+    taken = [(_name(step), step.version if isinstance(step, Write) else "") for step in steps(before, after)]
     assert taken == [
         ("eds-b.json", ""),
         ("cds.json", "c2+previous"),
@@ -107,6 +109,35 @@ def test_routes_never_lack_a_cluster() -> None:
         ("cds.json", "c2"),
         ("eds-a.json", ""),
     ]
+
+
+@pytest.mark.parametrize(("delay", "pause"), [("0.500s", 0.75), ("2s", 2.25), ("3600s", LONGEST_PAUSE)])
+def test_clusters_stay_while_requests_are_delayed_that_go_there(delay: str, pause: float) -> None:
+    """Between the routes and the clusters that go: as long as the routes of before delay, within bounds."""
+    table = "rds-0123456789ab.json"
+    served = {table: json.dumps({"version_info": "r1", "routes": {"fixed_delay": delay}})}
+    before, after = files({"a": 0}, "1") | served, files({"b": 0}, "2") | {table: json.dumps({"version_info": "r2"})}
+    taken = list(steps(before, after))
+    assert [step for step in taken if isinstance(step, Pause)] == [Pause(pause)]
+    assert [_name(step) for step in taken][-5:] == [table, "lds.json", "a pause", "cds.json", "eds-a.json"]
+
+
+@settings(deadline=None)
+@given(before=contents, after=contents, delayed=st.booleans())
+def test_only_a_cluster_that_goes_is_paused_for(
+    before: Mapping[str, int], after: Mapping[str, int], *, delayed: bool
+) -> None:
+    """Other changes of routes that delay are as fast as ever."""
+    table = "rds-0123456789ab.json"
+    routes = {"version_info": "r1", **({"fixed_delay": "1s"} if delayed else {})}
+    present = files(before, "1") | {table: json.dumps(routes)}
+    wanted = files(after, "2") | {table: json.dumps({"version_info": "r2"})}
+    pauses = [step for step in steps(present, wanted) if isinstance(step, Pause)]
+    assert bool(pauses) is (delayed and bool(before.keys() - after.keys()))
+
+
+def _name(step: Step) -> str:
+    return "a pause" if isinstance(step, Pause) else step.name
 
 
 def test_a_changed_backend_touches_its_file_only() -> None:

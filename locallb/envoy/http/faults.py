@@ -7,6 +7,7 @@ so that it ends by itself, whoever has stopped. Shares are drawn by Envoy's own 
 
 from __future__ import annotations
 
+import re
 from itertools import count
 
 from locallb.envoy.document import Json, Message, typed
@@ -17,11 +18,17 @@ FAULT = "local-lb.fault"
 """The filter's name, by which routes mean it."""
 _FILTERS = "envoy.extensions.filters.http"
 _MATCHER = "xds.type.matcher.v3"
+_DELAYED = re.compile(r'"fixed_delay":\s*"(\d+(?:\.\d+)?)s"')
 
 
 def may_fail(listeners: str) -> bool | None:
     """Return whether listeners, as their texts are written, have the filter; None where none of them is for HTTP."""
     return f'"{FAULT}"' in listeners if "http_connection_manager" in listeners else None
+
+
+def longest_delay(routes: str) -> float:
+    """Return the seconds that a route table, as its text is written, has requests wait at most; 0 for none."""
+    return max((float(delay) for delay in _DELAYED.findall(routes)), default=0)
 
 
 def dormant() -> Message:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -120,10 +121,13 @@ def _set_modes(directory: Path, texts: Mapping[str, str], mode: int) -> None:
 def _roll_out(directory: Path, steps: Iterable[rollout.Step], mode: int) -> None:
     """Take the steps; between them a running Envoy gets the time to follow."""
     for step in steps:
-        if isinstance(step, rollout.Remove):
-            files.remove(directory / step.name)
-            continue
-        push.put(directory, step, mode)
+        match step:
+            case rollout.Write():
+                push.put(directory, step, mode)
+            case rollout.Remove(name=name):
+                files.remove(directory / name)
+            case rollout.Pause(seconds=seconds) if EnvoyAdmin(directory).answers():
+                time.sleep(seconds)
 
 
 def _in_parts(texts: Mapping[str, str]) -> bool:
