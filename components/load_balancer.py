@@ -8,6 +8,7 @@ import pulumi
 
 from components.proxy import Proxy
 from locallb.config.registry import FRONTENDS
+from locallb.model.identities import IPAddress
 from locallb.model.naming import address_name, owner_fields
 from locallb.model.snapshot import Access
 from locallb.outputs.output import tell
@@ -15,6 +16,7 @@ from locallb.planning.planned import Placement, PlannedPart
 from locallb.resources.codec import encode
 from locallb.resources.declared import (
     LoopbackAddress,
+    LoopbackPorts,
     Reachable,
     ServiceClaim,
     ServiceConfig,
@@ -24,23 +26,15 @@ from locallb.resources.declared import (
 class LoadBalancer(pulumi.ComponentResource):
     """Claims the placement's addresses at once; `serve` adds what waits for the proxy."""
 
-    addresses: Sequence[LoopbackAddress]
+    addresses: Sequence[LoopbackAddress | LoopbackPorts]
 
     def __init__(self, placement: Placement, digest: str) -> None:
         super().__init__("locallb:index:LoadBalancer", str(placement.key), _shown(placement, digest))
         self.placement = placement
         claimed = placement.access if placement.key.kind.value in FRONTENDS else None
         claim = [self._claim(claimed)] if claimed else []
-        self.addresses = [
-            LoopbackAddress(
-                address_name(placement.key, address),
-                address=str(address),
-                owner=owner_fields(placement.owner),
-                sharing=placement.sharing,
-                opts=pulumi.ResourceOptions(parent=self, depends_on=claim),
-            )
-            for address in placement.addresses
-        ]
+        opts = pulumi.ResourceOptions(parent=self, depends_on=claim)
+        self.addresses = [self._hold(address, opts) for address in placement.addresses]
 
     def serve(self, proxy: Proxy, ways: Sequence[pulumi.Resource] = ()) -> None:
         """Configure `proxy` for this load balancer, unless it is its own, and wait until it serves its listeners.
@@ -63,6 +57,13 @@ class LoadBalancer(pulumi.ComponentResource):
         )
         tell(self.placement, self, list(self.addresses) if self.placement.withdrawn else [proof])
         self.register_outputs({"addresses": [str(address) for address in self.placement.addresses]})
+
+    def _hold(self, address: IPAddress, opts: pulumi.ResourceOptions) -> LoopbackAddress | LoopbackPorts:
+        """Claim an address, or the ports of one that all Services share."""
+        name, owner = address_name(self.placement.key, address), owner_fields(self.placement.owner)
+        if mapped := self.placement.mapped:
+            return LoopbackPorts(name, address=str(address), owner=owner, ports=list(map(str, mapped)), opts=opts)
+        return LoopbackAddress(name, address=str(address), owner=owner, sharing=self.placement.sharing, opts=opts)
 
     def _claim(self, access: Access) -> ServiceClaim:
         """Keep the Service of a live cluster from vanishing before what serves it."""

@@ -16,6 +16,7 @@ from locallb.resources.codec import encode
 from locallb.resources.declared import (
     LocalCertificate,
     LoopbackAddress,
+    LoopbackPorts,
     PodRoutes,
     ProxyConfig,
     Reachable,
@@ -39,7 +40,10 @@ class Proxy(pulumi.ComponentResource):
     """Which run of Envoy this is: another one means that it has to prove itself again."""
 
     def __init__(
-        self, planned: PlannedProxy, addresses: Sequence[LoopbackAddress], access: Access | None = None
+        self,
+        planned: PlannedProxy,
+        addresses: Sequence[LoopbackAddress | LoopbackPorts],
+        access: Access | None = None,
     ) -> None:
         name, owner, rendered = planned.proxy.name, owner_fields(planned.owner), planned.rendered
         shown = {"listeners": [listener.name for listener in planned.proxy.every_listener], "digest": planned.digest}

@@ -220,6 +220,8 @@ class Settings:
     """Gateways and Ingresses serve HTTPS by HTTP/3 as well."""
     local_certificates: bool = False
     """Hosts without a Secret get certificates of this user's own authority."""
+    port_mapping: bool = False
+    """Services are found at ports of the loopback addresses, and the stack has no pool."""
 
     @property
     def publishes(self) -> bool:

@@ -14,6 +14,7 @@ from locallb.envoy.document import KEEPALIVE, Message, socket_address, typed
 from locallb.envoy.faults import faulty
 from locallb.model.http.serving import HttpListener
 from locallb.model.identities import Family, IPNetwork, Protocol
+from locallb.model.naming import upstream_name
 from locallb.model.serving import Listener
 
 MAX_DATAGRAM = 9000
@@ -38,9 +39,16 @@ def listener(spec: Listener) -> Message:
     return typed(
         "envoy.config.listener.v3.Listener",
         name=spec.name,
-        **bound_at(spec, spec.upstream),
+        **bound_at(spec, _counted_as(spec)),
         **(_udp(spec) if spec.protocol is Protocol.UDP else _tcp(spec)),
     )
+
+
+def _counted_as(spec: Listener) -> str:
+    """Return the name under which connections are counted: by the port that clients use, as whoever reads it knows."""
+    if spec.protocol is Protocol.UDP:
+        return spec.upstream
+    return upstream_name(spec.protocol, spec.port, Family.of(spec.address))
 
 
 def bound_at(spec: Listener | HttpListener, stat_prefix: str) -> Message:

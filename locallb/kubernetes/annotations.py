@@ -12,7 +12,7 @@ from typing import TypeVar
 from locallb.model.fault_annotation import FAULT_ANNOTATION, unheeded
 from locallb.model.fields import FieldError
 from locallb.model.formatting import clipped, shown
-from locallb.model.objects import ADDRESSES_ANNOTATION
+from locallb.model.objects import ADDRESSES_ANNOTATION, PORTS_ANNOTATION
 
 PREFIX = "local-lb.dev/"
 """What annotations of ours begin with."""
@@ -65,7 +65,7 @@ def unread_annotations(data: Mapping[object, object]) -> tuple[str, ...]:
     misspelt = tuple(
         f"the annotation {clipped(name)} is read by nobody; use {', '.join(_OURS[:-1])} or {_OURS[-1]}, or remove it"
         for name in names
-        if isinstance(name, str) and name.startswith(PREFIX) and name not in _OURS
+        if isinstance(name, str) and name.startswith(PREFIX) and name not in {*_OURS, PORTS_ANNOTATION}
     )
     unusable = unheeded(names, routed=False) if isinstance(names, Mapping) else ""
     return (*misspelt, unusable) if unusable else misspelt

@@ -45,7 +45,7 @@ def placement_events(placement: Placement) -> tuple[Event, ...]:
     """Return what serves, then what doesn't and why, then what was noticed."""
     if placement.withdrawn:
         return (_warning(placement.withdrawn),)
-    serving = ", ".join(str(port.port) for port in placement.ports if port.listeners)
+    serving = ", ".join(port.port.label for port in placement.ports if port.listeners)
     addresses = " and ".join(str(address) for address in placement.addresses)
     told = [Event(NORMAL, ENSURED, f"serves {serving} at {addresses}")] if serving else []
     problems = dict.fromkeys(port.problem for port in placement.ports if port.problem)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from locallb.config.status_settings import StatusOrder
-from locallb.kubernetes.status_patch import DOMAIN, SERVING, Published
-from locallb.model.identities import Family, IPAddress
+from locallb.kubernetes.status_patch import DOMAIN, PORT_MAPPING, SERVING, Published
+from locallb.model.identities import Family, IPAddress, place
 from locallb.model.reasons import Problem, Reason
 from locallb.model.status_entries import Condition, EntryName, Ingress, IngressPort
 from locallb.planning.notices import ordered_of
@@ -17,6 +17,8 @@ from locallb.planning.planned import Placement, PlannedPort, Rejection
 
 SERVES = "Serves"
 """The condition's reason where nothing is wrong."""
+MAPPED = "Loopback"
+"""The reason of the condition that tells of mapped ports; its message is `80/TCP=127.0.0.1:18080`, comma-separated."""
 LONGEST_MESSAGE = 1024
 """Characters of a condition's message."""
 CONDITION_NOT_AN_ERROR = frozenset({Reason.NO_BACKENDS})
@@ -34,10 +36,18 @@ def publication(planned: Placement | Rejection) -> Published:
         return _not_serving([planned.withdrawn])
     ingress = tuple(_entry(planned, address) for address in _ordered(planned))
     problems = [port.problem for port in planned.ports if port.problem]
+    beside = (*_told_of_mapping(planned), *_told_of_orders(planned))
     if not problems:
-        return Published(ingress, (Condition(SERVING, "True", SERVES, ""), *_told_of_orders(planned)))
-    told = _not_serving(problems, ingress)
-    return Published(ingress, (*told.conditions, *_told_of_orders(planned)))
+        return Published(ingress, (Condition(SERVING, "True", SERVES, ""), *beside))
+    return Published(ingress, (*_not_serving(problems, ingress).conditions, *beside))
+
+
+def _told_of_mapping(placement: Placement) -> Iterator[Condition]:
+    """Return where clients find its ports, which their entries can't say."""
+    addresses = _ordered(placement)
+    places = [f"{each.port}/{each.protocol}={place(at, each.number)}" for each in placement.mapped for at in addresses]
+    if places:
+        yield Condition(PORT_MAPPING, "True", MAPPED, ",".join(places))
 
 
 def _told_of_orders(placement: Placement) -> Iterator[Condition]:

@@ -1,10 +1,10 @@
 """What of a live Service is ours to write, and the patch that makes it so.
 
-The finalizer, the ingress entries with our addresses and the conditions with our prefix are ours; everything else in
-metadata and status belongs to others and is written back as it was read. Every patch carries the resourceVersion that
-was read, so that it fails (409) where somebody wrote meanwhile. Whether a patch would change anything is one decision
-(`differences`), for the provider, which has the Service, and for the watch, which has what matters of it (`Standing`).
-Not here: when what is true, and who sends it.
+The finalizer, the ingress entries with our addresses, the conditions with our prefix and one annotation are ours;
+everything else in metadata and status belongs to others and is written back as it was read. Every patch carries the
+resourceVersion that was read, so that it fails (409) where somebody wrote meanwhile. Whether a patch would change
+anything is one decision (`differences`), for the provider, which has the Service, and for the watch, which has what
+matters of it (`Standing`). Not here: when what is true, and who sends it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeAlias
 
 from locallb.model.identities import Uid
+from locallb.model.objects import PORTS_ANNOTATION
 from locallb.model.status_entries import Condition, EntryName, Ingress, IngressPort
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
@@ -21,6 +22,8 @@ FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 DOMAIN = "local-lb.dev"
 SERVING = f"{DOMAIN}/Serving"
 """The condition that tells whether every port serves, and why not."""
+PORT_MAPPING = f"{DOMAIN}/PortMapping"
+"""The condition that tells where clients find ports on an address that all Services share."""
 Live: TypeAlias = Mapping[str, Any]
 """A Service as the API gives it."""
 _CONDITION = tuple(field.name for field in fields(Condition))
@@ -32,6 +35,11 @@ class Published:
 
     ingress: tuple[Ingress, ...] = ()
     conditions: tuple[Condition, ...] = ()
+
+    @property
+    def mapped(self) -> str:
+        """What the annotation says; empty where there shall be none."""
+        return next((condition.message for condition in self.conditions if condition.type == PORT_MAPPING), "")
 
 
 NOTHING = Published()
@@ -47,6 +55,8 @@ class Standing:
     """Everybody's entries."""
     conditions: tuple[Condition, ...] = ()
     """Ours."""
+    mapped: str = ""
+    """Our annotation about ports."""
 
 
 def standing(live: Mapping[Any, Any]) -> Standing:
@@ -59,11 +69,12 @@ def standing(live: Mapping[Any, Any]) -> Standing:
         isinstance(finalizers, list | tuple) and FINALIZER in finalizers,
         tuple(_entry(entry) for entry in entries),
         _ours(conditions),
+        str(_object(metadata.get("annotations")).get(PORTS_ANNOTATION) or ""),
     )
 
 
 def differences(seen: Standing, ours: Collection[str], wanted: Published, *, alone: bool = False) -> tuple[str, ...]:
-    """Name what a patch would change: addresses, ipMode, hostname, ports, conditions. None: nothing is to be written.
+    """Name what a patch would change: addresses, ipMode, hostname, ports, conditions, annotation; none if all is well.
 
     What others have beside ours is theirs, wherever it stands. The arguments are those of `publishing`.
     """
@@ -78,6 +89,7 @@ def differences(seen: Standing, ours: Collection[str], wanted: Published, *, alo
         "hostname": any(is_.named != shall.named for is_, shall in pairs),
         "ports": any(is_.ports != shall.ports for is_, shall in pairs),
         "conditions": _typed(seen.conditions) != _typed(wanted.conditions),
+        "annotation": seen.mapped != wanted.mapped,
     }
     return tuple(name for name, differs in differing.items() if differs)
 
@@ -132,17 +144,24 @@ def publishing(
         *(_dated(condition, live, now) for condition in wanted.conditions),
     ]
     status = {"loadBalancer": {"ingress": ingress or None}, "conditions": conditions or None}
-    return {**_patch(live), "status": status}
+    said = {"annotations": {PORTS_ANNOTATION: wanted.mapped or None}}
+    told = said if standing(live).mapped != wanted.mapped else {}
+    return {**_patch(live, **told), "status": status}
 
 
 def published(live: Live, ours: Collection[str] | None) -> Published:
-    """Read what the status says of ours: entries of the addresses `ours` (None: all), conditions with our prefix."""
+    """Read what the status says of ours: entries of the addresses `ours` (None: all), conditions with our prefix.
+
+    Of mapped ports it says what condition and annotation agree on.
+    """
     entries = [
         _entry({**entry, "ip": entry.get("ip") or entry.get("hostname")})
         for entry in _ingress(live)
         if ours is None or entry.get("ip") in set(ours)
     ]
-    return Published(tuple(entries), _ours(_conditions(live)))
+    at = standing(live).mapped
+    said = (each for each in _ours(_conditions(live)) if each.type != PORT_MAPPING or each.message == at)
+    return Published(tuple(entries), tuple(said))
 
 
 def _patch(live: Live, **metadata: object) -> Mapping[str, object]:

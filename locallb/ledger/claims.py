@@ -23,13 +23,15 @@ from typing import NamedTuple
 from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner
 from locallb.model.memory import Memory
 from locallb.model.naming import owner_fields, owner_from
-from locallb.model.snapshot import Claim
+from locallb.model.snapshot import Claim, MappedPort
 from locallb.storage import files
 
 UNKNOWN = Owner(Home("", "", ""), ObjectKey(ClusterName(""), "", ""))
 """Who holds an address when its file can't be understood."""
-FORMAT = 1
-"""Of a claim; one that doesn't say it is of the first."""
+FORMAT = 2
+"""Of a claim with ports, which says what of an address is held. Others are still written in the first format."""
+_FIRST = 1
+"""Of a claim that doesn't say of which format it is."""
 TERM = "term~"
 """How the names of files begin that have the last term of a stack's leaders."""
 LARGEST = 1 << 16
@@ -58,9 +60,10 @@ def read_entry(path: Path, address: IPAddress) -> Entry | None:
         if file is None:
             return None
         document = json.loads(file.text)
-        if isinstance(written := document.get("format", FORMAT), int) and written > FORMAT:
+        if isinstance(written := document.get("format", _FIRST), int) and written > FORMAT:
             return _newer(path, address, written)
         fields, sharing = document["owner"], document.get("sharing", "")
+        ports = tuple(map(MappedPort.parse, document.get("ports", ())))
         texts = all(isinstance(value, str) for value in (sharing, *fields.values()))
         owner = owner_from(fields)
         if ip_address(document["address"]) != address or not texts:
@@ -68,7 +71,7 @@ def read_entry(path: Path, address: IPAddress) -> Entry | None:
         elif _is_forged(file.uid, owner):
             why = f"user {file.uid} wrote it in the name of {owner}, whose directory is another user's"
         else:
-            return Entry(path, Claim(address, owner), sharing)
+            return Entry(path, Claim(address, owner, ports), sharing)
     except files.FilesError as error:
         why = str(error)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -112,10 +115,12 @@ def _is_forged(uid: int, owner: Owner) -> bool:
         return False
 
 
-def entry_text(address: IPAddress | None, owner: Owner, sharing: str) -> str:
-    """Write a claim; one that isn't shared has no word of it."""
+def entry_text(address: IPAddress | None, owner: Owner, sharing: str, ports: Iterable[MappedPort] = ()) -> str:
+    """Write a claim; one that isn't shared has no word of it, and one of a whole address none of ports."""
     shared = {"sharing": sharing} if sharing else {}
-    claim = {"address": str(address), "format": FORMAT, "owner": dict(owner_fields(owner)), **shared}
+    parts = {"ports": [str(port) for port in ports]} if ports else {}
+    written = FORMAT if ports else _FIRST
+    claim = {"address": str(address), "format": written, "owner": dict(owner_fields(owner)), **shared, **parts}
     return json.dumps(claim, indent=1) + "\n"
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from typing import NoReturn
 
 from locallb.ledger.claims import Entry
 from locallb.model.errors import ClientError
 from locallb.model.identities import Owner
+from locallb.model.snapshot import MappedPort
 from locallb.storage import paths
 
 
@@ -32,20 +34,27 @@ def is_shared(entry: Entry, owner: Owner, sharing: str) -> bool:
     return bool(sharing and entry.sharing and entry.claim.owner.home == owner.home)
 
 
-def refuse_others(held: Iterable[Entry], owner: Owner, sharing: str, *, alone: bool) -> None:
-    """Raise LedgerError for a claim that can't be understood, and if `alone` for one that doesn't share."""
+def refuse_others(
+    held: Iterable[Entry], owner: Owner, sharing: str, ports: Collection[MappedPort] = (), *, alone: bool
+) -> None:
+    """Raise LedgerError for a claim that can't be understood, and if `alone` for one that doesn't share.
+
+    Claims of ports are no hindrance to each other, whoever has them, as long as they have no port in common.
+    """
     for entry in held:
-        if entry.problem or (alone and not is_shared(entry, owner, sharing)):
-            _refuse_other(entry, owner)
+        if entry.problem:
+            raise LedgerError(f"{entry.claim.address} can't be claimed: {entry.problem}")
+        if entry.claim.owner == owner or not alone or is_shared(entry, owner, sharing):
+            continue
+        theirs = {port.place for port in entry.claim.ports}
+        if not (ports and theirs):
+            _refuse(entry, owner, str(entry.claim.address), f"choose another address for {owner.service}")
+        if common := sorted(port for port in ports if port.place in theirs):
+            what = f"{entry.claim.address} port {common[0].number}/{common[0].protocol}"
+            _refuse(entry, owner, what, "run again: the next plan chooses another port")
 
 
-def _refuse_other(entry: Entry, owner: Owner) -> None:
-    if entry.problem:
-        raise LedgerError(f"{entry.claim.address} can't be claimed: {entry.problem}")
-    if entry.claim.owner != owner:
-        elsewhere = entry.claim.owner.home != owner.home
-        remedy = "or destroy that stack" if elsewhere else "or run `locallb gc` if a lost state left it"
-        raise LedgerError(
-            f"{entry.claim.address} belongs to {entry.claim.owner}: choose another address for {owner.service},"
-            f" {remedy} (its claim is {entry.path})"
-        )
+def _refuse(entry: Entry, owner: Owner, what: str, remedy: str) -> NoReturn:
+    elsewhere = entry.claim.owner.home != owner.home
+    other = "or destroy that stack" if elsewhere else "or run `locallb gc` if a lost state left it"
+    raise LedgerError(f"{what} belongs to {entry.claim.owner}: {remedy}, {other} (its claim is {entry.path})")

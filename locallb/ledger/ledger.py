@@ -14,6 +14,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from locallb.kubernetes.api.fence import FENCE, Fence, NotLeaderError
@@ -26,7 +27,6 @@ from locallb.ledger.claims import (
     Entry,
     address_in,
     entry_name,
-    entry_text,
     is_ours,
     read_entry,
 )
@@ -35,7 +35,7 @@ from locallb.ledger.publishing import Wanted, among, publish, remove, rounds
 from locallb.model.identities import Home, IPAddress, Owner
 from locallb.model.memory import Memory
 from locallb.model.naming import digest
-from locallb.model.snapshot import Claim
+from locallb.model.snapshot import Claim, MappedPort
 from locallb.storage import files
 from locallb.threads.jitter import jitter
 from locallb.threads.joined import Joined
@@ -74,16 +74,17 @@ class Ledger:
             entries = self._files.settled(names, lambda present: self._files.entries(present, memory))
             return tuple(sorted({entry.claim for entry in entries} | set(self._files.under_way(names)), key=_order))
 
-    def holds(self, address: IPAddress, owner: Owner) -> bool:
-        """Return whether `address` is `owner`'s, by the one file that says so or, where a stop left it, another one."""
+    def holds(self, address: IPAddress, owner: Owner, ports: tuple[MappedPort, ...] = ()) -> bool:
+        """Return whether `address`, or just `ports` of it, is `owner`'s: so says its file, or one left by a stop."""
         if not self.directory.is_dir():
             return False
+        wanted = Claim(address, owner, ports)
         entry = read_entry(self.directory / entry_name(address, owner), address)
-        if entry and entry.claim.owner == owner:
+        if entry and entry.claim == wanted:
             return True
         with self._files.locked(fcntl.LOCK_SH) as names:
             held = self._files.settled(names, lambda present: self._files.read_held(address, present))
-            return any(entry.claim.owner == owner for entry in held)
+            return any(entry.claim == wanted for entry in held)
 
     def problems(self) -> tuple[str, ...]:
         """Return what in the directory isn't a claim that we understand: one sentence each."""
@@ -102,13 +103,13 @@ class Ledger:
         with self._files.opened() as descriptor, TURN:
             return () if lock.take(descriptor, fcntl.LOCK_EX) else tuple(sorted(lock.holders(descriptor)))
 
-    def claim(self, address: IPAddress, owner: Owner, sharing: str = "") -> None:
-        """Claim `address`; claiming again is fine. Raises LedgerError, naming the holder, if another has it.
+    def claim(self, address: IPAddress, owner: Owner, sharing: str = "", ports: tuple[MappedPort, ...] = ()) -> None:
+        """Claim `address`, or `ports` of it; again is fine. Raises LedgerError, naming the holder, if another has it.
 
         With `sharing` others of the same stack who share it, too, are no hindrance: which of them fit together is
         decided in the plan. Threads that claim at the same moment do so under one lock, with one look at all names.
         """
-        wanted, key = Wanted(address, owner, sharing), (self.directory, self._election)
+        wanted, key = Wanted(address, owner, sharing, ports), (self.directory, self._election)
         queue = _QUEUES.get(key) or _QUEUES.setdefault(key, Joined(self.claim_all))
 
         def deed() -> None:
@@ -135,11 +136,12 @@ class Ledger:
             held = self._files.held(claim.address, near)
             mine = [entry for entry in held if entry.claim.owner == claim.owner]
             try:
-                refuse_others(held, claim.owner, claim.sharing, alone=not mine)
+                same = bool(mine) and mine[0].claim.ports == claim.ports
+                refuse_others(held, claim.owner, claim.sharing, claim.ports, alone=not same)
                 if not mine:
                     new.append(claim)
-                elif mine[0].sharing != claim.sharing:
-                    self._rewrite(mine[0].path, claim.owner, claim.sharing)
+                elif not same or mine[0].sharing != claim.sharing:
+                    self._rewrite(mine[0].path, claim)
             except LedgerError as error:
                 problems[claim] = error
         return problems | publish(self._files, new)
@@ -154,7 +156,9 @@ class Ledger:
                 if entry.claim.owner == owner:
                     remove(entry.path)
 
-    def reown(self, address: IPAddress, old: Owner, new: Owner, sharing: str = "") -> None:
+    def reown(
+        self, address: IPAddress, old: Owner, new: Owner, sharing: str = "", ports: tuple[MappedPort, ...] = ()
+    ) -> None:
         """Hand `address` from `old` to `new` in one step; claim it if neither has it.
 
         Raises LedgerError if a third one holds it alone, or if the project of `old` still exists elsewhere: then this
@@ -166,13 +170,14 @@ class Ledger:
                 self._fence(new.home)
                 reown(names)
 
+        wanted = Wanted(address, new, sharing, ports)
+
         def reown(names: list[str]) -> None:
             held = self._files.held(address, names)
             olds = [entry for entry in held if entry.claim.owner == old != new]
             for entry in olds:
                 refuse_copy(f"address {address}", old, new)
-                self._rewrite(entry.path, new, sharing)
-            wanted = Wanted(address, new, sharing)
+                self._rewrite(entry.path, replace(wanted, ports=entry.claim.ports))
             for problem in self._take(self._files.names() if olds else names, [wanted]).values():
                 raise problem
 
@@ -189,14 +194,13 @@ class Ledger:
                     raise
             time.sleep(_PAUSE * (1 + jitter()))
 
-    def _rewrite(self, path: Path, owner: Owner, sharing: str) -> None:
-        """Change the owner in place, then the name: a stop between the two leaves a claim of `owner`."""
-        address = address_in(path.name)
+    def _rewrite(self, path: Path, claim: Wanted) -> None:
+        """Change what is said in place, then the name: a stop between the two leaves a claim of the new owner."""
         try:
-            files.write(path, entry_text(address, owner, sharing), mode=self._files.mode(), durable=True)
-            path.rename(self.directory / entry_name(address, owner))
+            files.write(path, claim.text, mode=self._files.mode(), durable=True)
+            path.rename(self.directory / entry_name(claim.address, claim.owner))
         except (OSError, files.FilesError) as error:
-            raise LedgerError(f"the claim of {address} can't be handed over: {error}") from error
+            raise LedgerError(f"the claim of {claim.address} can't be handed over: {error}") from error
 
     def _fence(self, home: Home) -> None:
         """Stop whoever isn't the leader of its stack; a later term than any before is written down, under the lock."""

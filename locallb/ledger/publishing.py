@@ -16,6 +16,7 @@ from locallb.ledger.claim_files import ClaimFiles
 from locallb.ledger.claims import claimed_in, entry_name, entry_text, unfinished
 from locallb.ledger.conflicts import ContendedError, LedgerError, refuse_others
 from locallb.model.identities import IPAddress, Owner
+from locallb.model.snapshot import MappedPort
 from locallb.storage import files
 
 
@@ -26,11 +27,13 @@ class Wanted:
     address: IPAddress
     owner: Owner
     sharing: str = ""
+    ports: tuple[MappedPort, ...] = ()
+    """What of the address is wanted; empty for all of it."""
 
     @property
     def text(self) -> str:
         """What its file says."""
-        return entry_text(self.address, self.owner, self.sharing)
+        return entry_text(self.address, self.owner, self.sharing, self.ports)
 
 
 def rounds(wanted: Iterable[Wanted]) -> list[list[Wanted]]:
@@ -126,7 +129,7 @@ def _withdrawn(ledger: ClaimFiles, linked: Sequence[Wanted]) -> Iterator[tuple[W
 
 def _refusal(ledger: ClaimFiles, claim: Wanted, names: Sequence[str]) -> LedgerError | None:
     try:
-        refuse_others(ledger.held(claim.address, names), claim.owner, claim.sharing, alone=True)
+        refuse_others(ledger.held(claim.address, names), claim.owner, claim.sharing, claim.ports, alone=True)
     except LedgerError as problem:
         return problem
     return None

@@ -110,7 +110,7 @@ def _remove(leftover: Leftover) -> None:
 def _addresses(home: Home, known: Collection[str], claims: Iterable[Claim] | None = None) -> Iterator[Leftover]:
     directory = paths.ledger_directory()
     for claim in Ledger(directory).claims() if claims is None else claims:
-        address, owner = str(claim.address), None if claim.owner == UNKNOWN else claim.owner
+        address, owner = claim.name, None if claim.owner == UNKNOWN else claim.owner
         if address not in known and _shown(owner, home):
             yield Leftover(Sort.ADDRESS, address, owner, _ours(owner, home), directory, address=claim.address)
 

@@ -30,6 +30,9 @@ EMPTY: Mapping[str, str] = MappingProxyType({})
 ADDRESSES_ANNOTATION = "local-lb.dev/addresses"
 """Addresses that a Service or an Ingress asks for, comma-separated, at most one per family: `127.77.0.5,fd00::5`."""
 
+PORTS_ANNOTATION = "local-lb.dev/mapped-ports"
+"""What we write where the ports of a Service are found at others of 127.0.0.1: the API has no field for that."""
+
 
 class FamilyPolicy(StrEnum):
     """spec.ipFamilyPolicy."""
@@ -73,6 +76,18 @@ class ServicePort:
     name: str = ""
     node_port: int = 0
     target_port: int | str | None = None
+    mapped: int = 0
+    """The port at which clients find it on a loopback address that all Services share; 0 where that isn't planned."""
+
+    @property
+    def number(self) -> int:
+        """Where clients find it."""
+        return self.mapped or self.port
+
+    @property
+    def label(self) -> str:
+        """What a reader is told: `80/TCP`, or `80/TCP=18080` where clients find it elsewhere."""
+        return f"{self}={self.mapped}" if self.mapped not in {0, self.port} else str(self)
 
     def __str__(self) -> str:
         return f"{self.port}/{self.protocol}"

@@ -5,6 +5,7 @@ Frozen data, as sources produce it. Not here: what Kubernetes' objects are (`obj
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -28,6 +29,8 @@ from locallb.model.network.routes import PodRoute, Route
 from locallb.model.network.routing_rules import Diversion
 from locallb.model.objects import Discovery, EndpointSlice, MalformedService, Node, Service
 
+LAST_PORT = 65535
+_MAPPED = re.compile(r"(\d{1,5})/(TCP|UDP|SCTP)=(\d{1,5})", re.ASCII)
 _NO_ORDERS: Mapping[ObjectKey, Order] = MappingProxyType({})
 _NO_ACCESS: Mapping[ClusterName, Access] = MappingProxyType({})
 _NO_ROUTES: Mapping[ClusterName, tuple[PodRoute, ...]] = MappingProxyType({})
@@ -44,12 +47,46 @@ class Access:
     """The context in it."""
 
 
+class MappedPort(NamedTuple):
+    """A port of a Service, and the port of a loopback address at which clients find it."""
+
+    port: int
+    protocol: Protocol
+    number: int
+    """At the address."""
+
+    @property
+    def place(self) -> tuple[int, Protocol]:
+        """What nobody else may have there."""
+        return self.number, self.protocol
+
+    def __str__(self) -> str:
+        return f"{self.port}/{self.protocol}={self.number}"
+
+    @classmethod
+    def parse(cls, text: str) -> MappedPort:
+        """Return the one that prints as `text`. Raises ValueError."""
+        if not (match := _MAPPED.fullmatch(text)):
+            raise ValueError(f"{text!r} isn't <port>/<protocol>=<number>")
+        port, protocol, number = int(match[1]), Protocol(match[2]), int(match[3])
+        if not (0 < port <= LAST_PORT and 0 < number <= LAST_PORT):
+            raise ValueError(f"{text!r} has a number that no port has")
+        return cls(port, protocol, number)
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """An address that is held, and by whom: an entry of the ledger, or of this stack's own state."""
 
     address: IPAddress
     owner: Owner
+    ports: tuple[MappedPort, ...] = ()
+    """What is held of an address that many share by its ports; empty where it is held as a whole."""
+
+    @property
+    def name(self) -> str:
+        """The id of the resource that has it."""
+        return f"{self.address}/{self.owner.service}" if self.ports else str(self.address)
 
 
 @dataclass(frozen=True, slots=True)

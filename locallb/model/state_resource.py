@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from typing import Protocol
 
 ADDRESS = "locallb:index:LoopbackAddress"
+PORTS = "locallb:index:LoopbackPorts"
+CLAIMS = frozenset({ADDRESS, PORTS})
+"""What has a claim in the ledger."""
 CERTIFICATE = "locallb:index:LocalCertificate"
 CONFIG = "locallb:index:ProxyConfig"
 PROCESS = "locallb:index:EnvoyProcess"

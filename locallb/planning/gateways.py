@@ -34,6 +34,7 @@ from locallb.model.serving import Backend, Listener, Upstream
 from locallb.model.snapshot import LocalAuthority, Snapshot
 from locallb.planning.backends.backends import PortBackends, upstreams
 from locallb.planning.backends.index import BackendIndex
+from locallb.planning.mapped_redirects import with_mapped_redirects
 from locallb.planning.planned import PlannedPort, Via
 from locallb.planning.ports import PortProblems
 
@@ -210,11 +211,12 @@ def _port(gateway: Bound, port: ServicePort, where: Where, via: Via | None, answ
     listeners: tuple[Listener | HttpListener, ...]
     if port.protocol is Protocol.UDP:
         name = _datagram_name(gateway, port.port)
-        listeners = tuple(Listener(one, port.port, port.protocol, name) for one in free if name in answering)
+        listeners = tuple(Listener(one, port.number, port.protocol, name) for one in free if name in answering)
     else:
         chains = tuple(_with_addresses(gateway.chains[port.port], where.addresses))
+        chains = with_mapped_redirects(chains, gateway.want.ports)
         http3 = where.http3 and not _is_shared(gateway, port)
-        listeners = tuple(HttpListener(one, port.port, chains, http3=http3) for one in free if chains)
+        listeners = tuple(HttpListener(one, port.number, chains, http3=http3) for one in free if chains)
     return PlannedPort(port, listeners, problem, via if listeners else None)
 
 

@@ -18,6 +18,7 @@ from locallb.model.objects import MalformedService, Service
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Snapshot
 from locallb.planning.addresses.allocation import Answer
+from locallb.planning.addresses.port_mapping import map_ports
 from locallb.planning.backends.index import BackendIndex
 from locallb.planning.backends.nodes import eligible
 from locallb.planning.gateway_statuses import with_statuses
@@ -42,10 +43,12 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
     gateways = told.bound
     snapshot = with_gateways(snapshot, gateways)
     wanted = memory.ours(snapshot.services, settings)
+    mapped = map_ports(snapshot, wanted) if settings.port_mapping else None
+    wanted = list(mapped.services) if mapped else wanted
     ports = HostPorts(snapshot.host)
     problems = memory.problems(snapshot.host, wanted, ports.problems)
     servable, hopeless = _by_servable_ports(wanted, problems)
-    answers = memory.allocate(snapshot, servable, settings)
+    answers = mapped.answers if mapped else memory.allocate(snapshot, servable, settings)
     placed = {key: answer for key, answer in answers.items() if not isinstance(answer, Problem)}
     seated = memory.seats(
         [s for s in servable if s.key in placed],
@@ -80,7 +83,7 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
 
     seats = seated.seats
     in_order = sorted((s for s in servable if s.key in seats), key=lambda service: service.key)
-    asked = [(s, placed[s.key], seats[s.key], gateways.get(s.key)) for s in in_order]
+    asked = [(s, placed[s.key], seats[s.key], _mapped(gateways.get(s.key), s)) for s in in_order]
     made = memory.place(frame, beside(snapshot, settings), asked, given)
     of_services = [n.message for placed in made for n in placed.placement.notices if n.reason in TOLD_OF_THE_STACK]
     plan = Plan(
@@ -89,7 +92,7 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
             *(placed.own for placed in made if placed.own),
             *memory.of_stack(seated.proxies, frame),
         ),
-        rejections=_rejections(snapshot, settings, {**answers, **hopeless}, seats),
+        rejections=_rejections(snapshot, settings, {**answers, **_beside(answers, hopeless)}, seats),
         routes=_on_host(routing, snapshot.home, settings),
         notices=(*lone.values(), *of_services, *routing.notices, *unused_pins(snapshot, settings), *told.notices),
     )
@@ -97,6 +100,18 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
     gain = routes_to_gain(plan, snapshot, settings, memory.routing)
     left = (*left_out(snapshot, plan, settings), *told.left_out, *snapshot.hints, *gain)
     return replace(plan, left_out=left) if left else plan
+
+
+def _mapped(gateway: Bound | None, service: Service) -> Bound | None:
+    """Return what is bound for a Service, with its ports where those are mapped."""
+    if gateway is None or gateway.want.ports == service.ports:
+        return gateway
+    return replace(gateway, want=replace(gateway.want, ports=service.ports))
+
+
+def _beside(answers: Mapping[ObjectKey, Answer], hopeless: Mapping[ObjectKey, Problem]) -> Mapping[ObjectKey, Problem]:
+    """Return why ports can't be served of those that aren't refused anyway."""
+    return {key: problem for key, problem in hopeless.items() if not isinstance(answers.get(key), Problem)}
 
 
 def _files(gateway: Bound) -> int:

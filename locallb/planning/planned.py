@@ -17,7 +17,7 @@ from locallb.model.network.routes import PodRoute
 from locallb.model.objects import EMPTY, ServicePort
 from locallb.model.reasons import Problem
 from locallb.model.serving import Listener, Part, Proxy
-from locallb.model.snapshot import Access
+from locallb.model.snapshot import Access, MappedPort
 from locallb.planning.notices import Notice
 from locallb.planning.planned_for_clusters import PlannedRoutes, PlannedZones
 from locallb.planning.runs import PlannedRun
@@ -48,7 +48,7 @@ class PlannedPort:
         return tuple(dict.fromkeys(name for listener in self.listeners for name in _upstreams(listener)))
 
     def __str__(self) -> str:
-        return f"{self.port} {self.problem.reason}" if self.problem else str(self.port)
+        return f"{self.port.label} {self.problem.reason}" if self.problem else self.port.label
 
 
 def _upstreams(listener: Listener | HttpListener) -> Iterator[str]:
@@ -166,6 +166,12 @@ class Placement:
     def key(self) -> ObjectKey:
         """Which Service."""
         return self.owner.service
+
+    @property
+    def mapped(self) -> tuple[MappedPort, ...]:
+        """Where clients find its ports on addresses that all Services share; empty where it has its own."""
+        ports = (planned.port for planned in self.ports if planned.port.mapped)
+        return tuple(MappedPort(port.port, port.protocol, port.mapped) for port in ports)
 
 
 @dataclass(frozen=True, slots=True)

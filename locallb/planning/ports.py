@@ -39,7 +39,7 @@ class HostPorts:
     ) -> Mapping[tuple[ServicePort, IPAddress], Problem]:
         """Find the ports that can't be served at some of `addresses`, which this Service holds."""
         places = ((port, address) for port in service.ports for address in addresses)
-        sockets = ((place, self._bound.get((place[1], place[0].port, place[0].protocol))) for place in places)
+        sockets = ((place, self._bound.get((place[1], place[0].number, place[0].protocol))) for place in places)
         return {place: _taken(service, *place, socket) for place, socket in sockets if socket}
 
     def _problem(self, service: Service, port: ServicePort) -> Problem | None:
@@ -49,31 +49,31 @@ class HostPorts:
                 f"{service.key} port {port}: Envoy has no listener for SCTP; use TCP or UDP, "
                 "or reach it by its nodePort",
             )
-        if port.port < self._first:
+        if port.number < self._first:
             return Problem(
                 Reason.PORT_PRIVILEGED,
                 f"{service.key} port {port}: ports below {self._first} need a right on this host; "
                 "as root, `locallb host setup --apply` "
-                f"(or `sysctl -w net.ipv4.ip_unprivileged_port_start={port.port}`) gives it",
+                f"(or `sysctl -w net.ipv4.ip_unprivileged_port_start={port.number}`) gives it",
             )
         if holder := self._holder(service, port):
             return Problem(
                 Reason.PORT_IN_USE,
                 f"{service.key} port {port}: {_named(holder)} listens on every address of this host at port "
-                f"{port.port}; stop it, bind it to an address of its own, or change the Service's port",
+                f"{port.number}; stop it, bind it to an address of its own, or change the Service's port",
             )
         return None
 
     def _holder(self, service: Service, port: ServicePort) -> Socket | None:
         """Find who has this port on every address of a family that the Service has."""
-        holders = self._everywhere.get((port.port, port.protocol), ())
+        holders = self._everywhere.get((port.number, port.protocol), ())
         return next((holder for holder in holders if Family.of(holder.address) in service.families), None)
 
 
 def _taken(service: Service, port: ServicePort, address: IPAddress, socket: Socket) -> Problem:
     return Problem(
         Reason.PORT_IN_USE,
-        f"{service.key} port {port}: {_named(socket)} listens on {address} at port {port.port}; stop it",
+        f"{service.key} port {port}: {_named(socket)} listens on {address} at port {port.number}; stop it",
     )
 
 

@@ -15,6 +15,7 @@ from locallb.provider.dispatch import Dispatcher
 from locallb.provider.resource_types import AnyResourceType, ResourceTypes
 from locallb.provider.resources.local_certificate import LocalCertificate
 from locallb.provider.resources.loopback_address import LoopbackAddress
+from locallb.provider.resources.loopback_ports import LoopbackPorts
 from locallb.provider.resources.pod_routes import PodRoutes
 from locallb.provider.resources.proxy_config import ProxyConfig
 from locallb.provider.resources.reachable import Reachable
@@ -27,6 +28,7 @@ __all__ = ["KINDS", "ProviderError", "make_provider"]
 
 KINDS: tuple[type[AnyResourceType], ...] = (
     LoopbackAddress,
+    LoopbackPorts,
     ServedCertificate,
     LocalCertificate,
     ProxyConfig,

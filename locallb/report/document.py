@@ -76,6 +76,7 @@ def _balancer(balancer: Balancer | None) -> Mapping[str, object] | None:
             {
                 "port": port.number,
                 "protocol": str(port.protocol),
+                "mapped": port.mapped,
                 "listens": [str(address) for address in port.listens],
                 "sources": None if port.sources is None else [str(source) for source in port.sources],
                 "backends": list(port.backends),

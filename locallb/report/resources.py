@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from locallb.envoy.fragments import as_files
@@ -20,10 +20,11 @@ from locallb.planning.runs import run_planner, run_types
 from locallb.report.envoy_files import Listener, as_address, as_object, as_text, told_backends, told_listeners
 from locallb.report.sides import Balancer, Port, Side, fingerprint
 
-ADDRESS, CONFIG, SERVICE, BALANCER = (
-    f"locallb:index:{kind}" for kind in ("LoopbackAddress", "ProxyConfig", "ServiceConfig", "LoadBalancer")
+ADDRESS, PORTS, CONFIG, SERVICE, BALANCER = (
+    f"locallb:index:{kind}"
+    for kind in ("LoopbackAddress", "LoopbackPorts", "ProxyConfig", "ServiceConfig", "LoadBalancer")
 )
-_LABEL = re.compile(r"(\d{1,5})/(TCP|UDP|SCTP)(?: (\w+))?")
+_LABEL = re.compile(r"(\d{1,5})/(TCP|UDP|SCTP)(?:=(\d{1,5}))?(?: (\w+))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ def _key(resource: Resource) -> ObjectKey | None:
     """Return which Service a resource belongs to; None if it isn't one of ours that matters here."""
     if runtime := run_types().get(resource.type):
         return run_planner(runtime).owner(resource.inputs)
-    if resource.type not in {ADDRESS, CONFIG, SERVICE}:
+    if resource.type not in {ADDRESS, PORTS, CONFIG, SERVICE}:
         return None
     try:
         return owner_from(_strings(resource.inputs.get("owner"))).service
@@ -85,7 +86,7 @@ def _key(resource: Resource) -> ObjectKey | None:
 def _take(parts: _Parts, resource: Resource) -> None:
     inputs = resource.inputs
     match resource.type:
-        case "locallb:index:LoopbackAddress":
+        case "locallb:index:LoopbackAddress" | "locallb:index:LoopbackPorts":
             if (address := as_address(inputs.get("address"))) is not None:
                 parts.addresses.append(address)
         case "locallb:index:ProxyConfig":
@@ -127,12 +128,18 @@ def _ports(parts: _Parts, addresses: tuple[IPAddress, ...]) -> tuple[Port, ...]:
         by_port[listener.port, listener.protocol].append(listener)
     backends = told_backends(parts.files)
     shown = [match.groups() for text in parts.labels if (match := _LABEL.fullmatch(text))]
-    wanted = {(int(number), Protocol(protocol)): problem or "" for number, protocol, problem in shown}
-    wanted |= {key: "" for key in by_port if key not in wanted}
+    wanted = {
+        (int(mapped or number), Protocol(protocol)): (int(number), problem or "")
+        for number, protocol, mapped, problem in shown
+    }
+    wanted |= {key: (key[0], "") for key in by_port if key not in wanted}
     rank = {address: number for number, address in enumerate(addresses)}
     return tuple(
-        _port(number, protocol, problem, by_port.get((number, protocol), []), backends, rank)
-        for (number, protocol), problem in wanted.items()
+        replace(
+            _port(number, protocol, problem, by_port.get((mapped, protocol), []), backends, rank),
+            mapped=mapped if mapped != number else 0,
+        )
+        for (mapped, protocol), (number, problem) in wanted.items()
     )
 
 

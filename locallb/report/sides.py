@@ -7,7 +7,7 @@ A side is made from a plan (what shall be, or what another revision would have b
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from locallb.envoy.fragments import as_files
@@ -31,6 +31,8 @@ class Port:
     """Clients allowed, sorted; empty means everybody, None that it isn't known (a closed port that was deployed)."""
     backends: tuple[str, ...] = ()
     affinity: bool | None = None
+    mapped: int = 0
+    """Where clients find it on a loopback address, if that is another number than its own."""
     problem: str = ""
     """The code of the reason why it is closed somewhere."""
     message: str = ""
@@ -40,8 +42,8 @@ class Port:
 
     @property
     def label(self) -> str:
-        """What the port is called: `8080/TCP`."""
-        return f"{self.number}/{self.protocol}"
+        """What the port is called: `8080/TCP`, or `8080/TCP=18080`."""
+        return f"{self.number}/{self.protocol}{f'={self.mapped}' if self.mapped else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +166,7 @@ def _port(planned: PlannedPort, service: Service, backends: Mapping[str, tuple[s
         sources=sorted_networks(service.source_ranges),
         backends=tuple(backend for name in upstreams for backend in backends.get(name, ())),
         affinity=service.client_ip_affinity,
+        mapped=planned.port.number if planned.port.number != planned.port.port else 0,
         problem=planned.problem.reason if planned.problem else "",
         message=planned.problem.message if planned.problem else "",
         via=planned.via,
@@ -174,7 +177,7 @@ def _unjudged(port: Port) -> Port:
     """Forget that a port has no backends."""
     if port.problem != Reason.NO_BACKENDS:
         return port
-    return Port(port.number, port.protocol, port.listens, port.sources, port.backends, port.affinity, via=port.via)
+    return replace(port, problem="", message="")
 
 
 def sorted_networks(networks: tuple[IPNetwork, ...]) -> tuple[IPNetwork, ...]:

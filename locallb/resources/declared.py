@@ -32,6 +32,28 @@ class LoopbackAddress(pulumi.CustomResource):
         super().__init__("locallb:index:LoopbackAddress", resource_name, properties, opts)
 
 
+class _LoopbackPorts(TypedDict):
+    address: pulumi.Input[str]
+    owner: pulumi.Input[Mapping[str, Any]]
+    ports: pulumi.Input[Sequence[pulumi.Input[str]]]
+
+
+class LoopbackPorts(pulumi.CustomResource):
+    """Ports of a loopback address that all Services share, claimed in the ledger.
+
+    Its id is the address, a slash and the Service.
+    """
+
+    address: pulumi.Output[str]
+    owner: pulumi.Output[Mapping[str, Any]]
+    ports: pulumi.Output[Sequence[str]]
+    claim: pulumi.Output[str]
+
+    def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_LoopbackPorts]) -> None:
+        properties = {**dict.fromkeys(LoopbackPorts.__annotations__), **inputs}
+        super().__init__("locallb:index:LoopbackPorts", resource_name, properties, opts)
+
+
 class _ProxyConfig(TypedDict):
     proxy: pulumi.Input[str]
     name: pulumi.Input[str]

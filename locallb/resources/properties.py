@@ -59,6 +59,29 @@ class LoopbackAddressState(LoopbackAddressInputs):
 
 
 @dataclass(frozen=True, slots=True)
+class LoopbackPortsInputs:
+    """What a program says of its `LoopbackPorts`."""
+
+    address: str
+    """Loopback address. Another one replaces the claim, new before old."""
+    owner: Owner
+    """Who claims them. Another one takes over in one step, but never from a project that still exists elsewhere."""
+    ports: tuple[str, ...]
+    """`<port>/<protocol>=<number>` each: a port of the Service, and where clients find it.
+
+    Others are claimed in one step.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class LoopbackPortsState(LoopbackPortsInputs):
+    """What is known of one `LoopbackPorts`: its inputs and its outputs."""
+
+    claim: str
+    """Path of the ledger that has the claim."""
+
+
+@dataclass(frozen=True, slots=True)
 class ProxyConfigInputs:
     """What a program says of its `ProxyConfig`."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -20,8 +20,8 @@ from locallb.model.identities import ObjectKey, Owner, ProxyId, ProxyName
 from locallb.model.memory import Each, Memory
 from locallb.model.naming import owner_from
 from locallb.model.objects import Discovery
-from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment
-from locallb.model.state_resource import ADDRESS, CERTIFICATE, CONFIG, PROCESS, SERVICE, Resource
+from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment, MappedPort
+from locallb.model.state_resource import ADDRESS, CERTIFICATE, CONFIG, PORTS, PROCESS, SERVICE, Resource
 from locallb.planning.runs import run_types
 from locallb.sources import SourceError
 from locallb.storage import files
@@ -152,6 +152,13 @@ def _claim(inputs: Mapping[str, object]) -> Claim:
     return Claim(ip_address(str(inputs["address"])), owner_from(_texts(inputs["owner"])))
 
 
+def _ports(inputs: Mapping[str, object]) -> Claim:
+    listed = inputs["ports"]
+    if not isinstance(listed, list | tuple):
+        raise TypeError(listed)
+    return replace(_claim(inputs), ports=tuple(MappedPort.parse(str(text)) for text in listed))
+
+
 @dataclass(frozen=True, slots=True)
 class _Run:
     """A run of a proxy: in which runtime, and which process of this host; 0 for none."""
@@ -237,5 +244,6 @@ _READ: Mapping[str, Callable[[Mapping[str, object]], object]] = {
     ADDRESS: _claim,
     CERTIFICATE: _authority,
     CONFIG: _config,
+    PORTS: _ports,
     SERVICE: _part,
 }

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from locallb.dns.owner_ids import establish
 from locallb.model.identities import Home
-from locallb.model.state_resource import ADDRESS, CONFIG
+from locallb.model.state_resource import CLAIMS, CONFIG
 from locallb.sources import SourceError
 from locallb.storage import files, paths
 
@@ -169,7 +169,7 @@ def deployed_from(state: Path) -> list[Belonging]:
 def _told_by_resources(resources: list[Mapping[str, object]]) -> Iterator[Belonging]:
     for resource in resources:
         inputs, outputs = resource.get("inputs"), resource.get("outputs")
-        if resource["type"] in {ADDRESS, CONFIG} and isinstance(inputs, dict) and isinstance(outputs, dict):
+        if resource["type"] in {*CLAIMS, CONFIG} and isinstance(inputs, dict) and isinstance(outputs, dict):
             root = str(inputs["owner"]["root"])
             directory = outputs.get("directory")
             if not isinstance(directory, str) or not directory:

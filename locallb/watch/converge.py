@@ -21,7 +21,7 @@ from locallb.kubernetes.parsing.objects import Said
 from locallb.model.identities import ClusterName, Home, ObjectKey, ProxyName
 from locallb.model.memory import Each, Memory
 from locallb.model.naming import named_after
-from locallb.model.state_resource import ADDRESS, CONFIG, SERVICE
+from locallb.model.state_resource import CLAIMS, CONFIG, SERVICE
 from locallb.outputs.output import outputs
 from locallb.planning.planned import Plan, PlannedProxy, PlannedStatus
 from locallb.planning.planned_for_clusters import ROUTES as POD_ROUTES
@@ -34,7 +34,7 @@ from locallb.watch.work import FEW, MOST, Batch, Work, together
 BALANCER, PROXY, ROUTES = "locallb:index:LoadBalancer", "locallb:index:Proxy", "locallb:index:ClusterRoutes"
 TOLD, ZONES = "locallb:index:GatewayObject", "locallb:index:ClusterZones"
 ROOTS = (BALANCER, PROXY, ROUTES, TOLD, ZONES)
-LOOKED_AFTER = frozenset({ADDRESS, CONFIG, SERVICE}).union(*(output.looked_after for output in outputs().values()))
+LOOKED_AFTER = frozenset({*CLAIMS, CONFIG, SERVICE}).union(*(output.looked_after for output in outputs().values()))
 """Types of resources whose change by others nobody tells: files."""
 SETTLING = 1.0
 """Seconds after an update in which a Service's status may still be read as it was before."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from locallb.kubernetes.status_patch import FINALIZER
-from tests.cluster.controlplane import Document, Objects
+from tests.cluster.controlplane import ControlPlane, Document, Objects
 from tests.e2e.support import Backend, Stage, ask, envoys, port, refused, service
 
 pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
@@ -37,15 +37,11 @@ def address(cluster: Objects, name: str) -> str:
     return str(entry["ip"])
 
 
-def condition(cluster: Objects, name: str) -> Document:
-    """Give our condition of a Service."""
+def condition(cluster: Objects, name: str, kind: str = "local-lb.dev/Serving") -> Document:
+    """Return a condition of ours of a Service."""
     document = cluster.read(name)
     assert document is not None
-    (serving,) = (
-        condition
-        for condition in document["status"].get("conditions", ())
-        if condition["type"] == "local-lb.dev/Serving"
-    )
+    (serving,) = (condition for condition in document["status"].get("conditions", ()) if condition["type"] == kind)
     return dict(serving)
 
 
@@ -204,3 +200,38 @@ def test_services_of_another_class_are_never_written(cluster: Objects, play: Sta
     before = cluster.service(service("other", port(8080, 0), loadBalancerClass="example.com/other"))
     play.up()
     assert cluster.read("other") == before
+
+
+def test_mapped_ports_are_told_by_condition_and_annotation(
+    plane: ControlPlane, cluster: Objects, play: Stage, backend: Backends
+) -> None:
+    """The API keeps both, they change with the ports, and both go with the stack; the annotations of others stay."""
+    play.configure(sources=[plane.source], portMapping="loopback")
+    made(cluster, backend, "web", 443)
+    made(cluster, backend, "two", 443)
+    cluster.change("web", {"metadata": {"annotations": {"theirs": "stays"}}})
+    play.up()
+    number = play.status()["n/web"]["ports"][0]["mapped"]
+    assert address(cluster, "web") == "127.0.0.1"
+    assert ingress(cluster, "web")[0]["ports"] == [{"port": 443, "protocol": "TCP"}]
+    assert ask("127.0.0.1", number) == "web: hello"
+    at = f"443/TCP=127.0.0.1:{number}"
+    assert condition(cluster, "web", "local-lb.dev/PortMapping")["message"] == at
+    assert annotated(cluster, "web") == {"theirs": "stays", "local-lb.dev/mapped-ports": at}
+    before = cluster.read("web")
+    assert play.run("up", "--yes", "--expect-no-changes").code == 0
+    assert cluster.read("web") == before
+    cluster.change("web", {"metadata": {"annotations": {"local-lb.dev/mapped-ports": "nonsense"}}})
+    assert play.run("refresh", "--yes").code == 0
+    play.up()
+    assert annotated(cluster, "web")["local-lb.dev/mapped-ports"] == at
+    assert play.run("destroy", "--yes").code == 0
+    assert annotated(cluster, "web") == {"theirs": "stays"}
+    assert ingress(cluster, "web") == []
+
+
+def annotated(cluster: Objects, name: str) -> Document:
+    """Return the annotations of a Service."""
+    document = cluster.read(name)
+    assert document is not None
+    return dict(document["metadata"].get("annotations", {}))

@@ -503,6 +503,22 @@ def test_the_order_of_addresses_is_one_of_two() -> None:
     )
 
 
+def test_ports_are_mapped_on_request_and_then_there_are_no_addresses() -> None:
+    """A pool, a pin and kube-proxy's own way to an address contradict it; YAML 1.1 takes `off` for false."""
+    assert parse_settings(SOURCES | {"portMapping": "loopback"}).port_mapping
+    assert parse_settings(SOURCES | {"portMapping": "loopback"}).pools == ()
+    for off in ("off", False):
+        assert not parse_settings(SOURCES | {"portMapping": off}).port_mapping
+    assert mistakes(portMapping="127.0.0.1") == (
+        'portMapping: "127.0.0.1" is no way to map ports; use loopback, or remove the key',
+    )
+    told = mistakes(portMapping="loopback", pools=[{"name": "own", "addresses": ["127.78.0.0/27"]}], ipMode="VIP")
+    assert told == (
+        "pools: with portMapping every Service is at 127.0.0.1; remove this key, or portMapping",
+        "ipMode: with portMapping it would take what Nodes send to their own 127.0.0.1; use Proxy",
+    )
+
+
 def test_the_mode_of_addresses_is_one_of_two() -> None:
     """Proxy where nothing is said."""
     assert parse_settings(SOURCES).ip_mode == "Proxy"

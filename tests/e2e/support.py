@@ -85,9 +85,10 @@ class Stage:
         return self.root / "s" / "locallb"
 
     def configure(self, stack: str = "dev", /, **settings: object) -> None:
-        """Write a stack's configuration; without `sources` it reads `manifests`, without `pools` it has the stage's."""
+        """Write a stack's configuration; without `sources` it reads `manifests`, without `pools` it has its own."""
         settings.setdefault("sources", [{"manifests": "manifests", "name": "c"}])
-        settings.setdefault("pools", [{"name": "default", "addresses": [f"{self.at(0)}/27"]}])
+        if "portMapping" not in settings:
+            settings.setdefault("pools", [{"name": "default", "addresses": [f"{self.at(0)}/27"]}])
         flat = {f"local-lb:{key}": value for key, value in settings.items()}
         (self.root / "stacks" / f"Pulumi.{stack}.yaml").write_text(yaml.safe_dump({"config": flat}))
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import asdict, replace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from locallb.kubernetes.status_patch import (
     FINALIZER,
     NOTHING,
+    PORT_MAPPING,
     SERVING,
     Published,
     Standing,
@@ -25,6 +26,7 @@ from locallb.kubernetes.status_patch import (
     standing,
 )
 from locallb.model.identities import Uid
+from locallb.model.objects import PORTS_ANNOTATION
 from locallb.model.status_entries import Condition, EntryName, Ingress, IngressPort
 
 NOW, THEN = "2026-11-21T05:00:00Z", "2026-11-01T00:00:00Z"
@@ -242,3 +244,19 @@ def test_a_service_is_known_by_its_uid_and_its_end_by_the_date() -> None:
     assert not is_it(seen, Uid("u2"))
     assert not is_deleted(seen)
     assert is_deleted({"metadata": {"deletionTimestamp": NOW}})
+
+
+def test_where_ports_are_found_is_said_by_an_annotation_as_well() -> None:
+    """It comes with the condition and goes with it, whoever changed it meanwhile; the annotations of others stay."""
+    at = "80/TCP=127.0.0.1:18080"
+    mapping = Condition(PORT_MAPPING, "True", "Loopback", at)
+    wanted = Published((WORD,), (*TOLD.conditions, mapping))
+    patch: Any = publishing(live(ingress=[ENTRY], conditions=[FINE]), (), wanted, NOW)
+    assert patch["metadata"]["annotations"] == {PORTS_ANNOTATION: at}
+    said = live(ingress=[ENTRY], conditions=[FINE, asdict(mapping)])
+    assert differences(standing(said), (), wanted) == ("annotation",)
+    said["metadata"]["annotations"] = {PORTS_ANNOTATION: at, "theirs": "stays"}
+    assert publishing(said, (), wanted, NOW) is None
+    back: Any = publishing(said, ["127.77.0.5"], NOTHING, NOW)
+    assert back["metadata"]["annotations"] == {PORTS_ANNOTATION: None}
+    assert "annotations" not in cast("Any", publishing(live(ingress=[ENTRY]), (), TOLD, NOW))["metadata"]

@@ -158,11 +158,11 @@ def test_a_claim_of_a_newer_version_is_held_and_left_alone(ledger: Ledger) -> No
     """Ours as well: it may mean more than this version understands."""
     ledger.claim(ADDRESS, owner("web"))
     (path,) = ledger.directory.glob(f"{ADDRESS}~*")
-    newer = json.dumps({**json.loads(path.read_text()), "format": 2})
+    newer = json.dumps({**json.loads(path.read_text()), "format": 3})
     path.write_text(newer)
     assert ledger.claims() == (Claim(ADDRESS, UNKNOWN),)
     for name in ("web", "other"):
-        with pytest.raises(LedgerError, match="format 2, and this version knows 1: install a later local-lb"):
+        with pytest.raises(LedgerError, match="format 3, and this version knows 2: install a later local-lb"):
             ledger.claim(ADDRESS, owner(name))
     ledger.release(ADDRESS, owner("web"))
     assert path.read_text() == newer

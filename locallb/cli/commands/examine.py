@@ -29,6 +29,7 @@ from locallb.leftovers.host import leftovers, routes_in
 from locallb.model.errors import ClientError
 from locallb.model.formatting import counted
 from locallb.model.snapshot import Claim, HostFacts
+from locallb.model.state_resource import CLAIMS
 from locallb.planning.addresses.pool_routes import pool_routes
 from locallb.runtimes.process import processes
 from locallb.runtimes.process.processes import Process
@@ -37,7 +38,7 @@ from locallb.sources.workspace import Planned
 from locallb.storage import files, paths
 from locallb.storage.proxy_directories import PROXY_MARK
 
-ADDRESS, CONFIG = "locallb:index:LoopbackAddress", "locallb:index:ProxyConfig"
+CONFIG = "locallb:index:ProxyConfig"
 PROCESS = "locallb:index:EnvoyProcess"
 AT_ONCE = 16
 TROUBLES = (ClientError, EngineError, SettingsError, SourceError, OSError)
@@ -137,7 +138,7 @@ def _with_stack(
     state_problems = troubles.guard("state", lambda: check_state(path), ())
     remedy = "`locallb state restore` goes back to the last good state"
     known = troubles.guard("state", session.resources, (), remedy)
-    claimed = {str(claim.address) for claim in claims}
+    claimed = {claim.name for claim in claims}
     return replace(
         seen,
         source_problems=plan[0].complaints if plan else (),
@@ -146,7 +147,7 @@ def _with_stack(
         sources=len(session.settings.sources) if plan else 0,
         services=len(plan[1].placements) + len(plan[1].rejections) if plan else 0,
         proxies=_proxies(known),
-        unclaimed=tuple(sorted({str(resource.id) for resource in known if resource.type == ADDRESS} - claimed)),
+        unclaimed=tuple(sorted({str(resource.id) for resource in known if resource.type in CLAIMS} - claimed)),
         leftovers=troubles.guard("ledger", lambda: _leftovers(session, known, claims), ()),
         state=f"{counted(len(known), 'resource')} in {path}" if path.exists() else f"nothing deployed yet ({path})",
         state_problems=state_problems,
@@ -218,7 +219,7 @@ def _read(path: Path) -> str | None:
 
 def _leftovers(session: Session, known: Iterable[ResourceState], claims: tuple[Claim, ...]) -> tuple[str, ...]:
     proxies = {str(resource.id) for resource in known if resource.type == CONFIG}
-    addresses = {str(resource.id) for resource in known if resource.type == ADDRESS}
+    addresses = {str(resource.id) for resource in known if resource.type in CLAIMS}
     return tuple(str(leftover) for leftover in leftovers(session.home, proxies, addresses, routes_in(known), claims))
 
 

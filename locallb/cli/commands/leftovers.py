@@ -12,6 +12,7 @@ from locallb.config.settings import SettingsError
 from locallb.engine.state.errors import EngineError
 from locallb.leftovers.host import Leftover, leftovers, remove, routes_in
 from locallb.model.identities import ObjectKey
+from locallb.model.state_resource import CLAIMS
 from locallb.sources import SourceError
 from locallb.sources.snapshot import find_sources
 from locallb.sources.source import reached
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from locallb.leftovers.names import LeftName
     from locallb.leftovers.services import LeftService
 
-ADDRESS, CONFIG = "locallb:index:LoopbackAddress", "locallb:index:ProxyConfig"
+CONFIG = "locallb:index:ProxyConfig"
 CLAIM = "locallb:index:ServiceClaim"
 NAME = "locallb:index:DnsName"
 FINALIZER = "finalizer"
@@ -32,7 +33,7 @@ def gc(session: Session, args: Arguments, out: Out) -> int:
     """List leftovers; with --yes remove those of this stack."""
     known = session.resources()
     proxies = {str(resource.id) for resource in known if resource.type == CONFIG}
-    addresses = {str(resource.id) for resource in known if resource.type == ADDRESS}
+    addresses = {str(resource.id) for resource in known if resource.type in CLAIMS}
     left = leftovers(session.home, proxies, addresses, routes_in(known))
     services = _services(session, {str(resource.id) for resource in known if resource.type == CLAIM})
     names = _names(session, {str(resource.inputs.get("name")) for resource in known if resource.type == NAME})

@@ -74,7 +74,7 @@ def print_detail(out: Out, detail: Detail) -> None:
     for port in row.ports:
         backends = ", ".join((detail.backends or {}).get(str(port.port), ())) or "no backends"
         way = {Via.PODS: "pods ", Via.BOTH: "pods and nodePorts "}.get(port.via, "") if port.via else ""
-        _field(out, "port", f"{port.port}  {port.state}  {port.reason}".rstrip(), f" → {way}{backends}")
+        _field(out, "port", f"{port.port.label}  {port.state}  {port.reason}".rstrip(), f" → {way}{backends}")
         if port.message and port.message != row.message:
             _field(out, "", port.message)
     for number, route in enumerate(detail.routes):

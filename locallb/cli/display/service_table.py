@@ -65,6 +65,7 @@ def services_json(rows: Sequence[Row]) -> list[dict[str, object]]:
                 {
                     "port": port.port.port,
                     "protocol": str(port.port.protocol),
+                    **({"mapped": port.port.mapped} if port.port.mapped else {}),
                     "state": str(port.state),
                     "via": str(port.via or ""),
                     "reason": port.reason,
@@ -94,8 +95,8 @@ def _cells(row: Row, *, named: bool) -> Sequence[str | tuple[str, str]]:
 
 def _port(row: PortRow) -> str:
     if row.state is not State.SERVING:
-        return f"{row.port}({row.state})"
-    return f"{row.port}→pods" if row.via is Via.PODS else str(row.port)
+        return f"{row.port.label}({row.state})"
+    return f"{row.port.label}→pods" if row.via is Via.PODS else row.port.label
 
 
 def _hint(rows: Sequence[Row]) -> str:
@@ -107,12 +108,12 @@ def _hint(rows: Sequence[Row]) -> str:
         for port_row in row.ports:
             if port_row.state is State.SERVING and port_row.port.protocol is Protocol.TCP:
                 if name := next((name for name in row.names if is_routed(name)), ""):
-                    return _link(name, port_row.port.port)
+                    return _link(name, port_row.port.number)
                 if row.key.kind in ROUTED:
                     return f"`locallb status {row.key}`"
                 address = row.addresses[0]
                 host = f"[{address}]" if address.version == 6 else str(address)  # noqa: PLR2004 - IP version 6
-                return f"curl http://{host}:{port_row.port.port}/"
+                return f"curl http://{host}:{port_row.port.number}/"
     return ""
 
 

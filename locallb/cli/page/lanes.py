@@ -97,7 +97,7 @@ def _backends(port: PlannedPort | None, upstreams: Mapping[str, Upstream]) -> li
 
 def _port(row: PortRow, backends: Sequence[str]) -> Document:
     return {
-        "label": str(row.port),
+        "label": row.port.label,
         "state": str(row.state),
         "reason": visible(row.reason),
         "message": visible(row.message),

@@ -21,6 +21,7 @@ from locallb.config.parsing.ingress import parse_ingress
 from locallb.config.parsing.pod_routes import parse_cidrs_of_clusters, parse_pod_routes
 from locallb.config.parsing.policies import parse_policies
 from locallb.config.parsing.pools import DEFAULT_POOL, parse_pools
+from locallb.config.parsing.port_mapping import parse_port_mapping
 from locallb.config.parsing.proxies import parse_proxies
 from locallb.config.parsing.selection import parse_classes, parse_gateway_classes, parse_namespaces, parse_selector
 from locallb.config.registry import OUTPUTS, RUNTIMES, SOURCES
@@ -34,7 +35,7 @@ from locallb.model.identities import Family, IPAddress
 from locallb.model.objects import BackendChoice
 
 KEYS = (
-    *("sources", "runtime", "network", "pools", "pins", "classes", "namespaces", "selector"),
+    *("sources", "runtime", "network", "portMapping", "pools", "pins", "classes", "namespaces", "selector"),
     *("podRoutes", "podCIDRs", "backends", "proxies", "image", "limits", "compat"),
     *("policies", "metrics", "leaderElection", "takeOver", "ipMode", "statusOrder", "gatewayClasses", "ingress", "dns"),
     *("trafficDetails", "trafficMetrics", "accessLogs", "certificates", "http3", "page"),
@@ -55,12 +56,14 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
     mistakes.unknown("", config, (*KEYS, *OUTPUTS.having("entry")))
     sources, finders = _sources(mistakes, config.get("sources"))
     _refuse_repeated(mistakes, config.get("sources"))
-    pools = parse_pools(mistakes, config["pools"]) if "pools" in config else (DEFAULT_POOL,)
+    mapped = parse_port_mapping(mistakes, config)
+    pools = parse_pools(mistakes, config["pools"]) if "pools" in config else () if mapped else (DEFAULT_POOL,)
     settings = Settings(
         sources=sources,
         finders=finders,
         outputs=_outputs(mistakes, config),
         pools=pools,
+        port_mapping=mapped,
         pins=_pins(mistakes, config.get("pins", {})),
         classes=parse_classes(mistakes, config.get("classes", {})),
         namespaces=parse_namespaces(mistakes, "namespaces", config.get("namespaces", [])),

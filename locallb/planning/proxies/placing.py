@@ -171,7 +171,7 @@ def _places(placement: Placement, given: PlacementInputs) -> Iterator[Place]:
         if planned.listeners or planned.problem is None or planned.problem.reason is Reason.NO_BACKENDS:
             for address in placement.addresses:
                 if (planned.port, address) not in given.taken:
-                    yield address, planned.port.port, planned.port.protocol
+                    yield address, planned.port.number, planned.port.protocol
 
 
 def _upstream(service: Service, entry: PortBackends, prefix: str, suffix: str) -> Upstream | None:
@@ -233,7 +233,7 @@ def _listener(  # noqa: PLR0913, PLR0917 - what a listener is made from
     upstream, leads_on = prefix + upstream_name(port.protocol, port.port, family), leads.get((port, family))
     return Listener(
         address,
-        port.port,
+        port.number,
         port.protocol,
         upstream,
         service.source_ranges,

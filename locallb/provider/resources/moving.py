@@ -14,7 +14,7 @@ from locallb.ledger.ledger import Ledger
 from locallb.model.errors import ClientError
 from locallb.model.identities import Home
 from locallb.model.naming import owner_from
-from locallb.model.state_resource import ADDRESS, CONFIG, Resource
+from locallb.model.state_resource import CLAIMS, CONFIG, Resource
 from locallb.runtimes.runtime import runtimes
 from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies, is_id
@@ -31,7 +31,7 @@ def leave(resources: Iterable[Resource], home: Home, state_home: Path) -> int:
         with suppress(ClientError, OSError, KeyError, ValueError, TypeError):  # closed to this user, and harmless
             if resource.type == CONFIG:
                 _remove(Proxies(state_home / "proxies"), str(resource.inputs["proxy"]), home)
-            elif resource.type == ADDRESS:
+            elif resource.type in CLAIMS:
                 _release(resource)
     return ended
 

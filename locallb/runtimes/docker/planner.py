@@ -26,8 +26,9 @@ def plan_container(proxy: Proxy, inputs: RunInputs, runtime: str) -> tuple[Proxy
     if not inputs.settings.container.network or not inputs.addresses:
         return proxy, container_of(proxy, inputs, runtime)
     proxy = publish(proxy, inputs.places)
-    inside = tuple(internal_addresses(inputs.addresses, inputs.host.subnets, inputs.settings.pools))
-    return proxy, container_of(proxy, inputs, runtime, inside)
+    mapped = inputs.settings.port_mapping  # then the last bytes of all addresses are the same
+    own = () if mapped else internal_addresses(inputs.addresses, inputs.host.subnets, inputs.settings.pools)
+    return proxy, container_of(proxy, inputs, runtime, tuple(own))
 
 
 def declared_words(declared: Mapping[str, object], network: object) -> tuple[str, ...]:

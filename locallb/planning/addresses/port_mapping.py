@@ -1,0 +1,145 @@
+"""Where Services are found that have no addresses of their own: at ports of the loopback addresses (`portMapping`).
+
+Each port keeps the number that it was given. A new one gets its own number where that is free and may be bound here,
+and otherwise the next free one after a hash of the Service and the port: so the answer depends neither on an order nor
+on the machine, as far as nobody has those numbers. Not here: who claims them, and who listens.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from ipaddress import IPv4Address, IPv6Address
+
+from locallb.model.identities import Family, IPAddress, ObjectKey, Protocol
+from locallb.model.network.host_addresses import usable
+from locallb.model.network.ranges import AddressRange
+from locallb.model.objects import FamilyPolicy, Service, ServicePort
+from locallb.model.reasons import Problem, Reason
+from locallb.model.snapshot import HostFacts, Snapshot
+from locallb.planning.addresses.allocation import Answer
+from locallb.planning.addresses.holders import age
+
+LOOPBACK: Mapping[Family, IPAddress] = {Family.IPV4: IPv4Address("127.0.0.1"), Family.IPV6: IPv6Address("::1")}
+FIRST, COUNT = 10_000, 20_000
+"""Numbers for ports whose own isn't free: below NodePorts and what kernels give to clients."""
+_Place = tuple[int, Protocol]
+
+
+@dataclass(frozen=True, slots=True)
+class MappedServices:
+    """Services with their ports mapped, in the order in which they were given, and what each is answered."""
+
+    services: tuple[Service, ...] = ()
+    answers: Mapping[ObjectKey, Answer] = field(default_factory=dict)
+
+
+def map_ports(snapshot: Snapshot, services: Sequence[Service]) -> MappedServices:
+    """Find numbers for every port of `services`, which are those of `snapshot` that get addresses from us.
+
+    A number belongs to one port of one Service, whichever of the loopback addresses that has. What others hold in the
+    ledger, and Services of ours that are gone and not yet released, is nobody's; what somebody else listens on is given
+    to nobody new.
+    """
+    answers: dict[ObjectKey, Answer] = {service.key: _addresses(service, snapshot.host) for service in services}
+    asking = [service for service in sorted(services, key=age) if not isinstance(answers[service.key], Problem)]
+    given = _Numbers(snapshot, frozenset(service.key for service in asking))
+    wishes = [(service.key, port) for service in asking for port in _mappable(service)]
+    for take in (given.take_held, given.take_own, given.take_next):
+        wishes = [wish for wish in wishes if not take(*wish)]
+    answers |= {key: _exhausted(key, port) for key, port in reversed(wishes)}
+    return MappedServices(tuple(given.mapped(service) for service in services), answers)
+
+
+class _Numbers:
+    """The numbers that are given away, and whose they were before."""
+
+    def __init__(self, snapshot: Snapshot, asking: frozenset[ObjectKey]) -> None:
+        self._first = max(1, snapshot.host.unprivileged_port_start)
+        here = {*LOOPBACK.values()}
+        self._bound = {
+            (socket.port, socket.protocol)
+            for socket in snapshot.host.sockets
+            if socket.address.is_unspecified or socket.address in here
+        }
+        self._owners: dict[_Place, ObjectKey | None] = {}
+        """None for whoever isn't asking."""
+        self._held: dict[ObjectKey, dict[tuple[int, Protocol], int]] = {}
+        self._given: dict[tuple[ObjectKey, ServicePort], int] = {}
+        self._taken: set[_Place] = set()
+        remembered = frozenset(snapshot.remembered)
+        for claim in (*snapshot.remembered, *snapshot.claims):
+            key = claim.owner.service
+            ours = key in asking and (claim.owner.home == snapshot.home or claim in remembered)
+            for port in claim.ports:
+                known = self._owners.setdefault(port.place, key if ours else None)
+                if not ours or known != key:  # whoever it is, it isn't free
+                    self._owners[port.place] = None if not ours else known
+                elif ours:
+                    self._held.setdefault(key, {})[port.port, port.protocol] = port.number
+
+    def take_held(self, key: ObjectKey, port: ServicePort) -> bool:
+        """Give what a port has already, but for a number that can't be bound any more."""
+        number = self._held.get(key, {}).get((port.port, port.protocol), 0)
+        return number >= self._first and self._take(key, port, number)
+
+    def take_own(self, key: ObjectKey, port: ServicePort) -> bool:
+        """Give the number that a port has itself."""
+        place = (port.port, port.protocol)
+        return port.port >= self._first and place not in self._bound and self._take(key, port, port.port)
+
+    def take_next(self, key: ObjectKey, port: ServicePort) -> bool:
+        """Give the first free one from its hash on."""
+        bound = (number for number in _sequence(key, port) if (number, port.protocol) not in self._bound)
+        return any(number >= self._first and self._take(key, port, number) for number in bound)
+
+    def _take(self, key: ObjectKey, port: ServicePort, number: int) -> bool:
+        place = (number, port.protocol)
+        if place in self._taken or self._owners.get(place, key) != key:
+            return False
+        self._taken.add(place)
+        self._given[key, port] = number
+        return True
+
+    def mapped(self, service: Service) -> Service:
+        """Return a Service with its numbers."""
+        ports = (replace(port, mapped=self._given.get((service.key, port), 0)) for port in service.ports)
+        return replace(service, ports=tuple(ports))
+
+
+def _sequence(key: ObjectKey, port: ServicePort) -> Iterator[int]:
+    start = int.from_bytes(hashlib.sha256(f"{key} {port}".encode()).digest(), "big")
+    return (FIRST + (start + step) % COUNT for step in range(COUNT))
+
+
+def _mappable(service: Service) -> list[ServicePort]:
+    """Return the ports for which there are listeners, in an order of their own."""
+    ports = (port for port in service.ports if port.protocol is not Protocol.SCTP)
+    return sorted(ports, key=lambda port: (port.port, port.protocol))
+
+
+def _addresses(service: Service, host: HostFacts) -> Answer:
+    """Return the loopback addresses of a Service's families, or why it gets none."""
+    single = service.family_policy is FamilyPolicy.SINGLE
+    families = tuple(dict.fromkeys(service.families))[: 1 if single else None]
+    for asked in service.requested:
+        if asked not in LOOPBACK.values():
+            why = "but with local-lb:portMapping every Service is at 127.0.0.1; remove the request, or the key"
+            return Problem(Reason.OUT_OF_POOL, f"{service.key} asks for {asked}, {why}")
+    here = [family for family in families if _is_here(LOOPBACK[family], host)]
+    if not here or (len(here) < len(families) and service.family_policy is not FamilyPolicy.PREFER_DUAL):
+        missing = next(family for family in families if family not in here)
+        why = f"this host has no {LOOPBACK[missing]}; take {missing} out of spec.ipFamilies"
+        return Problem(Reason.NOT_ON_HOST, f"{service.key} gets no {missing} address: {why}")
+    return tuple(LOOPBACK[family] for family in here)
+
+
+def _is_here(address: IPAddress, host: HostFacts) -> bool:
+    known = host.addresses
+    return known is None or bool(usable([AddressRange(address, address)], Family.of(address), known))
+
+
+def _exhausted(key: ObjectKey, port: ServicePort) -> Problem:
+    why = f"every port from {FIRST} to {FIRST + COUNT - 1} of 127.0.0.1 is taken; delete a Service that has one"
+    return Problem(Reason.POOL_EXHAUSTED, f"{key} port {port}: {why}")
