@@ -1,6 +1,6 @@
 """What a user reads of a Gateway: a line for each route that is served, and a sentence for what isn't taken.
 
-Not here: statuses, which say the same to the cluster (`statuses`).
+Not here: statuses, which say the same to the cluster (`status`).
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from locallb.gateway.attachment import ParentVerdict
 from locallb.gateway.backend_tls.statuses import policy_sentences
-from locallb.gateway.backends import Backends, BackendTarget
-from locallb.gateway.bound import Bound
+from locallb.gateway.routes.attachment import ParentVerdict
+from locallb.gateway.routes.backends import Backends, BackendTarget
+from locallb.gateway.routes.bound import Bound
 from locallb.gateway.translation import BoundGateway, our_classes, shared_objects
 from locallb.model.fault_annotation import unheeded
 from locallb.model.formatting import clipped, counted, few

@@ -2,7 +2,7 @@
 
 Gateways are planned as Services are: what this makes of one is a `Service` of the model whose key names the kind, and
 by port what the proxy serves. Nothing here knows addresses, endpoints or this host. Not here: hosts and routes
-(`http_translation`), and what statuses say (`statuses`).
+(`routes`), and what statuses say (`status`).
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from locallb.gateway.attachment import Attachment, attach
-from locallb.gateway.backends import Backends, Upstreams
-from locallb.gateway.bound import Bound, upstream_prefix
-from locallb.gateway.chains import chains_of_port, datagrams_of_port
 from locallb.gateway.conditions import Trouble
-from locallb.gateway.listeners import BoundListener, attached_sets, bound_listeners
-from locallb.gateway.pairs import client_pair
+from locallb.gateway.listeners.listeners import BoundListener, attached_sets, bound_listeners
+from locallb.gateway.listeners.pairs import client_pair
+from locallb.gateway.routes.attachment import Attachment, attach
+from locallb.gateway.routes.backends import Backends, Upstreams
+from locallb.gateway.routes.bound import Bound, upstream_prefix
+from locallb.gateway.routes.chains import chains_of_port, datagrams_of_port
 from locallb.model.faults import Fault
 from locallb.model.gateway.objects import (
     CONTROLLER,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from locallb.gateway.backends import Backends, BackendTarget, Upstreams
-from locallb.gateway.bound import upstream_prefix
+from locallb.gateway.routes.backends import Backends, BackendTarget, Upstreams
+from locallb.gateway.routes.bound import upstream_prefix
 from locallb.ingress.annotations.policy import Spoken
 from locallb.model.formatting import clipped
 from locallb.model.gateway.ingresses import Ingress, IngressBackend

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from locallb.gateway.statuses import Told
+from locallb.gateway.status.statuses import Told
 from locallb.ingress.translation import BoundIngresses
 from locallb.model.formatting import few
 from locallb.model.gateway.objects import Named

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from locallb.certificates import local
 from locallb.gateway.conditions import Trouble
 from locallb.gateway.hostnames import covering
-from locallb.gateway.pairs import pair_in
+from locallb.gateway.listeners.pairs import pair_in
 from locallb.ingress.hosts import Hosts
 from locallb.model.gateway.ingresses import Ingress, IngressTls
 from locallb.model.gateway.objects import Named

@@ -13,8 +13,8 @@ from typing import Any
 
 from locallb.config.ingress_settings import Dialect, IngressSettings
 from locallb.config.settings import Settings
-from locallb.gateway.bound import Bound
-from locallb.gateway.capacity import MOST_ENTRIES
+from locallb.gateway.listeners.capacity import MOST_ENTRIES
+from locallb.gateway.routes.bound import Bound
 from locallb.ingress.annotations.applied import applied
 from locallb.ingress.annotations.reading import policy_of
 from locallb.ingress.backends import IngressBackends

@@ -1,7 +1,7 @@
 """What objects of Gateway API and Ingresses in running clusters are told: their statuses, of what was planned.
 
 A Gateway's goes with its placement or rejection, Ingresses' with the placement that serves them, all others with the
-plan. Manifests are told nothing. Not here: what statuses say (`gateway.statuses`), and who writes them.
+plan. Manifests are told nothing. Not here: what statuses say (`gateway.status`), and who writes them.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from itertools import chain
 from typing import Any, TypeAlias, TypeVar
 
 from locallb.config.settings import Settings
-from locallb.gateway.attachment import ParentVerdict
 from locallb.gateway.backend_tls.policies import Policies
 from locallb.gateway.backend_tls.statuses import policy_status
-from locallb.gateway.backends import Backends
 from locallb.gateway.conditions import DRAINED, FAULT_ORDERED, INVALID, OF_PROGRAMMED, Trouble, ordered
-from locallb.gateway.statuses import (
+from locallb.gateway.routes.attachment import ParentVerdict
+from locallb.gateway.routes.backends import Backends
+from locallb.gateway.status.statuses import (
     Outcome,
     Told,
     class_status,

@@ -1,7 +1,7 @@
 """Gateways and Ingresses among the Services of a plan: who they are, and what they serve on addresses.
 
 Each is planned as a Service that has a proxy of its own; only its listeners and upstreams are made here. Not here:
-what it serves (`gateway.translation`, `ingress.translation`), and what statuses say (`gateway.statuses`).
+what it serves (`gateway.translation`, `ingress.translation`), and what statuses say (`gateway.status`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from locallb.certificates import local
 from locallb.config.settings import Settings
-from locallb.gateway.backends import BackendTarget
-from locallb.gateway.bound import Bound
 from locallb.gateway.kinds import gathered
+from locallb.gateway.routes.backends import BackendTarget
+from locallb.gateway.routes.bound import Bound
 from locallb.gateway.telling import left_out, missing_classes, sentences
 from locallb.gateway.translation import bind
 from locallb.ingress import classes

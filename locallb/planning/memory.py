@@ -12,7 +12,7 @@ from itertools import compress
 from typing import Any, TypeVar
 
 from locallb.config.settings import ProxySettings, Settings, Sharing
-from locallb.gateway.bound import Bound
+from locallb.gateway.routes.bound import Bound
 from locallb.model.identities import IPAddress, ObjectKey, ProxyName
 from locallb.model.memory import Each, Memory
 from locallb.model.objects import Service

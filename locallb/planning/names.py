@@ -14,7 +14,7 @@ from locallb.dns.records import Name, Names, Refusal, Wish, assign, ttl_of
 from locallb.dns.stubs import stub_zone
 from locallb.dns.zones import DnsSettings, Embedded
 from locallb.envoy import render
-from locallb.gateway.bound import Bound
+from locallb.gateway.routes.bound import Bound
 from locallb.model.formatting import shown
 from locallb.model.gateway.ingresses import Ingress
 from locallb.model.gateway.objects import Named

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from locallb.config.settings import PodRouting, Settings
 from locallb.envoy.http import watched_by_chains
-from locallb.gateway.bound import Bound
+from locallb.gateway.routes.bound import Bound
 from locallb.model.identities import Home, IPAddress, ObjectKey, Owner
 from locallb.model.objects import MalformedService, Service
 from locallb.model.reasons import Problem, Reason

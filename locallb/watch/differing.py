@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from locallb.config.registry import FRONTENDS
-from locallb.gateway.standing import StatusStanding
+from locallb.gateway.status.standing import StatusStanding
 from locallb.kubernetes.frontend import frontend
 from locallb.kubernetes.parsing.objects import Said
 from locallb.kubernetes.status_patch import Standing, differences

@@ -17,8 +17,8 @@ from lightkube.generic_resource import create_global_resource
 from lightkube.types import PatchType
 
 from locallb.gateway.kinds import KINDS
-from locallb.gateway.status_patch import says
-from locallb.gateway.statuses import Status
+from locallb.gateway.status.patch import says
+from locallb.gateway.status.statuses import Status
 from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.object_types import EVENT, written_types

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.gateway import attachment
-from locallb.gateway.capacity import MOST_AUTHORITIES, MOST_ENTRIES
+from locallb.gateway.listeners.capacity import MOST_AUTHORITIES, MOST_ENTRIES
+from locallb.gateway.routes import attachment
 from locallb.gateway.telling import sentences
 from locallb.gateway.translation import BoundGateway, bind
 from locallb.model.http import regexes

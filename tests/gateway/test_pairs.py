@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from locallb.gateway.parsing.referred import SECRET_REFERENCE
-from locallb.gateway.statuses import gateway_status
+from locallb.gateway.status.statuses import gateway_status
 from locallb.gateway.telling import sentences
 from locallb.model.http.serving import Certificate
 from tests.gateway.api import (

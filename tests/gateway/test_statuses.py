@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.gateway.backends import Backends
 from locallb.gateway.conditions import Trouble
-from locallb.gateway.status_patch import says, status_patch, withdrawn
-from locallb.gateway.statuses import (
+from locallb.gateway.routes.backends import Backends
+from locallb.gateway.status.patch import says, status_patch, withdrawn
+from locallb.gateway.status.statuses import (
     Outcome,
     Told,
     class_status,

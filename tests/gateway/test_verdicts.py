@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from components.stack import declare
 from locallb.cli.watching.metrics import Metrics
-from locallb.gateway.verdicts import Told, bad_news, verdict_of
+from locallb.gateway.status.verdicts import Told, bad_news, verdict_of
 from locallb.kubernetes.events import WARNING, event_body
 from locallb.model.gateway.objects import CONTROLLER
 from locallb.model.identities import ObjectKey, ObjectKind, Owner, Uid

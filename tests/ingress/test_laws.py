@@ -9,9 +9,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.gateway.capacity import MOST_ENTRIES
 from locallb.gateway.hostnames import covers, specificity
 from locallb.gateway.kinds import parse_api_object
+from locallb.gateway.listeners.capacity import MOST_ENTRIES
 from locallb.ingress.hosts import Hosts, Routes, within_bounds
 from locallb.ingress.kinds import INGRESS_KINDS
 from locallb.ingress.tls import Certificates, chains

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.gateway import telling
-from locallb.gateway.status_patch import Status
-from locallb.gateway.statuses import Told
+from locallb.gateway.status.patch import Status
+from locallb.gateway.status.statuses import Told
 from locallb.kubernetes.parsing.objects import Known, parse_objects
 from locallb.model.faults import ALL, Delay, Failure, Fault, Order
 from locallb.model.identities import ObjectKey, ObjectKind

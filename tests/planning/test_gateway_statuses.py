@@ -17,7 +17,7 @@ from components.stack import declare
 from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import Settings
 from locallb.gateway.kinds import KINDS
-from locallb.gateway.status_patch import says
+from locallb.gateway.status.patch import says
 from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.recent import RECENT

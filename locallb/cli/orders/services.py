@@ -8,7 +8,7 @@ from typing import NamedTuple
 from locallb.cli.commands.targets import matching
 from locallb.cli.failures import Refused
 from locallb.cli.session import Session
-from locallb.gateway.bound import Bound
+from locallb.gateway.routes.bound import Bound
 from locallb.model.formatting import clipped, few
 from locallb.model.identities import ObjectKey
 from locallb.model.objects import Service

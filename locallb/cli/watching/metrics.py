@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 from locallb.cli.watching.board import Board, View
 from locallb.cli.watching.relay import Batch, Entry
 from locallb.cli.watching.traffic_metrics import TrafficMetrics
-from locallb.gateway.verdicts import Told, verdict_of
+from locallb.gateway.status.verdicts import Told, verdict_of
 from locallb.kubernetes.api.client import WRITES
 from locallb.planning.planned import Plan, Via
 from locallb.planning.status import Observation, State

@@ -1,6 +1,6 @@
 """What the status of a BackendTLSPolicy says, for each Gateway whose routes lead to a Service of it.
 
-Not here: times, and what others wrote (`status_patch`).
+Not here: times, and what others wrote (`status.patch`).
 """
 
 from __future__ import annotations

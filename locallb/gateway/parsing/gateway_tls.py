@@ -1,7 +1,7 @@
 """TLS of a Gateway as a whole: what clients are asked for, and what backends are shown.
 
 Raises FieldError, but for what concerns single ports. Not here: TLS of single listeners (`gateways`), and whether what
-is named can be used (`validation`).
+is named can be used (`listeners.validation`).
 """
 
 from __future__ import annotations

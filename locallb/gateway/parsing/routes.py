@@ -1,6 +1,6 @@
 """From an object of a route's kind to a Route. Never raises: one that can't be understood says why.
 
-Not here: its rules (`rules`), and what it is bound to (`attachment`).
+Not here: its rules (`rules`), and what it is bound to (`routes.attachment`).
 """
 
 from __future__ import annotations

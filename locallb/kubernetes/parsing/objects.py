@@ -12,7 +12,7 @@ from functools import partial
 from operator import attrgetter, itemgetter
 from typing import Any, TypeAlias
 
-from locallb.gateway.standing import StatusStanding
+from locallb.gateway.status.standing import StatusStanding
 from locallb.kubernetes import pod_ranges
 from locallb.kubernetes.frontend import Frontend, FrontendRead, frontends
 from locallb.kubernetes.identity import Identity

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from locallb.gateway.status_patch import is_said, says, status_patch, withdrawn
-from locallb.gateway.verdicts import bad_news
+from locallb.gateway.status.patch import is_said, says, status_patch, withdrawn
+from locallb.gateway.status.verdicts import bad_news
 from locallb.kubernetes.access.errors import KubeError
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.unwritable import UNWRITABLE, lacks_right

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from locallb.config.settings import PodRouting, Settings
 from locallb.envoy import render, render_empty, render_part
-from locallb.gateway.bound import Bound
+from locallb.gateway.routes.bound import Bound
 from locallb.gateway.telling import route_lines
 from locallb.model.faults import Detour
 from locallb.model.http.serving import HttpListener

@@ -1,6 +1,6 @@
 """What becomes of the connections and datagrams to one port of a Gateway: filter chains, how TLS ends, who gets bytes.
 
-Not here: hosts and routes of HTTP (`http_translation`), and which listeners share a port (`translation`).
+Not here: hosts and routes of HTTP (`http_translation`), and which listeners share a port (`gateway.translation`).
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from locallb.certificates import local
-from locallb.gateway.attachment import Attached
-from locallb.gateway.backends import Upstreams
 from locallb.gateway.hostnames import covers, specificity
-from locallb.gateway.http_translation import Hosted, http_routes, https_routes
-from locallb.gateway.listeners import BoundListener
+from locallb.gateway.listeners.listeners import BoundListener
+from locallb.gateway.routes.attachment import Attached
+from locallb.gateway.routes.backends import Upstreams
+from locallb.gateway.routes.http_translation import Hosted, http_routes, https_routes
 from locallb.model.gateway.objects import ListenerProtocol, TlsMode
 from locallb.model.http.routes import Target
 from locallb.model.http.serving import Chain, TcpForward, Termination

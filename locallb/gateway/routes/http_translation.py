@@ -2,7 +2,7 @@
 
 A request belongs to the most specific listener of its host, and to no other one (listener isolation); there the routes
 with the more specific hostname come first. With TLS the name in the client's hello decides, and a request for a host of
-another listener is misdirected. Not here: ports, TLS and TCP (`translation`).
+another listener is misdirected. Not here: ports, TLS and TCP (`gateway.translation`).
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from locallb.gateway.attachment import Attached
-from locallb.gateway.backends import Upstreams
 from locallb.gateway.hostnames import covering, covers, specificity
-from locallb.gateway.precedence import rank
+from locallb.gateway.routes.attachment import Attached
+from locallb.gateway.routes.backends import Upstreams
+from locallb.gateway.routes.precedence import rank
 from locallb.model.gateway.objects import Route
 from locallb.model.gateway.rules import BackendRef, Rule
 from locallb.model.http.policies import Mirror

@@ -1,7 +1,7 @@
 """What the status of each object says, as the specification names it: conditions, listeners, parents, addresses.
 
 Made of what was bound and of what became of it on this host. Plain data in the API's fields, without times: those, and
-what others wrote, are added where it is written (`status_patch`). Not here: when it is true.
+what others wrote, are added where it is written (`patch`). Not here: when it is true.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from locallb.gateway.attachment import ParentVerdict, invalid
 from locallb.gateway.backend_tls.policies import Policies
-from locallb.gateway.backends import Backends
 from locallb.gateway.conditions import (
     ACCEPTED,
     CONFLICTED,
@@ -29,9 +27,11 @@ from locallb.gateway.conditions import (
     conditions,
     verdict,
 )
-from locallb.gateway.features import FEATURES
 from locallb.gateway.hostnames import intersection
-from locallb.gateway.listeners import BoundListener, is_allowed
+from locallb.gateway.listeners.listeners import BoundListener, is_allowed
+from locallb.gateway.routes.attachment import ParentVerdict, invalid
+from locallb.gateway.routes.backends import Backends
+from locallb.gateway.status.features import FEATURES
 from locallb.gateway.translation import BoundGateway
 from locallb.model.gateway.objects import (
     CONTROLLER,

@@ -1,7 +1,7 @@
 """What the status of an object of Gateway API, or of an Ingress, says of what is ours to write, and what is otherwise.
 
 Anybody may have written it: what makes no sense is left out, and what others say of theirs as well, so that nobody is
-woken for it. Not here: the patch that repairs it (`status_patch`), and when that is sent.
+woken for it. Not here: the patch that repairs it (`patch`), and when that is sent.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from locallb.gateway.kinds import KINDS, ApiKind, kind_of_object
 from locallb.gateway.parsing.gateways import parse_meta
-from locallb.gateway.status_patch import ENTRIES, OURS, Status, differences, is_ours
+from locallb.gateway.status.patch import ENTRIES, OURS, Status, differences, is_ours
 from locallb.model.identities import ClusterName, ObjectKey, ObjectKind
 
 _TOLD = {

@@ -1,6 +1,7 @@
 """Which routes are attached to which listeners, and what each parent says of a route.
 
-Not here: listeners themselves (`listeners`), backends of rules (`backends`), and how it becomes a status (`statuses`).
+Not here: listeners themselves (`gateway.listeners`), backends of rules (`backends`), and how it becomes
+a status (`gateway.status`).
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from locallb.gateway.capacity import MOST_ENTRIES, Capacity
 from locallb.gateway.conditions import UNSUPPORTED, Trouble
 from locallb.gateway.hostnames import intersection, intersections
-from locallb.gateway.listeners import BoundListener
+from locallb.gateway.listeners.capacity import MOST_ENTRIES, Capacity
+from locallb.gateway.listeners.listeners import BoundListener
 from locallb.model.gateway.objects import ParentRef, Route, RouteKind
 
 _BY_NAME = frozenset({RouteKind.HTTP, RouteKind.GRPC, RouteKind.TLS})

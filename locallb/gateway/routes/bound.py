@@ -1,6 +1,7 @@
 """What is served by routes, whatever object it was made of: as it is planned, what its ports do, who is behind them.
 
-Not here: how it comes about (`translation`, and `ingress.translation`), addresses and endpoints (`planning.gateways`).
+Not here: how it comes about (`gateway.translation`, and `ingress.translation`), addresses and endpoints
+(`planning.gateways`).
 """
 
 from __future__ import annotations
@@ -8,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from locallb.gateway.backends import BackendTarget
 from locallb.gateway.conditions import Trouble
+from locallb.gateway.routes.backends import BackendTarget
 from locallb.model.faults import Fault
 from locallb.model.http.routes import Target
 from locallb.model.http.serving import Chain

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from locallb.gateway.conditions import ACCEPTED, PARTIALLY_INVALID, PROGRAMMED, RESOLVED
-from locallb.gateway.status_patch import ENTRIES, Status, is_ours
+from locallb.gateway.status.patch import ENTRIES, Status, is_ours
 
 _MOST = 10_000
 """Statuses whose verdict is remembered."""

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from locallb.gateway.backend_tls.policies import Policies
 from locallb.gateway.backend_tls.validation import policy_trouble
-from locallb.gateway.capacity import MOST_AUTHORITIES
 from locallb.gateway.conditions import UNSUPPORTED, Trouble
 from locallb.gateway.grants import Grants, not_permitted
+from locallb.gateway.listeners.capacity import MOST_AUTHORITIES
 from locallb.model.gateway.objects import Named, Reference, Route, RouteKind
 from locallb.model.gateway.of_cluster import BackendService, GatewayObjects
 from locallb.model.gateway.rules import BackendRef

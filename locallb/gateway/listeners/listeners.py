@@ -1,8 +1,8 @@
 """The listeners of one Gateway, its own and those of ListenerSets: which are distinct, what each may serve.
 
 Those of the Gateway come first, then those of ListenerSets, the oldest first. Between objects the earlier one wins; of
-listeners of one object, as far as no earlier one keeps them out, none does. Not here: routes (`attachment`) and
-conditions (`gateway_status`).
+listeners of one object, as far as no earlier one keeps them out, none does. Not here: routes (`gateway.routes`) and
+conditions (`gateway.status`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from itertools import groupby
 from locallb.certificates import local
 from locallb.gateway.conditions import Trouble
 from locallb.gateway.grants import Grants
-from locallb.gateway.pairs import named_pair
-from locallb.gateway.validation import Clients, clients_by_port
+from locallb.gateway.listeners.pairs import named_pair
+from locallb.gateway.listeners.validation import Clients, clients_by_port
 from locallb.model.gateway.objects import (
     GROUP,
     Gateway,

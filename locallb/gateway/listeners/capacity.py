@@ -1,7 +1,7 @@
 """How much one Gateway may ask of its proxy: a bound on what routes and hostnames come to together.
 
 A proxy gets each match of a route once for every host that the route takes, so that few objects can want much. Whoever
-comes last and wants more than is left is refused; others go on. Not here: bounds of single objects (`parsing`).
+comes last and wants more than is left is refused; others go on. Not here: bounds of single objects (`gateway.parsing`).
 """
 
 from __future__ import annotations
