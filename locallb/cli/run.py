@@ -27,16 +27,16 @@ COMMANDS = {
     "drain": "orders.drain:drain",
     "logs": "traffic.logs:logs",
     "gc": "commands.leftovers:gc",
-    "host": "commands.host:host",
+    "host": "host.host:host",
     "state": "commands.state:state",
     "watch": "commands.watch:watch",
 }
 """Commands of an opened stack: module and function."""
 WITHOUT_STACK = {
-    "ca": "commands.ca:ca",
+    "ca": "host.ca:ca",
     "gateway": "commands.gateway:gateway",
-    "image": "commands.image:image",
-    "doctor": "commands.doctor:doctor",
+    "image": "host.image:image",
+    "doctor": "host.doctor:doctor",
     "stack": "commands.stacks:list_stacks",
     "init": "commands.stacks:init",
     "completion": "completion:completion",

@@ -1,6 +1,6 @@
 """What `locallb doctor` finds: one finding for each thing that matters, from a frozen observation, with its remedy.
 
-Pure. Not here: what is looked at (`observation`), looking (`commands.examine`) and printing.
+Pure. Not here: what is looked at (`observation`), looking (`cli.host.examine`) and printing.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def _leader(session: Session, args: Arguments) -> _Leader:
 def _tell_trust(session: Session, out: Out) -> None:
     """Say where a stack's certificates are believed by nobody here."""
     if session.settings.local_certificates:
-        from locallb.cli.commands.trusting import is_believed  # noqa: PLC0415 - only who has such certificates
+        from locallb.cli.host.trusting import is_believed  # noqa: PLC0415 - only who has such certificates
 
         if not is_believed():
             out.warning("no program of this host believes your certificates yet; `locallb ca trust` shows what helps")

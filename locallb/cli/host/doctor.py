@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 from locallb.cli.arguments import Arguments
-from locallb.cli.commands.examine import look
 from locallb.cli.console import Out
 from locallb.cli.exit_code import Exit
+from locallb.cli.host.examine import look
 from locallb.host.doctor import examine
 from locallb.host.headroom import headroom
 from locallb.host.observation import Finding, Level

@@ -25,7 +25,7 @@ _NONE = "you have no authority yet: `locallb ca create` makes one, and so does `
 def ca(args: Arguments, out: Out) -> int:
     """Run the word after `ca`."""
     if args.action in {"trust", "untrust"}:
-        from locallb.cli.commands.trusting import trust, untrust  # noqa: PLC0415 - looks for stores of this host
+        from locallb.cli.host.trusting import trust, untrust  # noqa: PLC0415 - looks for stores of this host
 
         return trust(_found(), args, out) if args.action == "trust" else untrust(store.find(), args, out)
     return {"show": _show, "create": _create, "export": _export}[args.action](args, out)
