@@ -72,7 +72,7 @@ test: .venv/dev ## Check the code and test it, real Envoys included (five minute
 		-m "not slow and not docker and not cluster and not soak"
 
 test-slow: .venv/dev ## Run the slow tier: kills, scale, faults of the host, the loop, containers
-	@$(BIN)/python -m pytest -q $(PYTEST_ARGS) -m "(slow or docker or root) and not cluster and not soak"
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile $(PYTEST_ARGS) -m "(slow or docker or root) and not cluster and not soak"
 
 test-quick: .venv/dev ## Run the tests that need neither Envoy nor patience
 	@$(BIN)/python -m pytest -q -m "not envoy and not slow and not cluster and not soak"

@@ -1,0 +1,104 @@
+"""Which worker runs a test: files and groups stay together, ids stay as they are, and who must be alone is."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.workers import GROUPS, group
+
+pytestmark = pytest.mark.slow
+SECONDS = 600
+"""Until something hangs."""
+CHECKOUT = Path(__file__).resolve().parents[2]
+PLACES = {
+    "docker/test_a.py": 2,
+    "docker/test_b.py": 2,
+    "docker/test_podman.py": 1,
+    "takeover/test_c.py": 3,
+    "e2e/test_scale.py": 4,
+    "e2e/test_d.py": 1,
+    "envoy/test_e.py": 7,
+}
+"""Files of tests, and how many each has."""
+TESTS = """
+import json, os, time
+import pytest
+
+@pytest.mark.parametrize("number", range({number}))
+def test_it(number, request):
+    begun = time.monotonic()
+    time.sleep(0.05)
+    told = [request.node.nodeid, os.environ.get("PYTEST_XDIST_WORKER", ""), begun, time.monotonic()]
+    with open({log!r}, "a") as log:
+        log.write(json.dumps(told) + "\\n")
+    assert not os.environ.get("FAILS")
+"""
+
+
+def ran(place: Path, *words: str, files: tuple[str, ...] = tuple(PLACES), **more: str) -> list[list[str | float]]:
+    """Run such files, and return for each test its id, its worker, its begin and its end."""
+    log = place / "log"
+    log.unlink(missing_ok=True)
+    for name in files:
+        (place / "tests" / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / "tests" / name).write_text(TESTS.format(number=PLACES[name], log=str(log)))
+    (place / "pytest.ini").write_text("[pytest]\n")
+    plugin = {"PYTHONPATH": str(place / "plugin")}
+    (place / "plugin").mkdir(exist_ok=True)
+    (place / "plugin/workers_plugin.py").write_text((CHECKOUT / "tests/workers.py").read_text())
+    command = [sys.executable, "-m", "pytest", "-q", "--import-mode=importlib", "-p", "workers_plugin", *words]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    done = subprocess.run(
+        command, cwd=place, env={**environment, **plugin, **more}, capture_output=True, text=True, check=False,
+        timeout=SECONDS,
+    )  # fmt: skip
+    assert done.returncode == int("FAILS" in more), done.stdout + done.stderr
+    return [json.loads(line) for line in log.read_text().splitlines()]
+
+
+def test_a_group_has_one_worker_and_who_must_be_alone_is(tmp_path: Path) -> None:
+    """Each test runs once; those that use up what is the whole user's begin when all others have ended."""
+    told = ran(tmp_path, "-n", "3", "--dist", "loadfile")
+    assert len(told) == sum(PLACES.values())
+    by_group: dict[str, set[str | float]] = {}
+    for nodeid, worker, _, _ in told:
+        by_group.setdefault(group(str(nodeid)), set()).add(worker)
+    assert by_group.keys() == {"alone", "podman", "docker", "tests/e2e/test_d.py", "tests/envoy/test_e.py"}
+    assert {len(each) for each in by_group.values()} == {1}
+    assert len(set.union(*by_group.values())) > 1
+    alone = [float(begun) for nodeid, _, begun, _ in told if group(str(nodeid)) == "alone"]
+    others = [float(ended) for nodeid, _, _, ended in told if group(str(nodeid)) != "alone"]
+    assert min(alone) > max(others)
+
+
+@pytest.mark.parametrize("files", [("e2e/test_scale.py",), ("e2e/test_d.py", "e2e/test_scale.py")])
+def test_few_files_run_as_well(tmp_path: Path, files: tuple[str, ...]) -> None:
+    """With workers that get nothing."""
+    told = ran(tmp_path, "-n", "2", "--dist", "loadfile", files=files)
+    assert len(told) == sum(PLACES[name] for name in files)
+
+
+def test_what_failed_is_repeated_by_its_id(tmp_path: Path) -> None:
+    """As `.ci/run` does it: in one process, with the ids that the workers told."""
+    files = ("docker/test_a.py", "e2e/test_scale.py")
+    ran(tmp_path, "-n", "2", "--dist", "loadfile", files=files, FAILS="1")
+    told = ran(tmp_path, "-n", "2", "--dist", "loadfile", "-n", "0", "--last-failed", files=files)
+    assert {(re.sub(r"\[.*", "", str(nodeid)), worker) for nodeid, worker, _, _ in told} == {
+        ("tests/docker/test_a.py::test_it", ""),
+        ("tests/e2e/test_scale.py::test_it", ""),
+    }
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_every_group_has_a_test_of_this_project(name: str) -> None:
+    """A file that is renamed takes its group along."""
+    files = [f"{path.relative_to(CHECKOUT)}" for path in (CHECKOUT / "tests").rglob("test_*.py")]
+    parameters = ("", "::test[podman-x]")
+    assert any(group(file + more) == name for file in files for more in parameters)
