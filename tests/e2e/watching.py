@@ -15,8 +15,8 @@ from pathlib import Path
 
 from tests.e2e.support import Stage, ask
 
-PATIENCE = 60.0
-"""Seconds for anything to come true; most takes milliseconds."""
+PATIENCE = 300.0
+"""Seconds until something hangs; most takes milliseconds, and a hundred Services a minute where many others compute."""
 
 
 class Watch:
