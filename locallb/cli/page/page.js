@@ -112,8 +112,11 @@ function put(name, data) {
 function mark(element) {
   element.classList.remove("changed");
   clearTimeout(element.faded);
-  requestAnimationFrame(() => element.classList.add("changed"));
-  element.faded = setTimeout(() => element.classList.remove("changed"), FADED);
+  requestAnimationFrame(() => { // which may be late: it fades after that
+    element.classList.add("changed");
+    clearTimeout(element.faded);
+    element.faded = setTimeout(() => element.classList.remove("changed"), FADED);
+  });
 }
 
 function remove(name) {
