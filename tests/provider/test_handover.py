@@ -15,9 +15,10 @@ from locallb.envoy.admin import EnvoyAdmin
 from locallb.envoy.binary import EnvoyBinary, installed
 from locallb.host import inotify
 from locallb.model.errors import ClientError
+from locallb.resources.errors import ProviderError
 from locallb.resources.properties import EnvoyProcessInputs
 from locallb.runtimes.draining import LINGER, drain
-from locallb.runtimes.process import envoy_process, handover, processes, stopping
+from locallb.runtimes.process import envoy_process, handover, processes, stopping, trial
 from locallb.runtimes.process.processes import Process, ProcessError
 from locallb.runtimes.process.stopping import running
 from tests.envoy.traffic import Load, Server, ask_tcp
@@ -163,6 +164,43 @@ def test_a_version_that_fails_to_take_over_begins_by_itself(
     install("1.40.1", program)
     new = driver.update("EnvoyProcess", process, {**wanted.process, "version": "1.40.1"})
     assert running(directory_of(config)) == (process_of(new),)
+    assert ask_tcp(wanted.address, 8080) == "a"
+
+
+@pytest.fixture(params=[True, False], ids=["hands over", "can't hand over"])
+def apart(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Return a place for programs that are tried for a moment; processes hand over or there is no memory for it."""
+    monkeypatch.setattr(trial, "PATIENCE", 3.0)
+    if not request.param:
+        monkeypatch.setattr(handover, "MEMORY", tmp_path / "none")
+    return tmp_path
+
+
+BROKEN = [
+    ("echo no such symbol; exit 1", "no such symbol"),
+    ("exit 127", "it ends with status 127"),
+    ("kill -SEGV $$", "ends with status -11"),
+    ('case "$*" in *validate*) exec sleep 60;; esac; exit 1', "isn't done"),
+]
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_a_version_that_cannot_be_run_takes_nothing_down(
+    driver: Driver, wanted: Wanted, install: Installer, apart: Path, broken: tuple[str, str]
+) -> None:
+    """The one that serves stays and is told, also where it couldn't hand over; a sound version then takes over."""
+    config, process, _ = driver.up(wanted)
+    (script, why), program, changed = broken, apart / "envoy", {**wanted.process, "version": "1.40.1"}
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    install("1.40.1", program)
+    with pytest.raises(ProviderError, match=f"{why}.*; Envoy {wanted.process['version']} goes on serving"):
+        driver.update("EnvoyProcess", process, changed)
+    assert running(directory_of(config)) == (process_of(process),)
+    assert driver.read("EnvoyProcess", process) == process
+    assert ask_tcp(wanted.address, 8080) == "a"
+    install("1.40.1")
+    assert driver.update("EnvoyProcess", process, changed)["pid"] != process["pid"]
     assert ask_tcp(wanted.address, 8080) == "a"
 
 

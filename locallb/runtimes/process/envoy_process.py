@@ -27,6 +27,7 @@ from locallb.runtimes.process import handover, processes
 from locallb.runtimes.process.handover import Epoch
 from locallb.runtimes.process.processes import Process
 from locallb.runtimes.process.stopping import STOP_PATIENCE, running, runs_in, stop_all, stop_process
+from locallb.runtimes.process.trial import why_unfit
 from locallb.storage import files, paths
 from locallb.storage.proxy_directories import OWNER_MARK, PROXY_MARK, ProcessRecord, Proxies
 
@@ -95,7 +96,14 @@ class EnvoyProcess(ResourceType[EnvoyProcessInputs, EnvoyProcessState]):
         """Note the new owner; the process stays, or another version takes over from it."""
         if new.version == old.version:
             return grown(self.state, new, pid=old.pid, started=old.started, binary=old.binary)
-        return self._take_over(new, Process(old.pid, old.started)) or self.create(new)[1]
+        former = Process(old.pid, old.started)
+        if taken := self._take_over(new, former):
+            return taken
+        directory = _own_directory(new)
+        if runs_in(directory, former):
+            _require_sound(directory, old, new)
+            stop_process(directory, former)
+        return self.create(new)[1]
 
     def _take_over(self, new: EnvoyProcessInputs, former: Process) -> EnvoyProcessState | None:
         """Start the wanted version, which takes over from one that serves; None if that can't be, or failed."""
@@ -110,7 +118,6 @@ class EnvoyProcess(ResourceType[EnvoyProcessInputs, EnvoyProcessState]):
                 if handover.await_end(former, process):
                     return self._running(new, binary, process)
             processes.stop(process, STOP_PATIENCE)
-        stop_process(directory, former)
         return None
 
     def delete(self, state: EnvoyProcessState) -> None:
@@ -149,6 +156,17 @@ def _wanted_binary(version: str) -> EnvoyBinary:
             f"Envoy {version} is wanted, but {binary.version} is installed at {binary.path}: install requirements.txt"
         )
     return binary
+
+
+def _require_sound(directory: Path, old: EnvoyProcessState, new: EnvoyProcessInputs) -> None:
+    """Check that another version can be run, before the one that serves is ended for it. Raises ProviderError."""
+    binary = _wanted_binary(new.version)
+    if why := why_unfit(binary, directory):
+        _proxies().record(new.proxy, ProcessRecord(old.pid, old.started, old.binary, old.version, old.bootstrap))
+        raise ProviderError(
+            f"Envoy {new.version} at {binary.path} can't be run: {why}; Envoy {old.version} goes on serving proxy"
+            f" {new.proxy}: install requirements.txt again, then run up"
+        )
 
 
 def _adopt(directory: Path, mark: Mapping[str, str]) -> Process | None:
