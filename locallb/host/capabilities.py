@@ -1,8 +1,9 @@
 """What differs between platforms, asked in one place: what can't be relied on is refused with a sentence, not guessed.
 
 Proxies in containers need a daemon that shares this host's network, files and users. Docker Desktop (macOS, Windows,
-WSL2) runs it in a machine of its own, a remote daemon elsewhere, a rootless Docker with other users. Rootless Podman
-shares all three: its `--network host` is this host's, and root in its containers is this user.
+WSL2) runs it in a machine of its own, a remote daemon elsewhere. A rootless Docker has a network of its own: it does
+for ports of the loopback address, which it publishes as any other. Rootless Podman shares all three: its
+`--network host` is this host's, and root in its containers is this user.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ _REMEDIES = {
     "podman": "use a Podman that runs on this Linux host, or the runtime process",
 }
 _DESKTOP = "Docker Desktop"
+_MAPPED = "`network: publish` with `portMapping: loopback`"
 
 
 def is_macos() -> bool:
@@ -24,9 +26,12 @@ def is_macos() -> bool:
     return sys.platform == "darwin"
 
 
-def shortcoming_of(runtime: str, info: Mapping[str, object], host: str) -> str:
-    """Return why the daemon of a runtime at `host` with this answer of /info won't do; empty if it will."""
-    what = _shortcoming(runtime, info, host)
+def shortcoming_of(runtime: str, info: Mapping[str, object], host: str, *, mapped: bool = False) -> str:
+    """Return why the daemon of a runtime at `host` with this answer of /info won't do; empty if it will.
+
+    `mapped`: it only publishes ports of the loopback address.
+    """
+    what = _shortcoming(runtime, info, host, mapped=mapped)
     told = f"local-lb:runtime {runtime} can't be used with the daemon at {host}: {what}; {_REMEDIES[runtime]}"
     return told if what else ""
 
@@ -37,7 +42,7 @@ def is_rootless(info: Mapping[str, object]) -> bool:
     return isinstance(options, list) and any("name=rootless" in str(option) for option in options)
 
 
-def _shortcoming(runtime: str, info: Mapping[str, object], host: str) -> str:
+def _shortcoming(runtime: str, info: Mapping[str, object], host: str, *, mapped: bool) -> str:
     system = str(info.get("OperatingSystem", ""))
     if sys.platform != "linux":
         return "this host isn't Linux, and addresses of a machine behind it aren't this host's"
@@ -45,8 +50,8 @@ def _shortcoming(runtime: str, info: Mapping[str, object], host: str) -> str:
         return f"{_DESKTOP} runs containers in a machine of its own, with another network and other files"
     if info.get("OSType", "linux") != "linux":
         return f"it runs containers of {info['OSType']}"
-    if runtime == "docker" and is_rootless(info):  # Podman's containers share this host's network all the same
-        return "it is rootless, with a network and users of its own"
+    if runtime == "docker" and is_rootless(info) and not mapped:  # Podman's containers share this host's network
+        return f"it is rootless, with a network of its own; {_MAPPED} does with it"
     if _is_remote(host) or (runtime == "podman" and urlsplit(host).scheme != "unix"):
         return "it isn't on this host"
     return ""

@@ -39,6 +39,14 @@ def test_another_daemon_is_refused_with_a_sentence(info: Mapping[str, object], h
     )
 
 
+def test_a_rootless_docker_will_do_for_ports_of_the_loopback_address_alone() -> None:
+    """It publishes these, as any other; the refusal says so."""
+    rootless = {**GOOD, "SecurityOptions": ["name=rootless"]}
+    assert shortcoming_of("docker", rootless, HERE, mapped=True) == ""
+    assert "`network: publish` with `portMapping: loopback` does with it" in shortcoming_of("docker", rootless, HERE)
+    assert shortcoming_of("docker", {"OperatingSystem": "Docker Desktop"}, HERE, mapped=True)
+
+
 def test_another_system_than_linux_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Addresses of a machine behind it aren't the host's."""
     monkeypatch.setattr(sys, "platform", "darwin")

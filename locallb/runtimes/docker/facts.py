@@ -37,10 +37,10 @@ def read_facts(home: Home, settings: Settings, pids: Collection[int], containers
     bound = {*_bound(home), *contained.places}
     sockets = tuple(socket for socket in facts.sockets if (socket.address, socket.port, socket.protocol) not in bound)
     facts = replace(facts, envoy=envoy, sockets=sockets)
-    info = containers.info()
+    info, mapped = containers.info(), settings.publishes and settings.port_mapping
     if not is_rootless(info):  # whose root is this user, in this user's group, and may bind what this user may
         facts = replace(facts, group=os.getegid(), unprivileged_port_start=0)
-    if shortcoming := shortcoming_of(settings.runtime, info, containers.host):
+    if shortcoming := shortcoming_of(settings.runtime, info, containers.host, mapped=mapped):
         raise UnfitError(shortcoming)
     _require_image(containers, settings.container, facts)
     return replace(facts, subnets=read_subnets(containers, network)) if network else facts

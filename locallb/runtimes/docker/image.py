@@ -54,7 +54,13 @@ def _libraries(binary: Path) -> Iterator[Path]:
 
 
 def _add(tar: tarfile.TarFile, source: Path, name: str, *, executable: bool) -> None:
-    """Add the file itself, not a link, owned by root."""
+    """Add the file itself, not a link, owned by root, below directories that everybody may enter."""
+    there = set(tar.getnames())
+    for parent in reversed(Path(name).parents[:-1]):
+        if str(parent) not in there:  # a rootless Docker would make one that even root inside can't enter
+            directory = tarfile.TarInfo(str(parent))
+            directory.type, directory.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(directory)
     entry = tar.gettarinfo(str(source.resolve()), name)
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = "root"
