@@ -19,6 +19,10 @@ class SourceEntry(Protocol):
         """The keys that it may have, its own word first."""
 
     @property
+    def finds(self) -> bool:
+        """Whether it gives a finder, not a source."""
+
+    @property
     def once(self) -> str:
         """An example with everything in one entry, where there may be no second one; otherwise empty."""
 

@@ -11,8 +11,8 @@ from locallb.model.identities import ClusterName, IPNetwork
 from locallb.model.network.routes import PodRoute
 
 
-class Finder(Protocol):
-    """More sources, found when they are read; frozen and comparable."""
+class Entry(Protocol):
+    """What an entry of the list means; frozen and comparable."""
 
     @property
     def type(self) -> str:
@@ -20,10 +20,22 @@ class Finder(Protocol):
 
     @property
     def live(self) -> bool:
-        """Whether it finds running clusters."""
+        """Whether it leads to running clusters."""
+
+    @property
+    def place(self) -> str:
+        """Where it is, for a user who has two of one name."""
 
 
-class Source(Finder, Protocol):
+class Finder(Entry, Protocol):
+    """More sources, found when they are read."""
+
+    @property
+    def name(self) -> str:
+        """What it is called, where there may be several of its type; otherwise empty."""
+
+
+class Source(Entry, Protocol):
     """What stands for a cluster."""
 
     @property
@@ -35,10 +47,6 @@ class Source(Finder, Protocol):
         """Whether a finder found it."""
 
     @property
-    def place(self) -> str:
-        """Where it is, for a user who has two of one name."""
-
-    @property
     def pod_cidrs(self) -> tuple[IPNetwork, ...]:
         """Where its pods have their addresses; empty: where its Nodes say."""
 
@@ -48,3 +56,6 @@ class Source(Finder, Protocol):
     @property
     def node_routes(self) -> tuple[PodRoute, ...] | None:
         """The ways to its Nodes, where they are pods of another cluster; None where that isn't the source's to say."""
+
+    def with_node_routes(self, ways: tuple[PodRoute, ...]) -> Source:
+        """Return the same with these ways to its Nodes, where they are pods of another cluster."""

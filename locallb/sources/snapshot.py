@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from locallb.config.settings import PodRouting, Settings, Sharing
-from locallb.config.source import Source
 from locallb.host.facts import may_change_routes, with_routes
 from locallb.kubernetes.parsing.objects import Parsed, Said
 from locallb.kubernetes.pod_ranges import with_ranges
 from locallb.ledger.claims import Entry
 from locallb.ledger.ledger import Ledger
-from locallb.model.identities import ROUTED, ClusterName, Home, ObjectKey
+from locallb.model.identities import ROUTED, Home, ObjectKey
 from locallb.model.memory import Memory
-from locallb.model.network.routes import PodRoute
 from locallb.model.snapshot import Claim, HostFacts, Snapshot
 from locallb.planning.addresses.pool_routes import pool_notices
 from locallb.planning.proxies.sharing import is_shared
@@ -28,10 +26,10 @@ from locallb.runtimes.pod_routes import helper_may_route
 from locallb.runtimes.runtime import UnfitError, runtime
 from locallb.sources import SourceError
 from locallb.sources.authority import NO_AUTHORITY, AuthorityRead, read_authority
+from locallb.sources.found import find_sources
 from locallb.sources.held import HeldByState, read_held
 from locallb.sources.orders import Orders, next_end, read_orders
-from locallb.sources.readings import ReadCache, readings_directory
-from locallb.sources.source import SourceRead, SourceResult, finder_type, source_type
+from locallb.sources.source import SourceRead, SourceResult, source_type
 from locallb.storage import paths
 
 MOST_SENTENCES = 50
@@ -86,35 +84,6 @@ def with_orders(result: SnapshotResult, orders: Orders) -> SnapshotResult:
     services, routed = orders.of(read.services), orders.in_force(read.gateway_api)
     snapshot = replace(read, services=services, gateway_api=routed, orders=orders.by_service)
     return replace(result, snapshot=snapshot, notices=(*result.notices, *orders.notices), ends=next_end(snapshot))
-
-
-def find_sources(home: Home, settings: Settings, *, keep: bool) -> tuple[tuple[Source, ...], tuple[SourceRead, ...]]:
-    """Return the sources that are configured and those that are found, and what is to be told of the finding.
-
-    `keep`: write down what was found, and forget what is gone. Raises SourceError.
-    """
-    sources, told = list(settings.sources), []
-    for finder in settings.finders:
-        directory = readings_directory(home) / finder.type
-        finding = finder_type(finder.type).find(finder, Path(home.root), directory, keep=keep)
-        for name in sorted({source.cluster for source in sources} & {source.cluster for source in finding.sources}):
-            raise SourceError(
-                f"a source and a cluster of {finder.type} are both called {name}; give the source another `name`"
-            )
-        for cluster in finding.gone if keep else ():
-            ReadCache(readings_directory(home)).drop(cluster)
-        sources.extend(finding.sources)
-        parsed = Parsed(notices=finding.notices)
-        found = SourceResult(parsed, finding.complaints)
-        told.append(SourceRead(found, unready=finding.unready, node_routes=ways_to_nodes(finding.sources)))
-    if settings.pod_routes is not PodRouting.OFF:
-        sources = [source.with_pod_ranges() for source in sources]
-    return tuple(sources), tuple(told)
-
-
-def ways_to_nodes(sources: Iterable[Source]) -> Mapping[ClusterName, tuple[PodRoute, ...]]:
-    """Return the ways to Nodes that sources know."""
-    return {source.cluster: source.node_routes for source in sources if source.node_routes is not None}
 
 
 def told_of_pools(settings: Settings, host: HostFacts) -> SourceRead:

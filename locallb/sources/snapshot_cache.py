@@ -21,19 +21,18 @@ from locallb.model.memory import Memory
 from locallb.model.snapshot import Claim, HostFacts
 from locallb.sources import SourceError
 from locallb.sources.authority import read_authority
+from locallb.sources.found import find_sources, ways_to_nodes
 from locallb.sources.held import HeldByState, HeldMemory, HeldResource, held_by
 from locallb.sources.orders import read_orders
 from locallb.sources.snapshot import (
     SnapshotResult,
     assemble,
-    find_sources,
     known_services,
     read_claims,
     read_host,
     read_routes,
     refuse_another_runtime,
     told_of_pools,
-    ways_to_nodes,
     with_orders,
 )
 from locallb.sources.source import Followed, SourceRead, SourceResult, source_type

@@ -143,6 +143,8 @@ class Found(Generic[Source_co]):
     notices: tuple[str, ...] = ()
     unready: bool = False
     """One is being made, or it was asked at a bad moment: a look in a second tells more."""
+    node_routes: Mapping[ClusterName, tuple[PodRoute, ...]] = field(default_factory=dict)
+    """Ways to Nodes that it knows of clusters which another finder may have."""
     gone: tuple[ClusterName, ...] = ()
     """Those that there were until now. One of the same name that comes later is another one."""
 

@@ -45,7 +45,7 @@ spec:
 """
 
 
-@dataclass
+@dataclass(eq=False)
 class Shoot:
     """One shoot: its API, what the seed says of it, and its only Node."""
 

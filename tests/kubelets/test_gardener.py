@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 from lightkube import Client
 
+from locallb.runtimes.docker.engine_api import Containers
+from locallb.runtimes.docker.image import make_image
+from tests.docker.support import own_pool
 from tests.e2e.support import Stage, stage
 from tests.e2e.watching import Watch, watching
-from tests.kubelets.cluster import Cluster
+from tests.kubelets.cluster import ROLES, Cluster, kubelet_cluster
 from tests.kubelets.seeds import Shoot, entries, istio_gateways, shoots
-from tests.kubelets.test_routes import made, to_pods
+from tests.kubelets.test_routes import made, proxies, to_pods
 from tests.kubelets.workloads import answer
 from tests.traffic.waiting import eventually
 
@@ -20,8 +23,12 @@ pytestmark = [pytest.mark.cluster, pytest.mark.kubelets, pytest.mark.envoy]
 
 def configure(play: Stage, cluster: Cluster, **more: object) -> None:
     """Have a stack serve the seed and its shoots, with routes."""
-    kubeconfig = str(cluster.plane.root / "owner.kubeconfig")
-    play.configure(sources=[{"gardener": {"kubeconfig": kubeconfig}}], podRoutes="host", **more)
+    play.configure(sources=[seed_entry(cluster)], podRoutes="host", **more)
+
+
+def seed_entry(cluster: Cluster, name: str = "seed") -> dict[str, object]:
+    """Write the entry of a seed."""
+    return {"gardener": {"name": name, "kubeconfig": str(cluster.plane.root / "owner.kubeconfig")}}
 
 
 def serves(shoot: Shoot, machine: str, watch: Watch) -> str:
@@ -90,4 +97,39 @@ def test_a_seeds_gateways_and_bastions_are_served_and_no_bastion_is_taken_for_a_
             assert {way for way, _ in made(play) if ":" not in way} == {f"{shoot.address(machine)}/32"}
         assert play.run("destroy", "--yes").code == 0
         assert [entries(shoot.seed, *place) for place in places] == [[]] * len(places)
+        assert to_pods(cluster) == ""
+
+
+def test_shoots_of_two_seeds_with_the_same_ranges_are_served_each_by_its_own_machines(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """One stack: each proxy has the routes to its own shoot's machines and no others, and this host has none."""
+    with (
+        kubelet_cluster(beside=cluster, roles=ROLES[:2]) as beside,
+        shoots(cluster, tmp_path / "one", "shoot--local--d") as (one,),
+        shoots(beside, tmp_path / "two", "shoot--local--e") as (two,),
+        stage() as play,
+    ):
+        assert cluster.plane.ranges.pods == beside.plane.ranges.pods
+        play.configure(
+            sources=[seed_entry(cluster), seed_entry(beside, "other")],
+            runtime="docker",
+            image=make_image(Containers()),
+            network={"publish": cluster.network},
+            podRoutes="container",
+            pools=own_pool(),
+        )
+        machines = {shoot: shoot.start_machine("worker") for shoot in (one, two)}
+        for shoot in machines:
+            shoot.serve()
+        expected = {
+            frozenset({(f"{shoot.address(name)}/32", shoot.cluster.node("worker").addresses[0])})
+            for shoot, name in machines.items()
+        }
+        with watching(play, "--plain") as watch:
+            for shoot, name in machines.items():
+                serves(shoot, name, watch)
+        present = {frozenset(way for way in made(play, proxy) if ":" not in way[0]) for proxy in proxies(play)}
+        assert present == expected
+        assert play.run("destroy", "--yes").code == 0
         assert to_pods(cluster) == ""

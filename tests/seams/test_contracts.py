@@ -58,13 +58,15 @@ def test_an_entry_of_a_source_is_understood_or_refused_by_name(word: str, value:
 
 @pytest.mark.parametrize("word", tuple(SOURCES))
 def test_a_source_is_a_type_or_a_finder(word: str) -> None:
-    """An entry that may be there only once belongs to a finder."""
-    found: object = finder_type(word) if source_entry(word).once else source_type(word)
-    assert isinstance(found, FinderType if source_entry(word).once else SourceType)
+    """Its entry says which; only a finder's may be one that is there only once."""
+    entry = source_entry(word)
+    found: object = finder_type(word) if entry.finds else source_type(word)
+    assert isinstance(found, FinderType if entry.finds else SourceType)
+    assert entry.finds or not entry.once
     assert source_entry(word).keys[0] == word
 
 
-@pytest.mark.parametrize("word", [word for word in SOURCES if not source_entry(word).once])
+@pytest.mark.parametrize("word", [word for word in SOURCES if not source_entry(word).finds])
 def test_what_follows_sources_starts_nothing_before_it_reads_and_may_be_stopped(word: str) -> None:
     """Stopping twice is fine, and so is forgetting what never was."""
     threads = threading.active_count()

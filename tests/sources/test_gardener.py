@@ -25,6 +25,7 @@ from locallb.model.network.routes import PodRoute
 from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
 from locallb.sources import SourceError
+from locallb.sources.found import find_sources
 from locallb.sources.gardener.entry import GardenerSource
 from locallb.sources.gardener.finding import find_shoots
 from locallb.sources.gardener.machines import node_routes, parsed, printed
@@ -32,7 +33,6 @@ from locallb.sources.gardener.polling import SeedPolls
 from locallb.sources.gardener.shoots import ADMIN, TOKEN, Shoot, parse_shoot, way
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.readings import ReadCache, readings_directory
-from locallb.sources.snapshot import find_sources
 from locallb.sources.source import Found, source_type
 from tests.sources.seed_api import CLUSTERS, PODS, RECORDS, SeedApi, cluster, kubeconfig, served_seed
 from tests.watch.api import becomes
@@ -165,6 +165,7 @@ def test_the_ways_to_nodes_stay_while_the_seed_is_silent_and_go_with_the_shoot(s
     assert look(tmp_path).sources[1:] == (shoot_source(tmp_path, A, "", *BOTH_WAYS),)
     seed.refused = 0
     seed.drop_shoot(A)
+    seed.objects[PODS] = []
     look(tmp_path)
     assert not (kept(tmp_path) / f"{A}.routes").read_text()
 

@@ -21,6 +21,7 @@ from locallb.model.snapshot import Access
 from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.sources import SourceError
+from locallb.sources.found import find_sources
 from locallb.sources.kept_access import LARGEST
 from locallb.sources.kind.access import admitted, endpoint
 from locallb.sources.kind.entry import KindSource
@@ -28,7 +29,6 @@ from locallb.sources.kind.finding import find_clusters
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.reading import read_kubernetes
 from locallb.sources.readings import ReadCache, readings_directory
-from locallb.sources.snapshot import find_sources
 
 INSIDE = "https://shop-control-plane:6443"
 

@@ -14,7 +14,7 @@ from locallb.leftovers.host import Leftover, leftovers, remove, routes_in
 from locallb.model.identities import ObjectKey
 from locallb.model.state_resource import CLAIMS
 from locallb.sources import SourceError
-from locallb.sources.snapshot import find_sources
+from locallb.sources.found import find_sources
 from locallb.sources.source import reached
 
 if TYPE_CHECKING:

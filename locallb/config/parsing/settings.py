@@ -156,12 +156,14 @@ def _sources(mistakes: Mistakes, value: object) -> tuple[tuple[Source, ...], tup
         return (), ()
     entries = mistakes.items("sources", value, f"a list such as [{_SOURCE}]")
     parsed = [(word, source) for key, entry in entries for word, source in _source(mistakes, key, entry)]
-    sources = [cast("Source", source) for word, source in parsed if not source_entry(word).once]
-    names = [source.cluster for source in sources]
+    sources = [cast("Source", source) for word, source in parsed if not source_entry(word).finds]
+    finders = [cast("Finder", finder) for word, finder in parsed if source_entry(word).finds]
+    called = [*((source.cluster, source) for source in sources), *((each.name, each) for each in finders if each.name)]
+    names = [name for name, _ in called]
     for name in dict.fromkeys(name for name in names if names.count(name) > 1):
-        places = " and ".join(source.place for source in sources if source.cluster == name)
+        places = " and ".join(entry.place for other, entry in called if other == name)
         mistakes.add("sources", f"{places} are both called {name}; give one of them another `name`")
-    return tuple(sources), tuple(finder for word, finder in parsed if source_entry(word).once)
+    return tuple(sources), tuple(finders)
 
 
 def _source(mistakes: Mistakes, key: str, value: object) -> Iterator[tuple[str, Source | Finder]]:

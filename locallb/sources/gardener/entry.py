@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from locallb.config.values import Mistakes
-from locallb.model.formatting import shown
+from locallb.model.formatting import clipped, shown
 from locallb.model.identities import ClusterName
 
 _EXAMPLE = '{gardener: {name: seed, kubeconfig: FILE, context: CONTEXT, shoots: ["shoot--local--*"]}}'
@@ -33,13 +33,24 @@ class GardenerSource:
     type: ClassVar[str] = "gardener"
     live: ClassVar[bool] = True
 
+    @property
+    def name(self) -> str:
+        """What this seed is called."""
+        return self.cluster
+
+    @property
+    def place(self) -> str:
+        """The context, or where there is none the kubeconfig."""
+        return clipped(self.context or self.kubeconfig or "the current context")
+
 
 @dataclass(frozen=True, slots=True)
 class GardenerEntry:
     """One seed."""
 
     keys: tuple[str, ...] = ("gardener",)
-    once: str = _EXAMPLE
+    finds: bool = True
+    once: str = ""
 
     def parse(self, mistakes: Mistakes, key: str, entry: Mapping[str, object]) -> GardenerSource | None:
         """Read it."""

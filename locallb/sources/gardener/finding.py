@@ -14,6 +14,7 @@ from pathlib import Path
 
 from locallb.kubernetes.access.errors import KubeError
 from locallb.kubernetes.access.kubeconfig import resolve
+from locallb.model.fields import LABEL
 from locallb.model.formatting import few
 from locallb.model.identities import ClusterName
 from locallb.model.network.routes import PodRoute
@@ -25,6 +26,8 @@ from locallb.sources.kept_access import SUFFIX, forgotten, kept, put
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.source import Found
 from locallb.storage import files
+
+_ROUTES = ".routes"
 
 
 def is_meant(finder: GardenerSource, shoot: str) -> bool:
@@ -46,13 +49,15 @@ def find_shoots(finder: GardenerSource, root: Path, directory: Path, *, keep: bo
     except KubeError as error:
         return _as_last_found(finder, known, directory, error)
     if elsewhere := _elsewhere(look.identity, directory, known):
-        return Found(_sources(finder, known, directory, None), complaints=(elsewhere,))
+        routes = _kept_routes(directory)
+        return Found(_sources(finder, known, directory, None), complaints=(elsewhere,), node_routes=routes)
     gone = sorted(known.keys() - look.there)
     _keep(look, directory, known, gone, keep=keep)
     known |= {name: directory / f"{name}{SUFFIX}" for name, way in look.ways.items() if way.text}
     return Found(
         _sources(finder, {name: path for name, path in known.items() if name in look.there}, directory, look),
         notices=(*_missing(finder, look.there), *_unreached(finder, known, look), *_without_routes(finder, look)),
+        node_routes=_kept_routes(directory) if look.machines is None else _by_shoot(look.machines),
         gone=tuple(map(ClusterName, gone)),
     )
 
@@ -67,8 +72,8 @@ def _keep(look: Look, directory: Path, known: Mapping[str, Path], gone: Collecti
         for name in gone:
             write(known[name], forgotten())
             write(_ways_file(directory, name), "")
-        for name in usable:
-            write(_ways_file(directory, name), printed(_node_routes(name, directory, look)))
+        for name, ways in _changed_routes(directory, look).items():
+            write(_ways_file(directory, name), printed(ways))
         if usable:
             write(_seed(directory), look.identity)
 
@@ -78,6 +83,24 @@ def _node_routes(name: str, directory: Path, look: Look | None) -> tuple[PodRout
     if look is not None and look.machines is not None:
         return look.machines.get(name, ())
     return parsed(files.read(_ways_file(directory, name)) or "")
+
+
+def _changed_routes(directory: Path, look: Look) -> Mapping[ClusterName, tuple[PodRoute, ...]]:
+    """Return the ways to be kept, none for Nodes that are gone; also for shoots whose control planes are elsewhere."""
+    if look.machines is None:
+        return {}
+    return dict.fromkeys(_kept_routes(directory), ()) | _by_shoot(look.machines)
+
+
+def _kept_routes(directory: Path) -> dict[ClusterName, tuple[PodRoute, ...]]:
+    """Return the ways that were kept, by shoot."""
+    paths = sorted(directory.glob(f"*{_ROUTES}"))
+    return {ClusterName(path.name.removesuffix(_ROUTES)): parsed(files.read(path) or "") for path in paths}
+
+
+def _by_shoot(machines: Mapping[str, tuple[PodRoute, ...]]) -> dict[ClusterName, tuple[PodRoute, ...]]:
+    """Return those ways whose shoots may be called so."""
+    return {ClusterName(name): ways for name, ways in machines.items() if LABEL.fullmatch(name)}
 
 
 def _sources(
@@ -110,12 +133,13 @@ def _as_last_found(
         raise SourceError(f"{told}; repair that, or take `gardener` out of local-lb:sources")
     sources = _sources(finder, known, directory, None)
     names = few([str(source.cluster) for source in sources[1:]]) or "none"
-    return Found(sources, complaints=(f"{told}; so those count that were found last: {names}",))
+    complaint = f"{told}; so those count that were found last: {names}"
+    return Found(sources, complaints=(complaint,), node_routes=_kept_routes(directory))
 
 
 def _ways_file(directory: Path, name: str) -> Path:
     """Return where the ways to a shoot's Nodes are kept, for when the seed doesn't answer."""
-    return directory / f"{name}.routes"
+    return directory / f"{name}{_ROUTES}"
 
 
 def _seed(directory: Path) -> Path:

@@ -19,6 +19,8 @@ class KindSource:
     names: frozenset[str] = frozenset()
     """Their names; empty for all."""
     type: ClassVar[str] = "kind"
+    name: ClassVar[str] = ""
+    place: ClassVar[str] = "kind"
     live: ClassVar[bool] = True
 
 
@@ -27,6 +29,7 @@ class KindEntry:
     """All of them, or their names."""
 
     keys: tuple[str, ...] = ("kind",)
+    finds: bool = True
     once: str = _EXAMPLE
 
     def parse(self, mistakes: Mistakes, key: str, entry: Mapping[str, object]) -> KindSource | None:

@@ -44,6 +44,10 @@ class KubernetesSource:
         """Return the same, of which is also read what its CNI says; not where that makes no difference."""
         return self if self.pod_cidrs or self.node_routes is not None else replace(self, reads_pod_ranges=True)
 
+    def with_node_routes(self, ways: tuple[PodRoute, ...]) -> KubernetesSource:
+        """Return the same, whose Nodes are reached so."""
+        return replace(self, node_routes=ways)
+
     @property
     def place(self) -> str:
         """The context, or where there is none the kubeconfig."""
@@ -55,6 +59,7 @@ class KubernetesEntry:
     """A cluster's name, its kubeconfig and the context in that."""
 
     keys: tuple[str, ...] = ("kubernetes",)
+    finds: bool = False
     once: str = ""
 
     def parse(self, mistakes: Mistakes, key: str, entry: Mapping[str, object]) -> KubernetesSource | None:

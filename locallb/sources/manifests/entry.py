@@ -10,6 +10,7 @@ from typing import ClassVar
 from locallb.config.values import Mistakes
 from locallb.model.formatting import clipped, shown
 from locallb.model.identities import ClusterName, IPNetwork
+from locallb.model.network.routes import PodRoute
 
 _EXAMPLE = "{manifests: DIRECTORY, name: CLUSTER}"
 
@@ -30,6 +31,10 @@ class ManifestsSource:
         """Return the same: what there is is read anyway."""
         return self
 
+    def with_node_routes(self, _ways: tuple[PodRoute, ...]) -> ManifestsSource:
+        """Return the same: no Node of it is a pod of another cluster."""
+        return self
+
     @property
     def place(self) -> str:
         """The directory."""
@@ -41,6 +46,7 @@ class ManifestsEntry:
     """A directory, and the name of the cluster that it stands for."""
 
     keys: tuple[str, ...] = ("manifests", "name")
+    finds: bool = False
     once: str = ""
 
     def parse(self, mistakes: Mistakes, key: str, entry: Mapping[str, object]) -> ManifestsSource | None:

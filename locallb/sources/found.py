@@ -1,0 +1,108 @@
+"""The sources of a stack: those that are configured, and those that its finders find.
+
+Several finders may be of one type, such as two seeds: each keeps what it found in a directory of its own, and what two
+of them have is one cluster. Not here: finding (`source.FinderType`), and reading sources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from locallb.config.settings import PodRouting, Settings
+from locallb.config.source import Finder, Source
+from locallb.kubernetes.parsing.objects import Parsed
+from locallb.model.errors import ClientError
+from locallb.model.identities import ClusterName, Home
+from locallb.model.network.routes import PodRoute
+from locallb.sources import SourceError
+from locallb.sources.readings import ReadCache, readings_directory
+from locallb.sources.source import Found, SourceRead, SourceResult, finder_type
+from locallb.storage import files
+
+_FIRST = "called"
+"""In the directory of a type of finder: the name of the one that keeps there what it found."""
+
+
+def find_sources(home: Home, settings: Settings, *, keep: bool) -> tuple[tuple[Source, ...], tuple[SourceRead, ...]]:
+    """Return the sources that are configured and those that are found, and what is to be told of the finding.
+
+    `keep`: write down what was found, and forget what is gone. Raises SourceError.
+    """
+    findings = [(finder, _find(finder, settings, home, keep=keep)) for finder in settings.finders]
+    sources, twice = _distinct(settings, findings)
+    gone = {name for _, finding in findings for name in finding.gone} - {source.cluster for source in sources}
+    for cluster in gone if keep else ():
+        ReadCache(readings_directory(home)).drop(cluster)
+    elsewhere = {name: ways for _, finding in reversed(findings) for name, ways in finding.node_routes.items()}
+    listed = tuple(_routed(source, elsewhere) for source in sources)
+    ways = ways_to_nodes(listed)
+    told = [_told(finding, ways, repeated) for (_, finding), repeated in zip(findings, twice, strict=True)]
+    if settings.pod_routes is not PodRouting.OFF:
+        listed = tuple(source.with_pod_ranges() for source in listed)
+    return listed, tuple(told)
+
+
+def ways_to_nodes(sources: Iterable[Source]) -> Mapping[ClusterName, tuple[PodRoute, ...]]:
+    """Return the ways to Nodes that sources know."""
+    return {source.cluster: source.node_routes for source in sources if source.node_routes is not None}
+
+
+def _find(finder: Finder, settings: Settings, home: Home, *, keep: bool) -> Found[Source]:
+    """Ask a finder. Raises SourceError."""
+    base = readings_directory(home) / finder.type
+    first = next(other for other in settings.finders if other.type == finder.type)
+    try:
+        owner = files.read(base / _FIRST)
+        directory = base if finder.name == (first.name if owner is None else owner) else _beside(base, finder)
+        finding = finder_type(finder.type).find(finder, Path(home.root), directory, keep=keep)
+        if keep and finder.name and owner is None and base.is_dir() and directory == base:
+            files.write(base / _FIRST, finder.name)
+    except SourceError:
+        raise
+    except ClientError as error:
+        raise SourceError(f"source {finder.type}: {base / _FIRST} can't be used: {error}") from None
+    return finding
+
+
+def _beside(base: Path, finder: Finder) -> Path:
+    return base.with_name(f"{base.name}-{finder.name}") if finder.name else base
+
+
+def _distinct(
+    settings: Settings, findings: Iterable[tuple[Finder, Found[Source]]]
+) -> tuple[list[Source], list[tuple[str, ...]]]:
+    """Return each cluster once, and for each finder what it has that an earlier one has. Raises SourceError."""
+    sources, notices = list(settings.sources), []
+    by: dict[ClusterName, Finder | None] = {source.cluster: None for source in sources}
+    for finder, finding in findings:
+        repeated = []
+        for source in finding.sources:
+            name = source.cluster
+            earlier = by.get(name)
+            if name not in by:
+                sources.append(source)
+                by[name] = finder
+            elif earlier and earlier.type == finder.type:
+                repeated.append(
+                    f"{name} is found by {earlier.name} and by {finder.name} of {finder.type}; it is served as"
+                    f" {earlier.name} has it, which comes first in local-lb:sources, until that has it no more"
+                )
+            else:
+                told = f"a source and a cluster of {finder.type} are both called {name}; give the source another `name`"
+                raise SourceError(told)
+        notices.append(tuple(repeated))
+    return sources, notices
+
+
+def _routed(source: Source, elsewhere: Mapping[ClusterName, tuple[PodRoute, ...]]) -> Source:
+    """Return a source with the ways to its Nodes that another finder has, where its own has none."""
+    return source if source.node_routes != () else source.with_node_routes(elsewhere.get(source.cluster, ()))
+
+
+def _told(
+    finding: Found[Source], ways: Mapping[ClusterName, tuple[PodRoute, ...]], repeated: tuple[str, ...]
+) -> SourceRead:
+    mine = {source.cluster: ways[source.cluster] for source in finding.sources if source.cluster in ways}
+    read = SourceResult(Parsed(notices=(*finding.notices, *repeated)), finding.complaints)
+    return SourceRead(read, unready=finding.unready, node_routes=mine)
