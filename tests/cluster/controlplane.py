@@ -133,7 +133,8 @@ class ControlPlane:
 
     def _audit_policy(self) -> Path:
         path = self.root / "audit.yaml"
-        rules = [{"level": "Metadata", "users": ["local-lb"], "omitStages": ["RequestReceived"]}, {"level": "None"}]
+        users = ["local-lb", "system:serviceaccount:kube-system:cloud-controller-manager"]
+        rules = [{"level": "Metadata", "users": users, "omitStages": ["RequestReceived"]}, {"level": "None"}]
         path.write_text(yaml.safe_dump({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": rules}))
         return path
 
