@@ -1,8 +1,8 @@
 """Homes that earlier versions wrote are taken over without an operation on anything that serves.
 
 A home is what a version left on a host: project, state, ledger, directories of proxies, and what ran then. `homes/1`
-was recorded from commit 2981389, `homes/2` from a3eb49a, each by that version's own `up` (`record`). Recorded homes are
-never changed: a version that can't take one over breaks a promise to its users.
+was recorded from commit 2981389, `homes/2` from a3eb49a, `homes/3` from 66567c1, each by that version's own `up`
+(`record`). Recorded homes are never changed: a version that can't take one over breaks a promise to its users.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ TOLD = ("ServiceStatus", "ServiceEvents")
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("home", ["1/per-service", "1/shared"])
+@pytest.mark.parametrize("home", ["1/per-service", "1/shared", "3/mapped"])
 @each_law
 def test_processes_live_on(law: Law, home: str) -> None:
-    """Each Service's own Envoy, a spare one, or those of the stack."""
+    """Each Service's own Envoy, a spare one, those of the stack, or those at ports of 127.0.0.1."""
     with restored(home) as stage:
         law(stage)
 
