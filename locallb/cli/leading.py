@@ -7,7 +7,9 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 from uuid import uuid4
 
 from locallb.config.settings import LeaderElection, Settings
@@ -19,7 +21,7 @@ from locallb.kubernetes.answers import Object
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.election import Election
 from locallb.kubernetes.api.fence import FENCE, NotLeaderError
-from locallb.kubernetes.lease import Candidate, lease_record
+from locallb.kubernetes.lease import Candidate, lease_record, ran_out
 from locallb.ledger.ledger import Ledger
 from locallb.model.identities import Home
 from locallb.model.snapshot import Access
@@ -60,12 +62,21 @@ def leading(settings: Settings, home: Home) -> Iterator[None]:
         yield
 
 
-def led_by(settings: Settings, root: Path) -> str | None:
-    """Return who holds the Lease of a stack, empty where nobody does; None without an election. Raises KubeError."""
+class Holder(NamedTuple):
+    """Who holds the Lease of a stack."""
+
+    identity: str = ""
+    """Empty where nobody does."""
+    ran_out: str = ""
+    """Since when it doesn't count any more, as nobody renewed it."""
+
+
+def led_by(settings: Settings, root: Path) -> Holder:
+    """Return who holds the Lease of a stack, which is nobody without an election. Raises KubeError."""
     if settings.leader_election is None:
-        return None
+        return Holder()
     lease = _keeper(settings.leader_election, settings, root).lease(*_place(settings.leader_election))
-    return lease_record(lease).holder if lease else ""
+    return Holder(lease_record(lease).holder, ran_out(lease, datetime.now(UTC))) if lease else Holder()
 
 
 class _CurrentCluster:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from locallb.config.lease_timing import Timing
@@ -90,6 +91,20 @@ def lease_record(lease: Mapping[str, Any]) -> LeaseRecord:
     return LeaseRecord(
         str(spec.get("holderIdentity") or ""), number, str(lease["metadata"].get("resourceVersion") or "")
     )
+
+
+def ran_out(lease: Mapping[str, Any], now: datetime) -> str:
+    """Return since when nobody has renewed a Lease in time; empty where somebody did, or it doesn't say.
+
+    By the clocks of this host and of who wrote it: to be shown, never to act on.
+    """
+    given = lease.get("spec")
+    spec = given if isinstance(given, Mapping) else {}
+    try:
+        until = datetime.fromisoformat(str(spec["renewTime"])) + timedelta(seconds=int(spec["leaseDurationSeconds"]))
+        return f"{until.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}" if until < now else ""
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return ""
 
 
 def lease_spec(candidate: Candidate, term: int, wall: str, acquired: str) -> dict[str, object]:

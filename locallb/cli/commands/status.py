@@ -64,10 +64,12 @@ def _leader(session: Session, args: Arguments) -> _Leader:
     from locallb.cli.leading import led_by  # noqa: PLC0415 - loads a client of Kubernetes
 
     try:
-        identity = led_by(session.settings, session.project.root) or ""
+        holder = led_by(session.settings, session.project.root)
     except ClientError as error:
         return _Leader(f"Leader: can't be told: {sentence(error)}")
-    return _Leader(f"Leader: {identity or 'nobody holds the Lease'}", identity)
+    if holder.identity and holder.ran_out:
+        return _Leader(f"Leader: nobody; the Lease of {holder.identity} ran out at {holder.ran_out}", "")
+    return _Leader(f"Leader: {holder.identity or 'nobody holds the Lease'}", holder.identity)
 
 
 def _tell_trust(session: Session, out: Out) -> None:
