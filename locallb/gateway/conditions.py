@@ -15,7 +15,6 @@ INSECURE_VALIDATION = "InsecureFrontendValidationMode"
 FAULT_ORDERED, DRAINED = "local-lb.dev/FaultOrdered", "local-lb.dev/Drained"
 """Of our own: what somebody ordered to go wrong."""
 INVALID, PENDING, UNSUPPORTED = "Invalid", "Pending", "UnsupportedValue"
-LISTENERS_INVALID = "ListenersNotValid"
 OF_PROGRAMMED: Mapping[Reason, str] = {
     Reason.POOL_EXHAUSTED: "AddressNotAssigned",
     Reason.NO_POOL: "AddressNotAssigned",

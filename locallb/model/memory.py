@@ -36,10 +36,6 @@ class Memory(Generic[_Made]):
         self._now[key] = known
         return known[1]
 
-    def of_this(self, this: object, make: Callable[[], _Made]) -> _Made:
-        """Return what `make` made of this very object, not of an equal one. Raises as `make` does."""
-        return self.of(id(this), lambda _this: make(), this)  # kept with it, so that its id stays its own
-
     def given(self, key: Hashable) -> _Given:
         """Return what was made last for `key` was made of; empty if nothing was."""
         return (self._now.get(key) or self._before.get(key) or ((),))[0]

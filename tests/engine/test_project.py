@@ -29,7 +29,6 @@ def test_a_project_is_read_with_absolute_paths(tmp_path: Path) -> None:
     assert project.main == tmp_path.resolve() / "src"
     assert project.stack_config_dir == tmp_path.resolve() / "stacks"
     assert project.backend == tmp_path.resolve() / ".state"
-    assert project.backend_url == "file://./.state"
     assert project.refresh_always
 
 

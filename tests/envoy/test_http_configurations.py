@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from locallb.envoy import render, render_empty, render_part, watches
 from locallb.envoy.fragments import as_files
-from locallb.envoy.http import watched_by_chains, watched_files
+from locallb.envoy.http import watched_by_chains
 from locallb.envoy.http.tls import SYSTEM_AUTHORITIES
 from locallb.model.http.backends import BackendTls, HttpBackends, Speaks
 from locallb.model.http.policies import HeaderChanges
@@ -95,11 +95,10 @@ def test_what_is_watched_is_counted(
     rendered = render(proxy)
     with Envoy(_prepared(tmp_path, pair, authority), rendered) as envoy:
         envoy.wait(rendered)
-        counted = watched_files(proxy.http, proxy.upstreams)
+        of_upstreams = 2  # endpoints and authorities
+        counted = watched_by_chains([chain for each in proxy.http for chain in each.chains], 1) + of_upstreams
         assert (envoy.watches(), counted) == (watches(discovery, counted), 9)
         assert envoy.log() == ""
-    of_upstreams = 2  # endpoints and authorities
-    assert watched_by_chains([chain for each in proxy.http for chain in each.chains], 1) + of_upstreams == counted
 
 
 def test_a_part_of_a_stacks_proxy_has_all_of_it_inside(tmp_path: Path, pair: Pair, authority: Authority) -> None:

@@ -11,36 +11,21 @@ from hypothesis import strategies as st
 from locallb.model.memory import Each, Memory
 
 
-def test_the_very_same_object_is_asked_about_once_and_an_equal_one_again() -> None:
-    """Identity counts: an equal object of later may be understood differently."""
-    known, one, other, asked = Memory[Any](), ["a"], ["a"], []
-
-    def make(name: str) -> str:
-        asked.append(name)
-        return name
-
-    for _ in range(2):
-        assert known.of_this(one, lambda: make("one")) == "one"
-        known.evict_unused()
-    assert known.of_this(other, lambda: make("other")) == "other"
-    assert asked == ["one", "other"]
-
-
 def test_what_nobody_asked_for_is_forgotten() -> None:
     """Memory is bounded by what there is now."""
-    known, one = Memory[Any](), ["a"]
-    assert known.of_this(one, lambda: 1) == 1
+    known = Memory[Any]()
+    assert known.of("a", lambda: 1) == 1
     known.evict_unused()
     known.evict_unused()
-    assert known.of_this(one, lambda: 2) == 2
+    assert known.of("a", lambda: 2) == 2
 
 
 def test_a_failure_is_not_kept() -> None:
     """Whoever asks again hears of it again."""
-    known, one = Memory[Any](), ["a"]
+    known = Memory[Any]()
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
-            known.of_this(one, lambda: 1 // 0)
+            known.of("a", lambda: 1 // 0)
         known.evict_unused()
 
 

@@ -53,14 +53,13 @@ class Project:
     """A Pulumi project with a file backend.
 
     `root` is the folder of `Pulumi.yaml`, `main` the program's, `stack_config_dir` that of the stacks' files;
-    `backend_url` is as configured, `backend` the folder that holds `.pulumi`; all paths are absolute.
+    `backend` is the folder that holds `.pulumi`; all paths are absolute.
     """
 
     name: str
     root: Path
     main: Path
     stack_config_dir: Path
-    backend_url: str
     backend: Path
     refresh_always: bool = False
 
@@ -96,7 +95,6 @@ def load_project(root: Path, environment: Mapping[str, str] = os.environ) -> Pro
         root=root,
         main=root / (_text(raw.get("main")) or "."),
         stack_config_dir=root / (_text(raw.get("stackConfigDir")) or "."),
-        backend_url=configured,
         backend=_backend(configured, root, path),
         refresh_always=_section(raw, "options", path).get("refresh") == "always",
     )

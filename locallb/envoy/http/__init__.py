@@ -17,7 +17,7 @@ from locallb.envoy.http.tls import certificates, secrets
 from locallb.model.http.serving import Chain, HttpListener, HttpRoutes
 from locallb.model.serving import Upstream
 
-__all__ = ["certificates", "files", "watched_by_chains", "watched_files"]
+__all__ = ["certificates", "files", "watched_by_chains"]
 
 
 def files(listeners: Sequence[HttpListener], upstreams: Sequence[Upstream]) -> Mapping[str, Discovered]:
@@ -34,16 +34,11 @@ def files(listeners: Sequence[HttpListener], upstreams: Sequence[Upstream]) -> M
     }
 
 
-def watched_files(listeners: Sequence[HttpListener], upstreams: Sequence[Upstream]) -> int:
-    """Count what a proxy with these watches besides listeners and clusters, where all of it is in files.
+def watched_by_chains(chains: Sequence[Chain], addresses: int) -> int:
+    """Count at most what a proxy watches for chains, served at so many addresses: routes, authorities, certificates.
 
     Envoy watches a certificate's own files as well as the one that names them.
     """
-    return len(upstreams) + len(files(listeners, upstreams)) + len(certificates(listeners, upstreams))
-
-
-def watched_by_chains(chains: Sequence[Chain], addresses: int) -> int:
-    """Count at most what chains add to that, served at so many addresses: routes, authorities and certificates."""
     terminations = [chain.termination for chain in chains if chain.termination]
     pairs = {each for termination in terminations for each in termination.certificates}
     tables = sum(isinstance(chain.serves, HttpRoutes) for chain in chains)
