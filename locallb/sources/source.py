@@ -36,8 +36,6 @@ class SourceResult:
     parsed: Parsed
     stale: tuple[str, ...] = ()
     """What couldn't be read: a sentence each, with the source, the file, the line and the remedy."""
-    copied: frozenset[ObjectKey] = frozenset()
-    """Services that are there because the last good reading had them; nothing new is known of them."""
     contents: Contents | None = None
     """How much was read; None where that isn't known."""
 

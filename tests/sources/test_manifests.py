@@ -40,7 +40,7 @@ def test_files_are_read_wherever_they_are(place: Place) -> None:
     assert [str(service.key) for service in reading.parsed.services] == [
         "demo/default/d", "demo/shop/a", "demo/shop/b", "demo/shop/c",
     ]  # fmt: skip
-    assert (reading.stale, reading.copied, reading.parsed.notices) == ((), frozenset(), ())
+    assert (reading.stale, reading.parsed.notices) == ((), ())
 
 
 def test_hidden_and_other_files_are_passed_over(place: Place) -> None:
@@ -100,7 +100,6 @@ def test_a_broken_file_counts_as_last_read(place: Place) -> None:
     assert reading.stale == (f"source demo: a.yaml {WHY}, {AS_LAST}",)
     assert names(reading) == ["a", "b", "b2", "c"]
     assert reading.parsed.services[0] == before.parsed.services[0]
-    assert reading.copied == {key("a"), key("b")}
 
 
 def test_what_vanished_while_a_file_is_broken_is_kept_until_it_can_be_read(place: Place) -> None:
@@ -125,7 +124,6 @@ def test_what_moved_into_a_good_file_is_not_there_twice(place: Place) -> None:
     reading = place.read(keep=True)
     assert [str(service.ports[0]) for service in reading.parsed.services] == ["81/TCP", "8080/TCP"]
     assert reading.parsed.malformed == ()
-    assert reading.copied == {key("x")}
 
 
 def test_a_broken_directory_within_counts_as_last_read(place: Place) -> None:
@@ -153,7 +151,6 @@ def test_a_missing_directory_counts_as_last_read(place: Place) -> None:
     shutil.rmtree(place.manifests)
     reading = place.read([key("a")], keep=True)
     assert names(reading) == ["a"]
-    assert reading.copied == {key("a")}
     assert reading.stale == (
         (
             f"source demo: {place.manifests} can't be read (No such file or directory), "

@@ -129,14 +129,13 @@ def _from_copy(
     context = min(last)
     access = Access(str(kubeconfig_path(source.kubeconfig, root)), source.context or context)
     parsed = parse_objects(source.cluster, (item for listed in last.values() for item in listed))
-    copied = frozenset(service.key for service in parsed.services)
-    reading = _of_silent(source, parsed, copied) if source.silent else SourceResult(parsed, (stale,), copied)
+    reading = _of_silent(source, parsed) if source.silent else SourceResult(parsed, (stale,))
     return ClusterResult(reading, access, health_ports(parsed))
 
 
-def _of_silent(source: KubernetesSource, parsed: Parsed, copied: frozenset[ObjectKey]) -> SourceResult:
+def _of_silent(source: KubernetesSource, parsed: Parsed) -> SourceResult:
     told = f"the cluster {source.cluster} {source.silent} and doesn't answer, so its Services count as last read"
-    return SourceResult(replace(parsed, notices=(*parsed.notices, told)), (), copied)
+    return SourceResult(replace(parsed, notices=(*parsed.notices, told)))
 
 
 def not_up_yet(source: KubernetesSource, access: Access, why: str = "") -> ClusterResult:

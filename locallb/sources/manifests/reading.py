@@ -11,9 +11,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from locallb.kubernetes.frontend import frontend
 from locallb.kubernetes.identity import Identity
-from locallb.kubernetes.parsing.objects import Known, Parsed, parse_objects
+from locallb.kubernetes.parsing.objects import Known, parse_objects
 from locallb.model.formatting import clipped
 from locallb.model.identities import ClusterName, ObjectKey
 from locallb.model.memory import Each
@@ -150,16 +149,8 @@ def _reading(
 ) -> SourceResult:
     parsed = parse_objects(cluster, (document for path in sorted(objects) for document in objects[path]), known)
     notices = (*(f"{cluster}: {notice}" for notice in fresh.notices), *parsed.notices)
-    copied = _copied(parsed, fresh) if stale else frozenset()
     contents = Contents(cluster, fresh.kinds, len(fresh.objects))
-    return SourceResult(replace(parsed, notices=notices), stale, copied, contents)
-
-
-def _copied(parsed: Parsed, fresh: FilesNow) -> frozenset[ObjectKey]:
-    """Find the Services that no file has now."""
-    known = {Identity.of(document) for listed in fresh.objects.values() for document in listed}
-    keys = [*(service.key for service in parsed.services), *(malformed.key for malformed in parsed.malformed)]
-    return frozenset(key for key in keys if Identity(frontend(key.kind).name, key.namespace, key.name) not in known)
+    return SourceResult(replace(parsed, notices=notices), stale, contents)
 
 
 def _completed(fresh: FilesNow, last: FilesOfObjects) -> FilesOfObjects:
