@@ -16,10 +16,10 @@ from locallb.model.gateway.objects import Named, Reference
 from locallb.model.identities import ClusterName
 from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
-from locallb.sources.kubernetes import followed_names
-from locallb.sources.kubernetes.followed_kinds import Follow
-from locallb.sources.kubernetes.followed_names import FollowedNames
-from locallb.sources.kubernetes.told_writers import ToldWriters
+from locallb.sources.kubernetes.followed import names as followed_names
+from locallb.sources.kubernetes.followed.kinds import Follow
+from locallb.sources.kubernetes.followed.names import FollowedNames
+from locallb.sources.kubernetes.followed.told_writers import ToldWriters
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.ingress_rights import IN_NAMESPACE, ROLE, SUBJECT
 from tests.watch.api import becomes

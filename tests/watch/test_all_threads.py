@@ -33,8 +33,8 @@ from locallb.model.identities import ClusterName
 from locallb.model.pacing import Pace
 from locallb.runtimes.docker.events import ContainerEvents
 from locallb.runtimes.process.exits import Exits
+from locallb.sources.kubernetes.followed.kinds import FollowedKinds
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
-from locallb.sources.kubernetes.followed_kinds import FollowedKinds
 from locallb.storage.folder_watch import FileWatch, FolderWatch
 from locallb.threads import supervised
 from locallb.threads.supervised import THREADS, Escape, SupervisedThread, Task, do_once

@@ -21,8 +21,9 @@ from locallb.model.gateway.of_cluster import AuthorityBundle, TlsSecret
 from locallb.model.identities import Home, ObjectKey, ObjectKind, Owner, Uid
 from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
-from locallb.sources.kubernetes import discovered_kinds, named_objects
+from locallb.sources.kubernetes import named_objects
 from locallb.sources.kubernetes.entry import KubernetesSource
+from locallb.sources.kubernetes.followed import discovered_kinds
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from locallb.sources.kubernetes.following import Following
 from locallb.sources.kubernetes.reading import read_kubernetes

@@ -16,7 +16,7 @@ from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.model.gateway.objects import Named, Reference
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes import named_objects
-from locallb.sources.kubernetes.discovered_kinds import EVERY
+from locallb.sources.kubernetes.followed.discovered_kinds import EVERY
 from locallb.sources.kubernetes.named_objects import AGAIN, FIRST, LATER, MOST, NamedObjects
 
 ACCESS = Access("/kubeconfig", "dev")

@@ -14,8 +14,8 @@ from locallb.kubernetes.identity import Identity
 from locallb.kubernetes.parsing.relevant import Document
 from locallb.model.identities import Home, ObjectKey, ObjectKind, Owner, Uid
 from locallb.model.snapshot import Access
-from locallb.sources.kubernetes import told_writers
-from locallb.sources.kubernetes.told_writers import ToldWriters
+from locallb.sources.kubernetes.followed import told_writers
+from locallb.sources.kubernetes.followed.told_writers import ToldWriters
 from tests.watch.api import NAME
 
 SERVICE, GATEWAY = "Service", "Gateway"

@@ -13,7 +13,7 @@ from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.quota import EACH, LIFE, MOST, OWED, SPAN, Quotas
 from locallb.kubernetes.api.recent import RECENT
 from locallb.model.snapshot import Access
-from locallb.sources.kubernetes import told_writers
+from locallb.sources.kubernetes.followed import told_writers
 from tests.watch.api import Api, balancer, becomes, follower, served
 
 

@@ -2,7 +2,7 @@
 
 What is told of a cluster's being stale is about the former: trouble with Gateways is a notice, and what isn't known of
 them counts as last read. EndpointSlices that may not be read are a notice too, and none are known then. Not here: how a
-kind is followed (`followed_kinds`), and what routes are made of (`followed_gateways`).
+kind is followed (`followed.kinds`), and what routes are made of (`followed_gateways`).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import ClusterName
 from locallb.model.objects import PodRanges
 from locallb.model.snapshot import Access
+from locallb.sources.kubernetes.followed.kinds import NOBODY, Follow, FollowedKinds
+from locallb.sources.kubernetes.followed.told_writers import ToldWriters
 from locallb.sources.kubernetes.followed_gateways import FollowedGateways
-from locallb.sources.kubernetes.followed_kinds import NOBODY, Follow, FollowedKinds
 from locallb.sources.kubernetes.missing_rights import SLICE, slice_notices
 from locallb.sources.kubernetes.pod_ranges import FollowedRanges
 from locallb.sources.kubernetes.routed import GATEWAYS, INGRESSES
-from locallb.sources.kubernetes.told_writers import ToldWriters
 
 REFUSED = 60.0
 """Seconds until a kind that may not be read is asked for again."""

@@ -2,7 +2,7 @@
 
 A cluster is asked now and again which of the kinds there are to read. Classes are followed where there are any, what is
 of a class where one is ours, and all else, with the Secrets and ConfigMaps that are named, where such an object is.
-What isn't known counts as last read, whatever the reason. Not here: how a kind is followed (`followed_kinds`), and
+What isn't known counts as last read, whatever the reason. Not here: how a kind is followed (`followed.kinds`), and
 which (`routed`).
 """
 
@@ -21,9 +21,9 @@ from locallb.model.gateway.objects import Reference
 from locallb.model.gateway.of_cluster import ApiObject, AuthorityBundle, ObjectOfCluster, TlsSecret
 from locallb.model.identities import ObjectKey
 from locallb.model.memory import Memory
-from locallb.sources.kubernetes.discovered_kinds import DiscoveredKinds
-from locallb.sources.kubernetes.followed_kinds import Follow, no_more
-from locallb.sources.kubernetes.followed_names import FollowedNames
+from locallb.sources.kubernetes.followed.discovered_kinds import DiscoveredKinds
+from locallb.sources.kubernetes.followed.kinds import Follow, no_more
+from locallb.sources.kubernetes.followed.names import FollowedNames
 from locallb.sources.kubernetes.gateway_listing import objects_in, parsed, refer_alike
 from locallb.sources.kubernetes.named_objects import KINDS, NamedObjects
 from locallb.sources.kubernetes.routed import Routed

@@ -20,13 +20,13 @@ from locallb.kubernetes.watch_pace import Tempo
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.entry import KubernetesSource
+from locallb.sources.kubernetes.followed.kinds import NOBODY
+from locallb.sources.kubernetes.followed.told_writers import hold_back
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
-from locallb.sources.kubernetes.followed_kinds import NOBODY
 from locallb.sources.kubernetes.gateway_listing import of_gateways
 from locallb.sources.kubernetes.pod_ranges import of_ranges
 from locallb.sources.kubernetes.reading import health_ports, not_up_yet, read_cluster
 from locallb.sources.kubernetes.routed import word_of
-from locallb.sources.kubernetes.told_writers import hold_back
 from locallb.sources.readings import ReadCache, readings_directory
 from locallb.sources.source import SourceRead, SourceResult, with_stale
 

@@ -26,7 +26,7 @@ from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import ClusterName
 from locallb.model.memory import Memory
 from locallb.model.snapshot import Access
-from locallb.sources.kubernetes.followed_kinds import FollowedKinds
+from locallb.sources.kubernetes.followed.kinds import FollowedKinds
 from locallb.sources.kubernetes.named_objects import KINDS, stand_in, unreadable
 from locallb.sources.kubernetes.routed import Routed, word_of
 

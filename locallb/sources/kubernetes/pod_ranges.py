@@ -13,14 +13,14 @@ from dataclasses import replace
 
 from locallb.kubernetes.access.errors import KubeError
 from locallb.kubernetes.api.feed import Feed
-from locallb.kubernetes.api.range_kinds import range_discovery, range_kinds
+from locallb.kubernetes.api.kinds.ranges import range_discovery, range_kinds
 from locallb.kubernetes.parsing.relevant import Document
 from locallb.kubernetes.pod_ranges import VERSIONS
 from locallb.model.identities import ClusterName
 from locallb.model.objects import PodRanges
 from locallb.model.snapshot import Access
-from locallb.sources.kubernetes.discovered_kinds import DiscoveredKinds, Question
-from locallb.sources.kubernetes.followed_kinds import Follow
+from locallb.sources.kubernetes.followed.discovered_kinds import DiscoveredKinds, Question
+from locallb.sources.kubernetes.followed.kinds import Follow
 
 QUESTION = Question("ranges of pods", range_discovery, range_kinds)
 KINDS = frozenset(VERSIONS)

@@ -16,13 +16,13 @@ from locallb.gateway.parsing.referred import is_bundle
 from locallb.ingress import needs as of_ingresses
 from locallb.ingress.kinds import INGRESS_KINDS
 from locallb.kubernetes.api.feed import Place
-from locallb.kubernetes.api.gateway_kinds import NAMESPACES, discovery, gateway_kinds
-from locallb.kubernetes.api.ingress_kinds import access_review, ingress_kinds
+from locallb.kubernetes.api.kinds.gateway import NAMESPACES, discovery, gateway_kinds
+from locallb.kubernetes.api.kinds.ingress import access_review, ingress_kinds
 from locallb.kubernetes.parsing.relevant import Document
 from locallb.model.gateway.objects import Reference
 from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import ClusterName
-from locallb.sources.kubernetes.discovered_kinds import Question
+from locallb.sources.kubernetes.followed.discovered_kinds import Question
 
 
 @dataclass(frozen=True, slots=True)

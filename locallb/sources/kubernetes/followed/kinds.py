@@ -24,8 +24,8 @@ from locallb.kubernetes.parsing.relevant import Document
 from locallb.kubernetes.watch_pace import Tempo
 from locallb.model.identities import ClusterName
 from locallb.model.snapshot import Access
-from locallb.sources.kubernetes.followed_objects import FollowedObjects
-from locallb.sources.kubernetes.told_writers import ToldWriters
+from locallb.sources.kubernetes.followed.objects import FollowedObjects
+from locallb.sources.kubernetes.followed.told_writers import ToldWriters
 from locallb.sources.readings import slim
 from locallb.threads.jitter import jitter
 from locallb.threads.supervised import SupervisedThread, Task

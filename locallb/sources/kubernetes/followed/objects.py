@@ -1,6 +1,6 @@
 """Objects of one kind, as they are and as they are understood, and whether that may be old.
 
-Not here: threads, and what asks for them (`followed_kinds`).
+Not here: threads, and what asks for them (`kinds`).
 """
 
 from __future__ import annotations

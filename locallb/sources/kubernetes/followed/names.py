@@ -21,7 +21,7 @@ from locallb.kubernetes.api.feed import OPENED, ExpiredError, Feed
 from locallb.model.gateway.objects import Reference
 from locallb.model.pacing import Backoff, Pace
 from locallb.model.snapshot import Access
-from locallb.sources.kubernetes.followed_kinds import Follow
+from locallb.sources.kubernetes.followed.kinds import Follow
 from locallb.threads.jitter import jitter
 from locallb.threads.supervised import SupervisedThread, Task
 

@@ -1,7 +1,7 @@
 """Kinds that a cluster may have or not: which there are is asked once, or now and again while they are followed.
 
 Whoever follows them decides which of those that there are it needs, in stages. What can't be asked is told, and what
-was answered last counts. Not here: how a kind is followed (`followed_kinds`), and what the objects are for.
+was answered last counts. Not here: how a kind is followed (`kinds`), and what the objects are for.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from locallb.kubernetes.api.feed import Feed, Place
 from locallb.kubernetes.watch_pace import Tempo
 from locallb.model.pacing import Backoff, Pace
 from locallb.model.snapshot import Access
-from locallb.sources.kubernetes.followed_kinds import Follow, FollowedKinds
+from locallb.sources.kubernetes.followed.kinds import Follow, FollowedKinds
 from locallb.threads.jitter import jitter
 from locallb.threads.supervised import SupervisedThread, Task
 
