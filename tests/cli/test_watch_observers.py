@@ -28,7 +28,7 @@ from locallb.planning.status import Observation
 from locallb.watch.events import Cause, Converged, Failed, LoopEvent, Mark, Pulse, Stopped
 from tests.cli.watch_story import planned, serving, snapshot_of, story, updated
 
-PATIENCE = 20.0
+PATIENCE = 120.0
 
 
 def becomes(fact: Callable[[], object]) -> None:

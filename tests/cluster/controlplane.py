@@ -27,7 +27,7 @@ from locallb.kubernetes.api.client import SERVICE
 from locallb.kubernetes.api.object_types import EVENT, NAMESPACE, NODE, SLICE
 from tests.cluster.build import etcd, kubernetes
 
-SECONDS = 30.0
+SECONDS = 300.0
 KUBE_PROXY = "system:kube-proxy"
 """A user with the rights that Kubernetes itself gives to kube-proxy."""
 Document = dict[str, Any]

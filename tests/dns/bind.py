@@ -73,7 +73,7 @@ class Bind:
         with (self.root / "log").open("ab") as log:
             command = [str(NAMED), "-g", "-c", str(self.root / "named.conf")]
             self.process = subprocess.Popen(command, stderr=log, stdout=log)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while True:
             with suppress(OSError, IndexError, dns.exception.DNSException):
                 if self.serial():

@@ -155,7 +155,7 @@ def let_go(address: str, port: int) -> bool:
 
 def await_true(what: Callable[[], bool]) -> None:
     """Wait until it is so."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not what():
         assert time.monotonic() < deadline
         time.sleep(0.005)

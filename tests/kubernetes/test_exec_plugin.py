@@ -53,7 +53,7 @@ def runs(directory: Path) -> int:
 
 def until(done: Callable[[], bool]) -> None:
     """Wait until something is so."""
-    ends = time.monotonic() + 30
+    ends = time.monotonic() + 120
     while not done():
         assert time.monotonic() < ends
         time.sleep(0.01)

@@ -19,7 +19,7 @@ from locallb.planning.status import Observation
 from locallb.watch.events import Converged, Failed, Pulse, Stopped
 from tests.cli.watch_story import EVIL, planned, serving, snapshot_of, updated
 
-PATIENCE = 20.0
+PATIENCE = 120.0
 
 
 class Reader:

@@ -15,7 +15,7 @@ from locallb.cli.watching import http_server
 from locallb.cli.watching.http_messages import Page
 from locallb.cli.watching.http_server import AT_ONCE, STREAMS, Answering
 
-PATIENCE = 20.0
+PATIENCE = 120.0
 FOLLOW = b"GET /events HTTP/1.0\r\n\r\n"
 
 

@@ -27,7 +27,6 @@ from locallb.resources.values import plain, wrapped
 from tests.servers import in_thread
 
 Plain = Mapping[str, Any]
-PATIENCE = 5.0
 
 
 def owner(root: Path, name: str = "web", uid: str = "u1") -> Owner:

@@ -23,7 +23,7 @@ from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.events import ContainerEvents
 from tests.servers import in_thread
 
-PATIENCE = 20.0
+PATIENCE = 120.0
 
 
 def becomes(fact: Callable[[], object], what: Callable[[], object] = lambda: "") -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from locallb.storage.folder_watch import CHANGES, LOOK, FolderWatch, WatchedFile
 
-PATIENCE = 30
+PATIENCE = 120
 
 
 @pytest.mark.parametrize("way", ["written", "replaced", "removed and made again"])

@@ -113,7 +113,7 @@ def _start(process: Mapping[str, Any], directory: Path) -> subprocess.Popen[byte
 
 def _await_ready(root: Path) -> None:
     """Wait until every Envoy has its listeners, as it had when it was recorded."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     for directory in (root / "s/locallb/proxies").iterdir():
         while not EnvoyAdmin(directory).ready():
             assert time.monotonic() < deadline, f"the recorded Envoy in {directory} doesn't start"

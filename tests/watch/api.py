@@ -30,7 +30,7 @@ from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from tests.servers import QuietServer, in_thread
 
 NAME = ClusterName("demo")
-PATIENCE = 20.0
+PATIENCE = 120.0
 KINDS = {"services": "Service", "nodes": "Node", "endpointslices": "EndpointSlice", "namespaces": "Namespace"}
 KINDS |= {kind.plural: kind.name for kind in ROUTED_KINDS.values()}
 KINDS |= {plural: kind for kind, plural in PLURALS.items()}

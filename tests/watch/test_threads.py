@@ -14,7 +14,7 @@ from locallb.model.pacing import Pace
 from locallb.threads import supervised
 from locallb.threads.supervised import Escape, SupervisedThread, Task, Threads
 
-PATIENCE = 20.0
+PATIENCE = 120.0
 QUICK = Pace(first=0.01, longest=0.02)
 ROOT = Path(__file__).resolve().parents[2]
 
