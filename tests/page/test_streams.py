@@ -26,22 +26,26 @@ class News:
         self.told = b""
         self.open = 0
         self.reads = 0
+        self.before: Callable[[int], None] = lambda _number: None
+        """Called before a follower reads, with its number."""
 
     def follow(self) -> Follower:
         """Let one more follow."""
         self.open += 1
-        return Follower(self)
+        return Follower(self, self.open)
 
 
 class Follower:
     """One who follows."""
 
-    def __init__(self, news: News) -> None:
+    def __init__(self, news: News, number: int) -> None:
         self._news = news
+        self._number = number
         self._known = b""
 
     def read(self) -> bytes:
         """Return what is new."""
+        self._news.before(self._number)
         self._news.reads += 1
         new, self._known = self._news.told if self._news.told != self._known else b"", self._news.told
         return new
@@ -122,9 +126,9 @@ def test_what_is_new_at_the_end_is_told_before_it() -> None:
 
 
 def test_a_reader_that_takes_nothing_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others are told meanwhile; no more than one message is made for it."""
-    monkeypatch.setattr(http_server, "PATIENCE", 0.5)
+    """Others are told meanwhile, however long they take; no more than one message is made for it."""
     news = News()
+    news.before = lambda number: monkeypatch.setattr(http_server, "PATIENCE", 0.5 if number == 1 else PATIENCE)
     with served(news) as (server, place), following(place), following(place) as quick:
         large = b"x" * (32 << 20)
         news.told = large
