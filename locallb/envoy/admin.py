@@ -11,6 +11,7 @@ import os
 import re
 import socket
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -77,6 +78,17 @@ class EnvoyAdmin:
         except EnvoyAdminError:
             return False
         return True
+
+    def is_held(self) -> bool:
+        """Return whether a process has the socket, one that hangs as well."""
+        with closing(_Connection(self.directory)) as connection:
+            try:
+                connection.connect()
+            except (TimeoutError, BlockingIOError):  # so many wait already
+                return True
+            except OSError:
+                return False
+            return True
 
     def versions(self) -> Subscriptions:
         """Read which versions are active, and what became of each attempt.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from locallb.config.registry import RUNTIMES
 from locallb.config.settings import Settings
+from locallb.envoy.admin import EnvoyAdmin
 from locallb.model.errors import ClientError
 from locallb.model.identities import Home, Owner, RunIdentity
 from locallb.model.snapshot import HostFacts
@@ -141,7 +142,7 @@ def runtimes() -> tuple[Runtime, ...]:
 def end_hanging(directory: Path) -> None:
     """End an Envoy that runs but doesn't answer, in whatever it runs: it may listen still.
 
-    Raises ClientError: a daemon that isn't there is fine as long as another one is, since few hosts have all.
+    Raises ClientError. Few hosts have all daemons: one that is away is fine unless an Envoy is left that may be its.
     """
     silent: list[ClientError] = []
     for runtime in runtimes():
@@ -151,5 +152,5 @@ def end_hanging(directory: Path) -> None:
             if not runtime.asks_a_daemon:
                 raise
             silent.append(error)
-    if len(silent) == sum(runtime.asks_a_daemon for runtime in runtimes()):
+    if silent and EnvoyAdmin(directory).is_held():
         raise silent[0]
