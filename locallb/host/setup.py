@@ -14,7 +14,7 @@ import stat
 import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from types import MappingProxyType
 
@@ -24,6 +24,8 @@ from locallb.dns.zones import Zone
 from locallb.host import netlink, setup_plan
 from locallb.host.capabilities import is_macos
 from locallb.host.hosts_file import HOSTS, Table
+from locallb.host.macos import ifconfig
+from locallb.host.macos.aliases import DEVICE, alias_notes, pool_aliases
 from locallb.host.resolver_plan import looked_at, restarted_by
 from locallb.host.setup_steps import THERE, HostSeen, Kept, SetupRecord, Sort, Step
 from locallb.model.errors import ClientError
@@ -69,6 +71,8 @@ def look(
         record=read_record(),
         zones=zones,
         names=names,
+        aliases=tuple(pool_aliases(pools, ifconfig.aliases())) if is_macos() else (),
+        alias_notes=tuple(alias_notes(pools)) if is_macos() else (),
     )
 
 
@@ -132,6 +136,8 @@ def _change(step: Step) -> None:
                 (_PROC_SYS / step.what.replace(".", "/")).write_text(f"{step.wanted}\n", encoding="ascii")
             case Sort.ROUTE:
                 (netlink.add_local if step.wanted else netlink.remove_local)(ip_network(step.what))
+            case Sort.ALIAS:
+                ifconfig.change(ip_address(step.what), wanted=bool(step.wanted))
             case Sort.LEDGER:
                 _change_ledger(path, step)
             case Sort.DIRECTORY:
@@ -183,6 +189,8 @@ def _present(sort: Sort, what: str, known: tuple[Route, ...]) -> str:
             return "" if value is None else str(value)
         case Sort.ROUTE:
             return "local" if is_local(ip_network(what), known) else ""
+        case Sort.ALIAS:
+            return DEVICE if ip_address(what) in ifconfig.aliases() else ""
         case Sort.LEDGER:
             return _ledger()
         case Sort.HOSTS:

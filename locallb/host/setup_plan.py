@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 
 from locallb.host.hosts_file import removing_command
+from locallb.host.macos.aliases import DEVICE, PoolAlias, removing
 from locallb.host.resolver_plan import resolver_notes, resolver_steps, restarting
 from locallb.host.setup_steps import (
     HostSeen,
@@ -52,8 +53,8 @@ def plan_setup(seen: HostSeen, *, persist: bool, status: bool = False) -> Setup:
     """
     asked = persist or (status and any(sort is Sort.FILE for sort, _ in seen.record.changes))
     routes = tuple(_route(route) for route in seen.routes if not route.problem)
-    steps = [*_sysctls(seen), _ledger(seen), *routes, *resolver_steps(seen)]
-    notes = [*resolver_notes(seen.zones, seen.texts)]
+    steps = [*_sysctls(seen), _ledger(seen), *routes, *map(_alias, seen.aliases), *resolver_steps(seen)]
+    notes = [*resolver_notes(seen.zones, seen.texts), *seen.alias_notes]
     notes += [*dict.fromkeys(text for route in seen.routes for text in (route.warning, route.note) if text)]
     prefixes = _persistent_routes(seen)
     systemd = UNIT_DIRECTORY in seen.texts
@@ -112,6 +113,11 @@ def _route(route: PoolRoute) -> Step:
     )
 
 
+def _alias(alias: PoolAlias) -> Step:
+    why = f"the address of pool {alias.pool} becomes this host's own"
+    return Step(Sort.ALIAS, str(alias.address), DEVICE if alias.there else "", DEVICE, why, alias.command)
+
+
 def route_command(prefix: IPNetwork) -> str:
     """Write the command that makes a prefix local."""
     return f"ip route add local {prefix} dev lo proto {PROTOCOL}"
@@ -166,6 +172,7 @@ def _undo(sort: Sort, what: str, current: str, kept: Kept) -> Step:
     commands = {
         Sort.SYSCTL: f"sysctl -w {what}={kept.found}",
         Sort.ROUTE: f"ip route del local {what} dev lo",
+        Sort.ALIAS: " ".join(removing(ip_address(what))) if sort is Sort.ALIAS else "",
         Sort.HOSTS: removing_command(what),
         Sort.LEDGER: f"rmdir {what}" if not kept.found else f"chmod/chgrp {what} ({kept.found})",
     }

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from locallb.dns.zones import Zone
 from locallb.host.hosts_file import Table
+from locallb.host.macos.aliases import PoolAlias
 from locallb.model.reasons import Problem
 from locallb.planning.addresses.pool_routes import PoolRoute
 
@@ -25,6 +26,8 @@ class Sort(StrEnum):
     SYSCTL = "sysctl"
     LEDGER = "ledger"
     ROUTE = "route"
+    ALIAS = "alias"
+    """An address of lo0, on macOS."""
     DIRECTORY = "directory"
     FILE = "file"
     LINK = "link"
@@ -89,6 +92,9 @@ class HostSeen:
     """Those of the stack, which this host's resolver shall know."""
     names: Table = field(default_factory=lambda: MappingProxyType({}))
     """What they have now, for a host whose resolver takes no zones."""
+    aliases: Sequence[PoolAlias] = ()
+    """On macOS, in place of routes."""
+    alias_notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,73 @@
+"""Addresses of pools as aliases of lo0: which are wanted, what `ifconfig` says and is told. Pure.
+
+macOS has 127.0.0.1 alone on lo0, and no route makes a whole prefix local. Not here: running `ifconfig`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from locallb.config.candidates import candidates
+from locallb.config.settings import Pool
+from locallb.model.identities import Family, IPAddress
+
+DEVICE = "lo0"
+MOST = 256
+"""Aliases of one pool and family: each is an entry of the interface, which every lookup of an address walks along."""
+_ENTRY = re.compile(r"^\s+inet6? (?P<address>[0-9a-fA-F:.]+)(?:%\S+)? ", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolAlias:
+    """An address of a pool, and whether lo0 has it."""
+
+    pool: str
+    address: IPAddress
+    there: bool = False
+
+    @property
+    def command(self) -> str:
+        """What a person would type."""
+        return " ".join(adding(self.address))
+
+
+def pool_aliases(pools: Iterable[Pool], there: Collection[IPAddress]) -> Iterator[PoolAlias]:
+    """Return the first addresses that each pool may hand out."""
+    for pool in pools:
+        for family in Family:
+            usable = candidates(pool, family)
+            for number in range(min(usable.size, MOST)):
+                yield PoolAlias(pool.name, usable[number], usable[number] in there)
+
+
+def alias_notes(pools: Iterable[Pool]) -> Iterator[str]:
+    """Return what to mind."""
+    for pool in pools:
+        if any(candidates(pool, family).size > MOST for family in Family):
+            yield f"of the pool {pool.name} only the first {MOST} addresses of a family become aliases; make it smaller"
+    yield "aliases of lo0 are gone after a restart: run `sudo locallb host setup --apply` again (untried on a Mac)"
+
+
+def parsed(text: str) -> frozenset[IPAddress]:
+    """Read the addresses in what `ifconfig lo0` prints; what makes no sense is left out."""
+    found = set()
+    for match in _ENTRY.finditer(text):
+        with suppress(ValueError):
+            found.add(ip_address(match["address"]))
+    return frozenset(found)
+
+
+def adding(address: IPAddress) -> tuple[str, ...]:
+    """Return the command that gives lo0 an address, and nothing of a network around it."""
+    if Family.of(address) is Family.IPV6:
+        return ("ifconfig", DEVICE, "inet6", "alias", str(address), "prefixlen", "128")
+    return ("ifconfig", DEVICE, "inet", "alias", str(address), "netmask", "255.255.255.255")
+
+
+def removing(address: IPAddress) -> tuple[str, ...]:
+    """Return the command that takes it away again."""
+    return ("ifconfig", DEVICE, "inet6" if Family.of(address) is Family.IPV6 else "inet", "-alias", str(address))
