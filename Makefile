@@ -10,7 +10,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 BIN := .venv/bin
 LOCALLB := $(BIN)/locallb --stack "$(STACK)"
 
-.PHONY: help setup up watch down preview status doctor test test-slow test-quick test-cluster test-kubelets test-upstream test-conformance soak lint format goldens bench wheel docs release image clean
+.PHONY: help setup up watch down preview status doctor test test-slow test-quick test-wheel test-cluster test-kubelets test-upstream test-conformance soak lint format goldens bench wheel docs release image clean
 
 up watch down preview status doctor: export LOCALLB_BY_MAKE := 1
 
@@ -76,6 +76,9 @@ test-slow: .venv/dev ## Run the slow tier: kills, scale, faults of the host, the
 
 test-quick: .venv/dev ## Run the tests that need neither Envoy nor patience
 	@$(BIN)/python -m pytest -q -m "not envoy and not slow and not cluster and not soak"
+
+test-wheel: wheel ## Run the tests against the wheel, installed where no checkout is on the path (TIER=test-slow: another tier's)
+	@tests/wheel.sh dist/*.whl "$(or $(TIER),test)" $(or $(PYTEST_ARGS),-n $(JOBS) --dist worksteal)
 
 test-cluster: .venv/dev ## Run the tests against real Kubernetes: API, Nodes with kube-proxy (root, etcd; builds once)
 	@command -v go >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/cluster/requirements.txt

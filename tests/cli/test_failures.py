@@ -42,6 +42,7 @@ OF_PROJECTS = {"components.hosts"}
 """What `init` writes into a project."""
 
 
+@pytest.mark.checkout
 def test_every_module_that_a_text_names_is_there() -> None:
     """Names in strings and docstrings are seen by no tool that follows imports: scripts of tests, lists, references."""
     files = [path for room in ("locallb", "components", "tests", "benchmarks") for path in (ROOT / room).rglob("*.py")]

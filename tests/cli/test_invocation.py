@@ -57,6 +57,7 @@ def texts(tree: ast.AST) -> Iterator[str]:
             yield node.value
 
 
+@pytest.mark.checkout
 def test_every_command_that_a_sentence_names_exists() -> None:
     """Each can be parsed, and each target that we name is one of the Makefile's."""
     named = {

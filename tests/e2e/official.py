@@ -12,7 +12,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.support import CHECKOUT, Done, Stage
+import locallb
+from tests.e2e.support import Done, Stage
 
 
 def find_cli() -> str | None:
@@ -31,7 +32,7 @@ def find_docker_plugin() -> Path | None:
 
 def make_runnable(root: Path) -> None:
     """Give the project in `root` what the CLI needs: the provider's directory and this Python."""
-    (root / "locallb").symlink_to(CHECKOUT / "locallb")
+    (root / "locallb").symlink_to(Path(locallb.__file__).parent)
     (root / ".venv").symlink_to(sys.prefix)
 
 

@@ -69,6 +69,7 @@ def test_private_names_are_recognised(text: str, expected: list[str]) -> None:
     assert private_uses(text) == expected
 
 
+@pytest.mark.checkout
 def test_no_other_module_uses_private_names() -> None:
     """Of the SDK, whatever it is for."""
     uses = {str(path.relative_to(CHECKOUT)): private_uses(path.read_text()) for path in SOURCES if path != OUR_OWN}

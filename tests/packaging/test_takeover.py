@@ -11,7 +11,7 @@ import pytest
 from tests.takeover.laws import serving, touched
 from tests.takeover.restoring import restored
 
-pytestmark = [pytest.mark.slow, pytest.mark.envoy]
+pytestmark = [pytest.mark.checkout, pytest.mark.slow, pytest.mark.envoy]
 
 
 @pytest.mark.parametrize("home", ["1/per-service", "1/shared"])

@@ -20,7 +20,7 @@ from tests.e2e.support import ask, backends, envoys, free_prefix, node, port, se
 from tests.e2e.watching import becomes
 
 __all__ = ["cluster", "plane"]
-pytestmark = pytest.mark.envoy
+pytestmark = [pytest.mark.checkout, pytest.mark.envoy]
 
 
 @pytest.fixture

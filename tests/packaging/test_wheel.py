@@ -15,7 +15,7 @@ from locallb import __version__
 from locallb.crds.bundle import carried
 from tests.packaging.conftest import CHECKOUT, built, sources
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.checkout, pytest.mark.slow]
 
 
 def test_two_builds_are_equal_to_the_byte(wheel: Path, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from pulumi.provider.experimental.property_value import PropertyValue
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 from pulumi.runtime.rpc import UNKNOWN
 
+import locallb
 from locallb.engine.providers.direct import DirectHandle
 from locallb.engine.providers.handles import Handle
 from locallb.engine.providers.loops import LoopPool
@@ -32,8 +33,6 @@ from locallb.provider import ProviderError, generate
 from locallb.provider.dispatch import Dispatcher
 from locallb.resources.values import wrapped
 from tests.provider.support import Driver, Wanted, owner, urn
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_what_is_generated_is_up_to_date() -> None:
@@ -196,7 +195,7 @@ class Plugin:
     """The plugin as the CLI runs it."""
 
     def __init__(self, directory: Path) -> None:
-        command = [sys.executable, str(ROOT / "locallb" / "provider"), "127.0.0.1:1"]
+        command = [sys.executable, str(Path(locallb.__file__).parent / "provider"), "127.0.0.1:1"]
         self.process = subprocess.Popen(
             command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": ""}
         )

@@ -161,6 +161,7 @@ THREADS_OF_THEIR_OWN = {
 STARTERS = {"Thread", "Timer", "ThreadingMixIn", "ThreadingHTTPServer", "ThreadingTCPServer", "start_new_thread"}
 
 
+@pytest.mark.checkout
 def test_nothing_else_starts_a_thread() -> None:
     """Neither by name nor by what starts some for itself; pools give what escapes to whoever waits for the result."""
     offenders = []
