@@ -22,6 +22,7 @@ from locallb.resources.declared import (
     Reachable,
     ServedCertificate,
 )
+from locallb.runtimes.pod_routes import container_of
 from locallb.runtimes.runtime import runtime
 
 
@@ -123,7 +124,7 @@ class Proxy(pulumi.ComponentResource):
             routes = PodRoutes(
                 planned.proxy.name,
                 owner=owner_fields(planned.owner),
-                container=self.identity.apply(lambda text: RunIdentity.parse(text).id),
+                container=self.identity.apply(lambda text: container_of(RunIdentity.parse(text))),
                 routes=[str(route) for route in planned.routes],
                 opts=pulumi.ResourceOptions(parent=self),
             )

@@ -388,7 +388,7 @@ class PodRoutesInputs:
     owner: Owner
     """Whose they are. Another one replaces them."""
     container: str
-    """Id of the container in whose network namespace they are.
+    """Id of the container in whose network namespace they are, behind `podman:` if it is Podman's.
 
     Empty: this host's own table. Another one replaces them.
     """

@@ -12,12 +12,19 @@ from typing import Protocol, cast
 from locallb.config.registry import RUNTIMES
 from locallb.host.namespace_routes import pod_routes_of
 from locallb.host.netlink import RouteError, put_pod_route, remove_pod_route, routes
-from locallb.model.identities import Home, Owner
+from locallb.model.identities import Home, Owner, RunIdentity
 from locallb.model.naming import metric_of
 from locallb.model.network.routes import POD_PROTOCOL, PodRoute
 
 HOST = "host"
 """The network that is this host's."""
+_DOCKER = "docker"
+"""Whose containers are known by their id alone, as all states have them, and who is asked for this host's routes."""
+
+
+def container_of(run: RunIdentity) -> str:
+    """Return how the container of a run is named here: by its id, before which another runtime than Docker's stands."""
+    return run.id if run.runtime == _DOCKER else str(run)
 
 
 class RouteHelper(Protocol):
@@ -40,7 +47,8 @@ def present_routes(home: Home, container: str = "") -> frozenset[PodRoute]:
     """
     metric = metric_of(home)
     if container:
-        pid = _helper().pid(container)
+        helper, identity = _helper_of(container)
+        pid = helper.pid(identity)
         return pod_routes_of(pid, metric) if pid else frozenset()
     return frozenset(
         PodRoute(route.destination, route.gateway)
@@ -60,10 +68,13 @@ def change_routes(
     missing = sorted(set(put) - there, key=lambda route: route.order)
     replaced = {route.destination for route in missing}
     surplus = [route for route in remove if route in there and route.destination not in replaced]
-    if container and not _helper().pid(container):
-        return frozenset(missing)
-    if container or not _by_netlink(missing, surplus, metric_of(owner.home)):
-        _helper().change(f"container:{container}" if container else HOST, missing, surplus, owner)
+    if container:
+        helper, identity = _helper_of(container)
+        if not helper.pid(identity):
+            return frozenset(missing)
+        helper.change(f"container:{identity}", missing, surplus, owner)
+    elif not _by_netlink(missing, surplus, metric_of(owner.home)):
+        _helper_of("")[0].change(HOST, missing, surplus, owner)
     return frozenset(missing) - present_routes(owner.home, container) if missing else frozenset()
 
 
@@ -74,12 +85,14 @@ def remove_route(owner: Owner, route: PodRoute) -> None:
 
 def helper_may_route() -> bool:
     """Return whether routes of this host can be changed by a container."""
-    return _helper().may_route()
+    return _helper_of("")[0].may_route()
 
 
-def _helper() -> RouteHelper:
-    (word,) = RUNTIMES.having("route_helper")
-    return cast("RouteHelper", RUNTIMES.load(word, "route_helper"))
+def _helper_of(container: str) -> tuple[RouteHelper, str]:
+    """Return who changes routes where a container has its network, and the container's id."""
+    run = RunIdentity.parse(container)
+    word = run.runtime if run.runtime in RUNTIMES.having("route_helper") else _DOCKER
+    return cast("RouteHelper", RUNTIMES.load(word, "route_helper")), run.id
 
 
 def _by_netlink(missing: Collection[PodRoute], surplus: Collection[PodRoute], metric: int) -> bool:

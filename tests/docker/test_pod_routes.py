@@ -1,4 +1,4 @@
-"""Routes to pods through Docker: in the network namespaces of proxies, and in this host's table without its rights."""
+"""Routes to pods through containers: in the networks of proxies, and in this host's table without its rights."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from locallb.model.identities import Home
+from locallb.model.identities import Home, RunIdentity
 from locallb.runtimes.docker.containers import HELPER_LABEL
-from locallb.runtimes.pod_routes import present_routes
-from tests.docker.support import Network, containers, content, docker, docker_only, own_pool
+from locallb.runtimes.pod_routes import container_of, present_routes
+from tests.docker.support import Network, containers, content, docker, docker_only, own_pool, word
 from tests.e2e.support import Stage, stage
 from tests.host.support import PYTHON, Namespace, background
 from tests.host.test_pod_routes import node
 from tests.host.test_routes_in_the_loop import SERVICE, SLICE
 
 pytestmark = [
-    docker_only,
     pytest.mark.docker,
     pytest.mark.envoy,
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can put a Node on a Docker network"),
@@ -46,7 +45,10 @@ with socket.create_server((sys.argv[1], 8080)) as server:
 def node_with_pod(network: Network, number: int, answer: str) -> Iterator[str]:
     """Put a Node on a Docker network, whose only pod gives an answer; give the Node's address."""
     address = str(ip_network(f"{network.gateway}/24", strict=False)[number])
-    bridge = f"br-{docker('network', 'inspect', '-f', '{{.Id}}', network.name)[:12]}"
+    shown = subprocess.run(
+        ["ip", "-o", "address", "show", "to", network.gateway], check=True, capture_output=True, text=True
+    )
+    bridge = shown.stdout.split()[1]
     inside = "\n".join(
         (
             "ip link set lo up",
@@ -79,7 +81,7 @@ def play(image: str, network: Network) -> Iterator[Stage]:
             )
         made.configure(
             sources=[{"manifests": "a"}, {"manifests": "b"}],
-            runtime="docker",
+            runtime=word(),
             image=image,
             network={"publish": network.name},
             podRoutes="container",
@@ -114,7 +116,7 @@ def test_two_clusters_with_the_same_pods_are_both_served_straight_to_their_pods(
     home = Home("local-lb", "dev", str(play.root.resolve()))
     assert present_routes(home) == frozenset()
     for seen in containers(play).values():
-        assert len(present_routes(home, seen["Id"])) == 1
+        assert len(present_routes(home, container_of(RunIdentity(seen["Id"], word())))) == 1
     content(play)
     docker("restart", "-t", "1", *[container["Id"] for container in containers(play).values()])
     play.up()
@@ -143,6 +145,7 @@ def changed(put: list[str], remove: list[str], root: Path) -> str:
     return done.stdout.strip()
 
 
+@docker_only
 def test_docker_changes_the_routes_of_who_may_not(network: Network, tmp_path: Path) -> None:
     """By a container that is gone afterwards; the same routes twice are no work."""
     gateway = str(ip_network(f"{network.gateway}/24", strict=False)[250])

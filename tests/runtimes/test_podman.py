@@ -16,12 +16,17 @@ from docker.errors import APIError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, ProxyId
+from locallb.config.parsing.settings import parse_settings
+from locallb.config.settings import SettingsError
+from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, ProxyId, RunIdentity
+from locallb.model.network.routes import PodRoute
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import PodmanContainerInputs, PodmanContainerState
 from locallb.resources.resource_type import grown
 from locallb.runtimes.docker.daemon import ContainersError
 from locallb.runtimes.docker.engine_api import Containers
+from locallb.runtimes.docker.route_helper import ContainerRoutes, RouteHelperError
+from locallb.runtimes.pod_routes import container_of
 from locallb.runtimes.podman.engine import PODMAN, PodmanContainers
 from locallb.runtimes.podman.lifecycle import Lifecycle
 from locallb.runtimes.podman.spec import body
@@ -320,3 +325,33 @@ def test_a_docker_that_is_named_elsewhere_is_meant(monkeypatch: pytest.MonkeyPat
     monkeypatch.delenv(provider.PROVIDER, raising=False)
     monkeypatch.setattr(provider, "state", lambda path: "usable" if "podman" in path else "")
     assert provider.engine().name == "Docker"
+
+
+@pytest.mark.parametrize(
+    ("run", "told"), [(RunIdentity("ab12", "docker"), "ab12"), (RunIdentity("ab12", "podman"), "podman:ab12")]
+)
+def test_states_name_a_container_with_routes_as_they_always_did(run: RunIdentity, told: str) -> None:
+    """Docker's by its id alone, as all versions wrote it; Podman's are told from them."""
+    assert container_of(run) == told
+
+
+@pytest.mark.parametrize("engine", ["docker", "podman"])
+def test_routes_in_containers_are_for_published_ports_of_either_engine(engine: str) -> None:
+    """On the host's network there is no other table."""
+    given = {"sources": [{"manifests": "m"}], "podRoutes": "container", "runtime": engine}
+    parse_settings({**given, "network": "publish"})
+    with pytest.raises(SettingsError, match="podRoutes: container is for proxies with runtime docker or podman and"):
+        parse_settings(given)
+
+
+def test_a_rootless_podman_makes_no_routes() -> None:
+    """It says so, in the networks of its own proxies as well."""
+    route = PodRoute.parse("10.244.1.0/24 via 172.18.0.3")
+    rootless = mock.Mock(engine=PODMAN, host="unix:///run/user/9/podman/podman.sock")
+    rootless.inspect.return_value = {"State": {"Pid": 0}}
+    rootless.info.return_value = {"SecurityOptions": ["name=rootless"]}
+    helper = ContainerRoutes(lambda: cast("Containers", rootless))
+    assert not helper.may_route()
+    with pytest.raises(RouteHelperError, match=r"the Podman at unix:.*sock is rootless, so it can't make routes here"):
+        helper.change("container:ab12", [route], [], OWNER)
+    rootless.create.assert_not_called()

@@ -31,7 +31,9 @@ def parse_pod_routes(mistakes: Mistakes, config: Mapping[str, object]) -> PodRou
         return PodRouting.OFF
     published = config.get("runtime") in RUNTIMES.having("route_helper") and config.get("network", "host") != "host"
     if value == PodRouting.CONTAINER and not published:
-        mistakes.add("podRoutes", "container is for proxies with runtime docker and network publish; use host")
+        mistakes.add(
+            "podRoutes", "container is for proxies with runtime docker or podman and network publish; use host"
+        )
     return PodRouting(str(value))
 
 

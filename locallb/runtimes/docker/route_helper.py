@@ -1,4 +1,4 @@
-"""Routes changed by a container that lives for a moment: for users who may use Docker and may not change routes.
+"""Routes changed by a container that lives for a moment: for users who may use an engine and may not change routes.
 
 It has the right to administer one network, this host's or a proxy's, and no other. Its `ip` is this host's own, made an
 image on the spot, or that of a kind node, whose image is here where kind's pods are. Not here: which routes are wanted.
@@ -10,10 +10,10 @@ import hashlib
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from locallb.host.capabilities import shortcoming_of
+from locallb.host.capabilities import is_rootless, shortcoming_of
 from locallb.model.errors import ClientError
 from locallb.model.identities import Owner
 from locallb.model.naming import metric_of, owner_fields
@@ -33,22 +33,25 @@ _PATH = "PATH=/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class RouteHelperError(ClientError):
-    """Routes can't be changed through Docker: one sentence."""
+    """Routes can't be changed through an engine: one sentence."""
 
 
-class DockerRoutes:
-    """Changes routes by containers of this host's Docker."""
+class ContainerRoutes:
+    """Changes routes by containers of this host's engine."""
+
+    def __init__(self, engine: Callable[[], Containers]) -> None:
+        self._engine = engine
 
     def may_route(self) -> bool:
-        """Ask Docker."""
+        """Ask the engine."""
         try:
-            return not _shortcoming(Containers())
+            return not _shortcoming(self._engine())
         except ContainersError:
             return False
 
     def pid(self, container: str) -> int:
-        """Ask Docker. Raises ContainersError."""
-        seen = Containers().inspect(container)
+        """Ask the engine. Raises ContainersError."""
+        seen = self._engine().inspect(container)
         return int(seen["State"]["Pid"]) if seen else 0
 
     def change(self, network: str, put: Collection[PodRoute], remove: Collection[PodRoute], owner: Owner) -> None:
@@ -57,26 +60,28 @@ class DockerRoutes:
         metric = metric_of(owner.home)
         lines = [f"route {verb} {route} proto {POD_PROTOCOL} metric {metric}" for verb, route in words]
         if lines:
-            docker = Containers()
-            if why := _shortcoming(docker):
+            engine = self._engine()
+            if why := _shortcoming(engine):
                 raise RouteHelperError(why)
             labels = {LABEL_PREFIX + key: value for key, value in owner_fields(owner).items()}
-            _run(docker, network, "".join(f"{line}\n" for line in lines), labels)
+            _run(engine, network, "".join(f"{line}\n" for line in lines), labels)
 
 
-ROUTE_HELPER = DockerRoutes()
+ROUTE_HELPER = ContainerRoutes(Containers)
 
 
-def _shortcoming(docker: Containers) -> str:
-    """Return why this Docker can't change routes of this host; empty if it can. Raises ContainersError."""
-    if shortcoming_of("docker", docker.info(), docker.host):
-        return f"the Docker at {docker.host} isn't one of this host, so it can't make routes here; run as root"
+def _shortcoming(engine: Containers) -> str:
+    """Return why this engine can't change routes of this host; empty if it can. Raises ContainersError."""
+    name, info = engine.engine.name, engine.info()
+    if shortcoming_of("docker", info, engine.host):
+        why = "is rootless" if is_rootless(info) else "isn't one of this host"
+        return f"the {name} at {engine.host} {why}, so it can't make routes here; run as root"
     return ""
 
 
-def _run(docker: Containers, network: str, batch: str, labels: Mapping[str, str]) -> None:
+def _run(engine: Containers, network: str, batch: str, labels: Mapping[str, str]) -> None:
     config = {
-        "Image": _image(docker),
+        "Image": _image(engine),
         "Entrypoint": ["ip", "-force", "-batch", f"/{_BATCH}"],
         "Cmd": [],
         "Env": [_PATH],
@@ -91,35 +96,35 @@ def _run(docker: Containers, network: str, batch: str, labels: Mapping[str, str]
             "LogConfig": {"Type": "json-file"},
         },
     }
-    identity = docker.create("", config)
+    identity = engine.create("", config)
     try:
-        docker.put(identity, _BATCH, batch)
-        docker.start(identity)
-        if docker.wait(identity, _PATIENCE):
-            raise RouteHelperError(f"routes can't be changed: {docker.logs(identity, 5)}")
+        engine.put(identity, _BATCH, batch)
+        engine.start(identity)
+        if engine.wait(identity, _PATIENCE):
+            raise RouteHelperError(f"routes can't be changed: {engine.logs(identity, 5)}")
     finally:
-        docker.remove(identity, volumes=True)
+        engine.remove(identity, volumes=True)
 
 
-def _image(docker: Containers) -> str:
+def _image(engine: Containers) -> str:
     """Find an image that has `ip`, or make one."""
     program = shutil.which("ip", path=_PATH.partition("=")[2])
     if program and (path := Path(program).resolve()).name != _BUSYBOX:
-        return _made(docker, path)
-    if nodes := docker.labelled(_KIND_LABEL):
+        return _made(engine, path)
+    if nodes := engine.labelled(_KIND_LABEL):
         return str(nodes[0]["ImageID"])
     raise RouteHelperError(
-        "this host has no `ip` of iproute2, by which Docker would change routes; install iproute2, or run as root"
+        "this host has no `ip` of iproute2, by which routes would be changed; install iproute2, or run as root"
     )
 
 
-def _made(docker: Containers, path: Path) -> str:
+def _made(engine: Containers, path: Path) -> str:
     """Make an image of this host's `ip` and the libraries that it needs, unless that was done before."""
     image = f"{_REPOSITORY}:{hashlib.sha256(path.read_bytes()).hexdigest()[:12]}"
-    if not docker.has_image(image):
+    if not engine.has_image(image):
         with tempfile.TemporaryDirectory(prefix="locallb-") as folder:
             archive = Path(folder) / "root.tar"
             with tarfile.open(archive, "w") as tar:
                 add_program(tar, path, "usr/sbin/ip")
-            docker.load(archive, image, [])
+            engine.load(archive, image, [])
     return image
