@@ -152,6 +152,7 @@ OF_OTHERS = frozenset(
         *("--ip-range", "--txt-owner-id", "--kill-whom=main", "--continue-on-error"),
         *("--enable-lb-port-mapping", "--lb-class", "--run-loadbalancer", "--loadbalancer-ip-range"),
         *("--loadbalancer-default-class=false", "--use-dynamic-base-id", "--hot-restart-version"),
+        "--restart-epoch 1",
         "--disable-hot-restart",
     }
 )
