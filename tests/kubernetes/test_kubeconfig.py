@@ -17,6 +17,7 @@ from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.access.kubeconfig import connection, kubeconfig_path, meaning, resolve
 from locallb.kubernetes.access.kubeconfig_file import LARGEST
 from locallb.kubernetes.api.client import Cluster, Clusters
+from locallb.kubernetes.api.feed import Feed
 from locallb.model.snapshot import Access
 
 SERVER = "https://127.0.0.1:6443"
@@ -243,6 +244,23 @@ def test_a_token_file_is_beside_the_kubeconfig(tmp_path: Path) -> None:
     user = connection(access).config.user
     assert user is not None
     assert user.token_file == str(tmp_path / "token")
+
+
+@pytest.mark.parametrize("odd", [b"", b"\n", b"secret\nmore", b"secret\xff", "secr\u00e4t".encode(), b"secret\0"])
+def test_what_is_no_token_is_refused_and_never_told(tmp_path: Path, odd: bytes) -> None:
+    """In a file that is being written, or inline; as soon as it is one, it counts."""
+    (tmp_path / "token").write_bytes(odd)
+    access = written(tmp_path / "config", user={"tokenFile": "token"})
+    for ask in (lambda: Cluster(access).objects(), lambda: Feed(access, "Service")):
+        with pytest.raises(KubeError, match="has no token in one line") as caught:
+            ask()
+        assert (caught.value.fault, "secr" in str(caught.value)) == (Fault.KUBECONFIG, False)
+    (tmp_path / "token").write_bytes(b"one\n")
+    assert connection(access).files == (str(tmp_path / "token"),)
+    if odd.strip():
+        with pytest.raises(KubeError, match="its user's token isn't one line") as caught:
+            connection(written(tmp_path / "inline", user={"token": odd.decode("latin-1")}))
+        assert "secr" not in str(caught.value)
 
 
 def test_stacks_of_manifests_load_no_client() -> None:

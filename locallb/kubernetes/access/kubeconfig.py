@@ -26,6 +26,7 @@ from locallb.kubernetes.access import in_cluster
 from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.access.exec_plugin import Plugin, token
 from locallb.kubernetes.access.kubeconfig_file import LARGEST, Content, Section, read_content, unreadable, unwritten
+from locallb.kubernetes.access.tokens import require_token
 from locallb.model.formatting import clipped, few
 from locallb.model.http import checks
 from locallb.model.snapshot import Access
@@ -149,6 +150,7 @@ def connection(access: Access) -> Connection:
     proxy = cluster.get("proxy-url") or None
     files = tuple(str(path.parent / str(part[key])) for part in (cluster, user) for key in _FILES if part.get(key))
     _require_regular(files, access)
+    require_token(user, access)
     plugin = Plugin.of(user["exec"], access) if user.get("exec") and not user.get("token") else None
     config = _single(cluster, {key: user[key] for key in user if key != "exec"}, access)
     server_name = _server_name(cluster)

@@ -1,0 +1,36 @@
+"""Tokens of kubeconfigs, inline and in files that somebody replaces: what is none is refused before it is sent.
+
+The client underneath would tell what it can't send, which may be half of a token. Not here: tokens of plugins.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.kubeconfig_file import LARGEST, Section, unreadable
+from locallb.model.snapshot import Access
+from locallb.storage import foreign_files
+
+_TOKEN = re.compile(rb"[ -~]+")
+
+
+def require_token(user: Section, access: Access) -> None:
+    """Refuse a user's token that can't be sent, without telling it. Raises KubeError."""
+    told = ""
+    if user.get("tokenFile"):
+        path = Path(access.kubeconfig).parent / str(user["tokenFile"])
+        told = "" if _TOKEN.fullmatch(_content(path, access)) else f"{path} has no token in one line; write one there"
+    elif user.get("token") and not _TOKEN.fullmatch(str(user["token"]).encode("utf-8", "replace")):
+        told = "its user's token isn't one line of plain characters; copy it again"
+    if told:
+        raise KubeError(Fault.KUBECONFIG, f"the context {access.context} of {access.kubeconfig} can't be used: {told}")
+
+
+def _content(path: Path, access: Access) -> bytes:
+    """Read a token's file. Raises KubeError."""
+    try:
+        return foreign_files.read(path, LARGEST).strip()
+    except OSError as error:
+        raise unreadable(str(path), error, access.kubeconfig) from None
