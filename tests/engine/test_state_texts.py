@@ -1,5 +1,6 @@
 """What is kept of a resource to write it quickly is what writing it again gives: laws against the plain computation."""
 
+from operator import is_
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from locallb.engine.state.checkpoint import FORMAT, VERSION, Checkpoint, format_checkpoint, parse_checkpoint
 from locallb.engine.state.integrity import magic_of
+from locallb.engine.state.joined import JoinedResources
 from locallb.engine.state.resource import Pending, ResourceState, compact, resource_from_json
 from locallb.engine.state.snapshot import Begin, Drop, End, Mutation, Put, Snapshot
 from locallb.engine.state.urns import STACK_TYPE
@@ -82,6 +84,34 @@ def test_a_state_of_kept_texts_is_the_state_written_again(rounds: list[list[Muta
         assert written == plainly(snapshot)
         snapshot = parse_checkpoint(written.decode(), "s", PATH).snapshot()
         assert quickly(snapshot) == written
+
+
+MANY = [ResourceState(f"{NAMES[0]}-{number}", "a:b:C", custom=False) for number in range(400)]
+CUTS = st.tuples(st.integers(0, 400), st.integers(0, 80), st.integers(0, 400), st.integers(0, 80))
+
+
+@given(st.integers(0, 300), st.lists(CUTS, max_size=12))
+def test_kept_pieces_are_all_resources_joined_at_once(size: int, history: list[tuple[int, int, int, int]]) -> None:
+    """Whatever goes, comes and stands elsewhere between two writings."""
+    joined, now = JoinedResources(), MANY[:size]
+    for at, gone, first, new in [(0, 0, 0, 0), *history]:
+        now = [*now[:at], *MANY[first : first + new], *now[at + gone :]]
+        assert b"".join(joined.of(now)) == b",".join(resource.data for resource in now)
+
+
+@given(st.integers(0, 199))
+def test_a_change_leaves_the_pieces_of_other_resources(changed: int) -> None:
+    """They are the very same bytes, not equal ones; and what comes one by one doesn't come to a piece each."""
+    joined, now = JoinedResources(), MANY[:200]
+    before = joined.of(now)
+    now[changed] = MANY[399]
+    after = joined.of(now)
+    assert len(after) <= len(before) + 2
+    assert sum(map(is_, before, after)) >= len(before) - 2
+    for number in range(200, 300):
+        now.append(MANY[number])
+        after = joined.of(now)
+    assert len(after) < len(before) + 20
 
 
 @given(resources(), resources())

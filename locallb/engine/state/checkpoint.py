@@ -13,6 +13,7 @@ from time import time_ns
 
 from locallb.engine.state.errors import StateBroken, StateUnusable, Unsupported, unreadable
 from locallb.engine.state.integrity import check_manifest, check_pending, check_resources, magic_of
+from locallb.engine.state.joined import JoinedResources
 from locallb.engine.state.resource import (
     Pending,
     ResourceState,
@@ -191,8 +192,10 @@ def check_latest(
     yield from check_pending(pending)
 
 
-def format_checkpoint(checkpoint: Checkpoint, snapshot: Snapshot, time: str) -> tuple[bytes, ...]:
-    """Write a state file, one line, in pieces; the resources' own bytes are joined once and not copied again."""
+def format_checkpoint(
+    checkpoint: Checkpoint, snapshot: Snapshot, time: str, joined: JoinedResources | None = None
+) -> tuple[bytes, ...]:
+    """Write a state file, one line, in pieces; `joined` has those of the last writing."""
     manifest: dict[str, Value] = {"time": time, "magic": magic_of(VERSION), "version": VERSION}
     known = dict(checkpoint.latest)
     head = f'{{"version":{FORMAT},"checkpoint":{{"stack":{compact(checkpoint.stack)},"latest":{{'
@@ -206,7 +209,8 @@ def format_checkpoint(checkpoint: Checkpoint, snapshot: Snapshot, time: str) -> 
     tail += f'"metadata":{compact(known.pop("metadata", {}))}'
     tail += "".join(f",{compact(key)}:{compact(value)}" for key, value in known.items())
     tail += "}" + "".join(f",{compact(key)}:{compact(value)}" for key, value in checkpoint.around.items()) + "}}"
-    resources = [resource.data for resource in snapshot.in_order()]
+    resources = snapshot.in_order()
     if not resources:
         return head.encode(), tail.encode()
-    return f"{head}{_RESOURCES}".encode(), b",".join(resources), f"],{tail}".encode()
+    pieces = (joined or JoinedResources()).of(resources)
+    return f"{head}{_RESOURCES}".encode(), *pieces, f"],{tail}".encode()

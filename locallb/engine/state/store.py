@@ -23,6 +23,7 @@ from locallb.engine.state.checkpoint import (
 )
 from locallb.engine.state.errors import StateBroken, StateUnwritable, unreadable
 from locallb.engine.state.files import Files
+from locallb.engine.state.joined import JoinedResources
 from locallb.engine.state.journal import Journal, read_journal, seal_leftover
 from locallb.engine.state.locks import locked
 from locallb.engine.state.resource import Pending
@@ -73,6 +74,7 @@ class Store:
         self._backups = Backups(self._layout.backups, stack, self._files)
         self._checkpoint: Checkpoint | None = None
         self._snapshot = Snapshot()
+        self._joined = JoinedResources()
         self._stamp: _Stamp | None = None
         self.readings = 0
         """How often the file was read: once, and again whenever somebody else had written it."""
@@ -218,7 +220,7 @@ class Store:
 
     def _save(self, time: str) -> None:
         checkpoint = self._checkpoint or Checkpoint(self._layout.name)
-        pieces = format_checkpoint(checkpoint, self._snapshot, time)
+        pieces = format_checkpoint(checkpoint, self._snapshot, time, self._joined)
         if not self._layout.meta.exists():
             self._files.replace(self._layout.meta, [b"version: 1\n"])
         if self._layout.state.exists():
