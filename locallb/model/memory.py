@@ -6,14 +6,17 @@ memory and without one the outcome is the same. Not here: what was applied to th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import compress, count
-from operator import eq, is_not
+from operator import eq, is_, is_not
 from typing import Any, Generic, TypeVar
 
 _Made = TypeVar("_Made")
 _Given = tuple[Any, ...]
+_FEW = 3
+"""Rows that are looked for among all others one by one: for more of them a table is made."""
 
 
 @dataclass(slots=True)
@@ -85,9 +88,12 @@ class Each(Generic[_Made]):
         if head == size == was:
             return self._made
         tail = min(_alike(reversed(now[head:]), reversed(then[head:])) for now, then in zip(given, before, strict=True))
-        old = zip(*(map(id, then) for then in before), strict=True)
-        known = dict(zip(old, self._made, strict=True))  # of all: one that stands there twice is made once
-        for row in zip(*(now[head : size - tail] for now in given), strict=True):
+        new_rows = list(zip(*(now[head : size - tail] for now in given), strict=True))
+        known: dict[tuple[int, ...], _Made] = {}
+        if not all(_is_new(row, before) for row in new_rows[:_FEW]) or len(new_rows) > _FEW:
+            old = zip(*(map(id, then) for then in before), strict=True)
+            known = dict(zip(old, self._made, strict=True))  # of all: one that stands there twice is made once
+        for row in new_rows:
             name = tuple(map(id, row))
             if name not in known:
                 known[name] = make(*row)
@@ -100,6 +106,16 @@ class Each(Generic[_Made]):
         """Forget everything that was made within another frame: whatever `make` uses besides its row."""
         if frame != self._frame:
             self._frame, self._given, self._made = frame, (), ()
+
+
+def _is_new(row: _Given, before: tuple[_Given, ...]) -> bool:
+    """Return whether one of its objects wasn't there in any row before."""
+    return any(not any(map(partial(is_, value), then)) for value, then in zip(row, before, strict=True))
+
+
+def replaced(before: Sequence[object], now: Sequence[object]) -> Sequence[int] | None:
+    """Return where another object stands now than before; None where there are more or fewer of them."""
+    return list(compress(count(), map(is_not, before, now))) if len(before) == len(now) else None
 
 
 def _alike(some: Iterable[object], others: Iterable[object]) -> int:

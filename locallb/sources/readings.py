@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from locallb.kubernetes.parsing.relevant import Document
@@ -31,6 +30,16 @@ FilesOfObjects = Mapping[str, Objects]
 def readings_directory(home: Home) -> Path:
     """Return where the stack's last good readings are."""
     return Path(home.root) / ".state" / "locallb" / home.stack
+
+
+@dataclass(slots=True)
+class KeptTexts:
+    """What whoever keeps readings again and again has written of a source."""
+
+    entries: Each[str] = field(default_factory=Each)
+    """How files of the very same objects stand in it."""
+    text: str = ""
+    """All of the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +66,21 @@ class ReadCache:
                 " repair the source and remove that file"
             ) from None
 
-    def keep(self, cluster: ClusterName, objects: FilesOfObjects, known: Each[str] | None = None) -> None:
+    def keep(self, cluster: ClusterName, objects: FilesOfObjects, known: KeptTexts | None = None) -> None:
         """Make this the last good reading of a source. Raises SourceError if it can't be written.
 
-        `known` has the texts of the very same objects, of whoever keeps them again and again.
+        `known` has what was written before, of whoever keeps readings again and again.
         """
+        known = known or KeptTexts()
         full = [path for path in sorted(objects) if objects[path]]
-        texts = (known or Each()).of(_text, (objects[path] for path in full))
-        packed = ",".join(f"{_name(path)}:{text}" for path, text in zip(full, texts, strict=True))
-        text = f'{{"cluster":{_text(cluster)},"files":{{{packed}}},"version":{FORMAT}}}'
+        entries = known.entries.of(_entry, full, map(objects.__getitem__, full))
+        text = f'{{"cluster":{_text(cluster)},"files":{{{",".join(entries)}}},"version":{FORMAT}}}'
         path = self._path(cluster)
         try:
-            if files.read(path) != text:
+            if (known.text and known.text != text) or files.read(path) != text:
                 paths.private_directory(self.directory)
                 files.write(path, text)
+            known.text = text
         except ClientError as error:
             raise SourceError(f"source {cluster}: its reading can't be kept: {error}") from None
 
@@ -89,9 +99,8 @@ class ReadCache:
         return self.directory / f"{cluster}.json"
 
 
-@lru_cache(maxsize=8192)
-def _name(path: str) -> str:
-    return json.dumps(path)
+def _entry(path: str, objects: Objects) -> str:
+    return f"{json.dumps(path)}:{_text(objects)}"
 
 
 def _text(value: object) -> str:

@@ -77,7 +77,8 @@ def read_folder(directory: Path, endings: tuple[str, ...], limits: Limits, befor
         FolderError: if there is nothing under that name, or a directory that can't be listed.
 
     """
-    known = {file.path: file for file in before.files if file.stamp} if before else {}
+    before = before or Folder()
+    known = {file.path: file for file in before.files}
     try:
         return _Walk(endings, limits, known, patient=True).read(directory)
     except _ChangedError:
@@ -91,8 +92,9 @@ class _Walk:
     endings: tuple[str, ...]
     limits: Limits
     known: Mapping[str, FolderFile]
+    """The files as they were, sorted by path."""
     patient: bool
-    files: list[FolderFile] = field(default_factory=list)
+    files: dict[str, FolderFile] = field(default_factory=dict)
     links: list[str] = field(default_factory=list)
     used: int = 0
     """Bytes of all files so far."""
@@ -105,7 +107,10 @@ class _Walk:
             self._take_alone(directory)
         except OSError as error:
             raise FolderError(_reason(error)) from error
-        return Folder(tuple(sorted(self.files, key=lambda file: file.path)), tuple(sorted(self.links)))
+        same = self.files.keys() == self.known.keys()  # then they are sorted already
+        return Folder(
+            tuple(map(self.files.__getitem__, self.known if same else sorted(self.files))), tuple(sorted(self.links))
+        )
 
     def _take_alone(self, file: Path) -> None:
         try:
@@ -115,10 +120,14 @@ class _Walk:
             raise FolderError(_reason(error)) from error
 
     def _list(self, directory: int, prefix: str, depth: int) -> None:
+        known = self.known.get
         with os.scandir(directory) as entries:
             for entry in entries:
-                if not entry.name.startswith("."):
-                    self._take(directory, entry, prefix + entry.name, depth)
+                path = prefix + entry.name
+                if (file := known(path)) and file.stamp and _is_as_before(entry, file.stamp):
+                    self._add(file)
+                elif not entry.name.startswith("."):
+                    self._take(directory, entry, path, depth)
 
     def _take(self, directory: int, entry: os.DirEntry[str], path: str, depth: int) -> None:
         if entry.is_dir(follow_symlinks=False):
@@ -126,11 +135,11 @@ class _Walk:
         elif entry.is_symlink() and _is_directory(entry):
             self.links.append(path)
         elif entry.name.endswith(self.endings):
-            self._take_file(directory, entry, path)
+            self._take_file(directory, entry.name, path)
 
     def _take_directory(self, directory: int, name: str, path: str, depth: int) -> None:
         if depth == _DEEPEST:
-            self.files.append(FolderFile(path, why=f"directories are nested deeper than {_DEEPEST}"))
+            self.files[path] = FolderFile(path, why=f"directories are nested deeper than {_DEEPEST}")
             return
         try:
             with _opened(name, _DIRECTORY | os.O_NOFOLLOW, directory) as inner:
@@ -138,22 +147,20 @@ class _Walk:
         except OSError as error:
             self._failed(path, error)
 
-    def _take_file(self, directory: int, entry: os.DirEntry[str], path: str) -> None:
-        known = self.known.get(path)
+    def _take_file(self, directory: int, name: str, path: str) -> None:
         try:
-            if known and known.stamp == files.stamp(entry.stat()):
-                self._add(known)
-                return
-            with _opened(entry.name, _FILE, directory) as descriptor:
+            with _opened(name, _FILE, directory) as descriptor:
                 self._add(self._contents(descriptor, path))
         except OSError as error:
             self._failed(path, error)
 
     def _add(self, file: FolderFile) -> None:
         """Add a file, unless those before it leave no room for it."""
-        self.used += max(len(file.data), _LEAST)
-        why = f"with it the directory has more than {self.limits.all} bytes"
-        self.files.append(file if self.used <= self.limits.all else FolderFile(file.path, why=why))
+        size = len(file.data)
+        self.used += max(_LEAST, size)
+        if self.used > self.limits.all:
+            file = FolderFile(file.path, why=f"with it the directory has more than {self.limits.all} bytes")
+        self.files[file.path] = file
 
     def _contents(self, descriptor: int, path: str) -> FolderFile:
         before = os.fstat(descriptor)
@@ -171,7 +178,7 @@ class _Walk:
     def _failed(self, path: str, error: OSError) -> None:
         if self.patient and isinstance(error, FileNotFoundError):
             raise _ChangedError
-        self.files.append(FolderFile(path, why=_reason(error)))
+        self.files[path] = FolderFile(path, why=_reason(error))
 
 
 @contextmanager
@@ -181,6 +188,14 @@ def _opened(name: str, flags: int, directory: int | None = None) -> Iterator[int
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _is_as_before(entry: os.DirEntry[str], stamp: files.Stamp) -> bool:
+    """Return whether it is the very file of that stamp; it was a regular one that is to be read."""
+    try:
+        return stamp == files.stamp(entry.stat())
+    except OSError:
+        return False
 
 
 def _is_directory(link: os.DirEntry[str]) -> bool:

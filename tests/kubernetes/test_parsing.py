@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from locallb.kubernetes.parsing.objects import Known, Parsed, parse_objects
 from locallb.model.identities import Family, ObjectKey, Protocol
-from locallb.model.memory import Each
 from locallb.model.objects import Endpoint, EndpointPort, EndpointSlice, Node
 from tests.planning.objects import DEMO, JsonObject, endpoint, endpoints, node, parsed, service
 
@@ -244,6 +243,8 @@ def test_an_annotation_of_ours_that_nobody_reads_is_told() -> None:
 
 SAME_AGAIN = [
     service(),
+    service(spec={"externalTrafficPolicy": "Local"}),
+    service(spec={"externalIPs": ["10.0.0.9"]}),
     service("web"),
     service("broken", ports="many"),
     node("a"),
@@ -258,7 +259,7 @@ SAME_AGAIN = [
 @given(st.lists(st.lists(st.integers(0, len(SAME_AGAIN) - 1), max_size=6), max_size=6))
 def test_the_very_same_objects_are_understood_as_before(history: list[list[int]]) -> None:
     """Whatever came and went between, and also where one object stands there twice."""
-    known: Known = Each()
+    known = Known()
     for numbers in history:
         objects = [SAME_AGAIN[number] for number in numbers]
         assert parse_objects(DEMO, objects, known) == parse_objects(DEMO, objects)

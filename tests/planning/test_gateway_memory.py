@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 from unittest import mock
 
 from hypothesis import given
@@ -15,7 +14,6 @@ from locallb.gateway.status.statuses import Told
 from locallb.kubernetes.parsing.objects import Known, parse_objects
 from locallb.model.faults import ALL, Delay, Failure, Fault, Order
 from locallb.model.identities import ObjectKey, ObjectKind
-from locallb.model.memory import Each
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning import gateway_statuses
 from locallb.planning.memory import PlanMemory
@@ -130,7 +128,7 @@ def many(gateways: int, routes: int) -> list[JsonObject]:
 
 def test_a_change_of_one_route_makes_two_statuses_and_the_sentences_of_one_gateway() -> None:
     """However many others there are; what they were told is the very same."""
-    documents, memory, known = many(6, 4), PlanMemory(), Each[Any]()
+    documents, memory, known = many(6, 4), PlanMemory(), Known()
     before = make_plan(snapshot(documents, known), SETTINGS, memory)
     place = next(number for number, one in enumerate(documents) if one["metadata"]["name"] == "r2-1")
     documents[place] = route(

@@ -77,3 +77,37 @@ def test_who_remembers_what_files_had_reads_what_a_newcomer_reads(
             assert kept[0] == kept[1]
             for text in (file.read_text() for place in places for file in place.readings.glob("*.json")):
                 assert text == json.dumps(json.loads(text), sort_keys=True, separators=(",", ":"))
+
+
+ROUTE = "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: g}\n"
+TEXTS = [
+    service("a"),
+    service("a", 8081),
+    service("b"),
+    service("b").replace("port: 8080", "port: x"),
+    service("a") + "  externalIPs: [10.0.0.9]\n",
+    service("a").replace("  name: a", "  name: &name a\n  labels: {app: *name}"),
+    service("a") + "  externalIPs: [10.0.0.9]\n  externalIPs: [10.0.0.8]\n",
+    service("a") + "status: {loadBalancer: {ingress: [{ip: 127.77.0.9}]}}\n",
+    f"{service('a')}---\n{service('b', 8082)}",
+    f"{service('a', 8083)}---\n{ROUTE}",
+    ROUTE,
+    "kind: Deployment\n",
+    "",
+    "a: [1\n",
+]
+
+
+@given(st.lists(st.dictionaries(st.sampled_from("xyz"), st.sampled_from(TEXTS), min_size=1), min_size=1, max_size=8))
+@settings(max_examples=60, deadline=None)
+def test_who_remembers_reads_the_same_where_only_contents_change(steps: list[dict[str, str]]) -> None:
+    """One name in two files, aliases, notices, statuses, Gateways, emptied and broken files among them."""
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+        places, memory = (Place(Path(one)), Place(Path(other))), ParseCache()
+        for place in places:
+            place.manifests.mkdir()
+        for changes in [dict.fromkeys("xyz", TEXTS[0]), *steps]:
+            for place in places:
+                place.write(**changes)
+            assert places[0].read(keep=True, memory=memory) == places[1].read(keep=True)
+            assert places[0].copy() == places[1].copy()

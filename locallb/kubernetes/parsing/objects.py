@@ -6,9 +6,11 @@ somebody else's. A malformed Service is kept as such, a malformed Node or Endpoi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from operator import attrgetter, itemgetter
 from typing import Any, TypeAlias
 
@@ -23,13 +25,15 @@ from locallb.kubernetes.status_patch import Standing
 from locallb.model.fields import FieldError
 from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import ClusterName, IPAddress, ObjectKey
-from locallb.model.memory import Each, Memory
+from locallb.model.memory import Each, Memory, replaced
 from locallb.model.objects import EndpointSlice, MalformedService, Node, PodRanges, Service
 
 Said: TypeAlias = Standing | StatusStanding
 """What an object says of what is ours: that of a frontend, or one of Gateway API."""
 _Other: TypeAlias = Node | EndpointSlice | PodRanges
 _SILENT = Standing()
+_FEW = 10
+"""Objects that are looked at one by one: where more are different all are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,15 @@ class Understood:
     notices: tuple[str, ...] = ()
 
 
-Known: TypeAlias = Each[tuple[Understood, ...]]
+@dataclass(slots=True)
+class Known:
+    """What the objects of one cluster were understood as, for whoever comes with most of the very same again."""
+
+    each: Each[tuple[Understood, ...]] = field(default_factory=Each)
+    rows: tuple[tuple[Understood, ...], ...] = ()
+    """The last ones."""
+    parsed: Parsed | None = None
+    """And what they came to."""
 
 
 def parse_objects(cluster: ClusterName, objects: Iterable[object], known: Known | None = None) -> Parsed:
@@ -74,10 +86,17 @@ def parse_objects(cluster: ClusterName, objects: Iterable[object], known: Known 
 
     `known` has what the very same objects of the same cluster were understood as before.
     """
+    known = known or Known()
+    rows = known.each.of(partial(_understood, cluster), objects)
+    known.parsed = _with_other_services(known, rows) or _gathered(cluster, rows)
+    known.rows = rows
+    return known.parsed
+
+
+def _gathered(cluster: ClusterName, rows: Iterable[Iterable[Understood]]) -> Parsed:
     gathering = _Gathering(cluster)
-    for some in (known or Each()).of(partial(_understood, cluster), objects):
-        for understood in some:
-            gathering.take(understood)
+    for understood in chain.from_iterable(rows):
+        gathering.take(understood)
     return Parsed(
         services=tuple(sorted(gathering.services.values(), key=attrgetter("key"))),
         malformed=tuple(
@@ -91,6 +110,31 @@ def parse_objects(cluster: ClusterName, objects: Iterable[object], known: Known 
         standings=tuple(sorted(gathering.standings.items(), key=itemgetter(0))),
         gateway_api=of_use(gathering.gateway_api),
     )
+
+
+def _with_other_services(known: Known, rows: Sequence[tuple[Understood, ...]]) -> Parsed | None:
+    """Return what was parsed with other Services in the places of some; None where anything else may be different."""
+    where = None if known.parsed is None else replaced(known.rows, rows)
+    if known.parsed is None or where is None or len(where) > _FEW:
+        return None
+    services = list(known.parsed.services)
+    for number in where:
+        old, new = (_service_alone(row[number], known.parsed) for row in (known.rows, rows))
+        if old is None or new is None or old.key != new.key:
+            return None
+        place = bisect_left(services, old.key, key=attrgetter("key"))
+        if place == len(services) or services[place] is not old:  # another one of that name counts
+            return None
+        services[place] = new
+    return replace(known.parsed, services=tuple(services))
+
+
+def _service_alone(row: tuple[Understood, ...], parsed: Parsed) -> Service | None:
+    """Return the only thing that an object says; None where it says, or may say, something else."""
+    if len(row) != 1 or row[0].notices or parsed.gateway_api or of_use(row[0].gateway_api):
+        return None
+    read = row[0].read
+    return None if read.external_ips or read.malformed or read.standing != _SILENT else read.wanted
 
 
 def _understood(cluster: ClusterName, given: object) -> tuple[Understood, ...]:

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 
 from locallb.kubernetes.identity import Identity
 from locallb.kubernetes.parsing.objects import Known, parse_objects
 from locallb.model.formatting import clipped
 from locallb.model.identities import ClusterName, ObjectKey
-from locallb.model.memory import Each
 from locallb.model.snapshot import Contents
 from locallb.sources import SourceError
 from locallb.sources.manifests.entry import ManifestsSource
-from locallb.sources.manifests.files import FilesNow, Understood, understood_files
-from locallb.sources.readings import FilesOfObjects, ReadCache
+from locallb.sources.manifests.files import FilesNow, Understood, understood_files, with_other_contents
+from locallb.sources.readings import FilesOfObjects, KeptTexts, ReadCache
 from locallb.sources.source import SourceResult
 from locallb.storage.folders import Folder, FolderError, Limits, read_folder
 from locallb.storage.foreign_files import expanded
@@ -50,12 +50,14 @@ class ParseCache:
     """What the directory had at the last reading."""
     reading: SourceResult | None = None
     """What that was, if all of it was good."""
-    known: Known = field(default_factory=Each)
+    known: Known = field(default_factory=Known)
     """What objects mean that are still the same."""
-    texts: Each[str] = field(default_factory=Each)
+    kept: KeptTexts = field(default_factory=KeptTexts)
     """How objects that are still the same stand in the last good reading."""
     files: dict[str, Understood] = field(default_factory=dict)
     """Each file that could be read."""
+    now: FilesNow | None = None
+    """What the files of `folder` meant, if all of it was good and none was empty."""
 
 
 def manifests_path(source: ManifestsSource, root: Path) -> Path:
@@ -92,16 +94,11 @@ def read_manifests(  # noqa: PLR0913 - each optional one is a choice of its own
     try:
         folder = read_folder(directory, ENDINGS, Limits(LARGEST_FILE, LARGEST), memory.folder)
     except FolderError as error:
-        memory.folder = memory.reading = None
+        memory.folder = memory.reading = memory.now = None
         return _from_copy_alone(source, directory, str(error), readings)
     if memory.reading and memory.folder == folder:
         return memory.reading
-    fresh = understood_files(folder, memory.files, directory.parent if directory.is_file() else directory)
-    memory.files = fresh.understood
-    if not folder.files:
-        fresh.notices.append(f"the directory {clipped(source.directory)} has no file that ends in {', '.join(ENDINGS)}")
-    if empty := [path for path, file in memory.files.items() if not file.data]:
-        _distrust(empty, fresh, readings.load(source.cluster) or {}, alone=directory.is_file())
+    fresh = _fresh(source, folder, memory, readings, directory)
     if fresh.broken:
         last = readings.load(source.cluster)
         if last is None and any(key.cluster == source.cluster for key in held_services):
@@ -115,10 +112,29 @@ def read_manifests(  # noqa: PLR0913 - each optional one is a choice of its own
     else:
         objects, stale = fresh.objects, ()
     if keep:
-        readings.keep(source.cluster, objects, memory.texts)
+        readings.keep(source.cluster, objects, memory.kept)
     reading = _reading(source.cluster, objects, fresh, stale, memory.known)
     memory.folder, memory.reading = folder, None if fresh.broken else reading
     return reading
+
+
+def _fresh(
+    source: ManifestsSource, folder: Folder, memory: ParseCache, readings: ReadCache, directory: Path
+) -> FilesNow:
+    """Understand what the files have now, and remember that."""
+    place = directory.parent if directory.is_file() else directory
+    if again := with_other_contents(folder, memory.folder, memory.now, place):
+        memory.files, memory.now = again.understood, again
+        return again
+    fresh = understood_files(folder, memory.files, place)
+    memory.files = fresh.understood
+    if not folder.files:
+        fresh.notices.append(f"the directory {clipped(source.directory)} has no file that ends in {', '.join(ENDINGS)}")
+    empty = [path for path, file in memory.files.items() if not file.data]
+    if empty:
+        _distrust(empty, fresh, readings.load(source.cluster) or {}, alone=directory.is_file())
+    memory.now = None if fresh.broken or empty else fresh
+    return fresh
 
 
 def _distrust(empty: list[str], fresh: FilesNow, last: FilesOfObjects, *, alone: bool) -> None:
@@ -137,7 +153,7 @@ def _from_copy_alone(source: ManifestsSource, directory: Path, why: str, reading
             f"{told}; {next((meaning for sign, meaning in _NOT_EXPANDED if sign in source.directory), _REMEDY)}"
         )
     stale = (f"{told}, so its Services count as last read; bring it back, or take it out of local-lb:sources",)
-    return _reading(source.cluster, last, FilesNow(), stale, Each())
+    return _reading(source.cluster, last, FilesNow(), stale, Known())
 
 
 def _sentences(cluster: ClusterName, broken: dict[str, str], remedy: str) -> Iterable[str]:
@@ -147,7 +163,7 @@ def _sentences(cluster: ClusterName, broken: dict[str, str], remedy: str) -> Ite
 def _reading(
     cluster: ClusterName, objects: FilesOfObjects, fresh: FilesNow, stale: tuple[str, ...], known: Known
 ) -> SourceResult:
-    parsed = parse_objects(cluster, (document for path in sorted(objects) for document in objects[path]), known)
+    parsed = parse_objects(cluster, chain.from_iterable(map(objects.__getitem__, sorted(objects))), known)
     notices = (*(f"{cluster}: {notice}" for notice in fresh.notices), *parsed.notices)
     contents = Contents(cluster, fresh.kinds, len(fresh.objects))
     return SourceResult(replace(parsed, notices=notices), stale, contents)
