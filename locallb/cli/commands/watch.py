@@ -24,7 +24,7 @@ from locallb.cli.watching.records import started
 from locallb.cli.watching.relay import Relay
 from locallb.cli.watching.screen import Screen
 from locallb.cli.watching.signals import Signals
-from locallb.cli.watching.supervision import Supervised, pages
+from locallb.cli.watching.supervision import Supervised, pages, refusal
 from locallb.cli.watching.telling import Face, Lines, OnScreen, Teller
 from locallb.config.loopback_socket import loopback_place
 from locallb.config.settings import Settings
@@ -107,7 +107,8 @@ class _Watch:
     def run(self) -> int:
         """Run until stopped; give the exit code."""
         place = self._metrics_place
-        server = Answering(*loopback_place(place), pages(self._metrics, lambda: self._loop.pulse)) if place else None
+        told = pages(self._metrics, lambda: self._loop.pulse)
+        server = Answering(*loopback_place(place), told, refusal) if place else None
         signals = Signals(self._stop, self._reload, on_terminal=isinstance(self._face, OnScreen))
         self._wake = signals.wake
         with signals.caught(resized=self._relay.poke):
