@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import locallb
 from locallb.cli.exit_code import Exit
 from locallb.cli.projects.place import nearest_project
 from tests.e2e.support import CHECKOUT, Done, Stage, node, service, stage
@@ -196,7 +197,8 @@ def test_signals_are_caught_before_anything_large_is_loaded() -> None:
     """Until then an interrupt shows Python's own traceback: no finder of an installation, no `re`, no `typing`."""
     script = "import sys; started = {*sys.modules}; import locallb.cli; print(*sorted({*sys.modules} - started))"
     command = [sys.executable, "-S", "-c", script]
-    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True)
+    home = Path(locallb.__file__).parents[1]
+    done = subprocess.run(command, cwd=home, capture_output=True, text=True, check=True)
     assert not {"re", "typing", "pathlib", "argparse", "contextlib"} & {*done.stdout.split()}
     finders = [finder for finder in sys.meta_path if "__editable__" in str(finder)]
     assert finders == [], "installed as an earlier version did it: `make setup`"
