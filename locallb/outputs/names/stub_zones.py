@@ -69,12 +69,16 @@ class StubZones(ResourceType[StubZonesInputs, StubZonesState]):
         return _word(new), self._put(new, None)
 
     def read(self, state: StubZonesState) -> StubZonesState | None:
-        """Look whether it stands there still. An API that doesn't answer says nothing, so nothing has changed."""
+        """Look whether it stands there still, for the port at which CoreDNS answers now.
+
+        An API that doesn't answer says nothing, so nothing has changed.
+        """
         try:
-            found = block_in(_Seen(state.access).text(_place(state)), _word(state))
+            seen = _Seen(state.access)
         except KubeError:
             return state
-        if found == state.block:
+        found = block_in(seen.text(_place(state)), _word(state))
+        if found == state.block == stub_block(_word(state), state.zones, seen.both[0]):
             return state
         return replace(state, zones=()) if found else None
 
