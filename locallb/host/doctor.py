@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from locallb.host.headroom import headroom
 from locallb.host.observation import Finding, Level, Seen
-from locallb.host.setup_plan import LEDGER
+from locallb.host.setup.plan import LEDGER
 from locallb.model.formatting import counted
 from locallb.model.snapshot import Socket
 from locallb.planning.addresses.pool_routes import left_out

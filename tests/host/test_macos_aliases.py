@@ -15,8 +15,8 @@ from locallb.host import facts
 from locallb.host.facts import HostError, host_facts
 from locallb.host.macos import ifconfig
 from locallb.host.macos.aliases import MOST, adding, alias_notes, parsed, pool_aliases, removing
-from locallb.host.setup_plan import plan_setup, plan_teardown
-from locallb.host.setup_steps import HostSeen, Kept, SetupRecord, Sort
+from locallb.host.setup.plan import plan_setup, plan_teardown
+from locallb.host.setup.steps import HostSeen, Kept, SetupRecord, Sort
 from locallb.model.network.ranges import AddressRange
 
 SAID = """lo0: flags=8049<UP,LOOPBACK,RUNNING,MULTICAST> mtu 16384

@@ -8,8 +8,9 @@ from ipaddress import ip_address
 import pytest
 
 from locallb.dns.zones import Embedded, Rfc2136, Zone
-from locallb.host.hosts_file import HOSTS, read_names
-from locallb.host.resolver_plan import (
+from locallb.host.setup.hosts_file import HOSTS, read_names
+from locallb.host.setup.plan import plan_setup, plan_teardown
+from locallb.host.setup.resolver_plan import (
     DNSMASQ_DIRECTORY,
     MACOS,
     MACOS_DIRECTORY,
@@ -18,8 +19,7 @@ from locallb.host.resolver_plan import (
     looked_at,
     routing_files,
 )
-from locallb.host.setup_plan import plan_setup, plan_teardown
-from locallb.host.setup_steps import THERE, HostSeen, Kept, SetupRecord, Sort
+from locallb.host.setup.steps import THERE, HostSeen, Kept, SetupRecord, Sort
 
 ZONE = Zone("test", Embedded(ip_address("127.0.0.77"), 5300))
 LAB = Zone("lab.example", Rfc2136(ip_address("::1"), 53))

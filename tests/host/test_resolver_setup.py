@@ -10,7 +10,7 @@ from ipaddress import ip_address
 import pytest
 
 from locallb.dns.zones import Embedded, Zone
-from locallb.host import setup
+from locallb.host.setup import changes as setup
 from tests.e2e.support import node, port, service
 from tests.host.support import PRIVATE, Project, project
 

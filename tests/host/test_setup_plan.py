@@ -7,7 +7,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from locallb.host.setup_plan import (
+from locallb.host.setup.plan import (
     INSTANCES,
     LEDGER,
     PORT_START,
@@ -21,7 +21,7 @@ from locallb.host.setup_plan import (
     plan_setup,
     plan_teardown,
 )
-from locallb.host.setup_steps import THERE, HostSeen, Kept, SetupRecord, Sort
+from locallb.host.setup.steps import THERE, HostSeen, Kept, SetupRecord, Sort
 from locallb.model.reasons import Problem, Reason
 from locallb.planning.addresses.pool_routes import PoolRoute
 

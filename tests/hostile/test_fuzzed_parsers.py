@@ -16,7 +16,7 @@ from locallb.config.settings import SettingsError
 from locallb.engine.state.checkpoint import check_state
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.project import load_config, load_project
-from locallb.host import setup
+from locallb.host.setup import changes as setup
 from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.ledger.ledger import Ledger
 from locallb.model.errors import ClientError

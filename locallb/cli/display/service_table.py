@@ -7,8 +7,8 @@ from pathlib import Path
 
 from locallb.cli.console import Out
 from locallb.dns.names import is_wildcard
-from locallb.host.hosts_file import HOSTS, tells
-from locallb.host.resolver_plan import routing_files
+from locallb.host.setup.hosts_file import HOSTS, tells
+from locallb.host.setup.resolver_plan import routing_files
 from locallb.model.formatting import few
 from locallb.model.identities import ROUTED, Protocol
 from locallb.planning.planned import Via

@@ -10,10 +10,10 @@ from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.exit_code import Exit
 from locallb.cli.session import Session
-from locallb.host import setup
-from locallb.host.hosts_file import Table, read_names
-from locallb.host.setup_plan import LEDGER, plan_setup, plan_teardown
-from locallb.host.setup_steps import Setup, Step
+from locallb.host.setup import changes as setup
+from locallb.host.setup.hosts_file import Table, read_names
+from locallb.host.setup.plan import LEDGER, plan_setup, plan_teardown
+from locallb.host.setup.steps import Setup, Step
 from locallb.ledger.ledger import Ledger
 
 

@@ -1,6 +1,6 @@
 """What changes of this host are made of: a step, what was found before, what the host is like. Pure, and no decisions.
 
-Not here: which steps there are (`setup_plan`, `resolver_plan`).
+Not here: which steps there are (`plan`, `resolver_plan`).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from locallb.dns.zones import Zone
-from locallb.host.hosts_file import Table
 from locallb.host.macos.aliases import PoolAlias
+from locallb.host.setup.hosts_file import Table
 from locallb.model.reasons import Problem
 from locallb.planning.addresses.pool_routes import PoolRoute
 

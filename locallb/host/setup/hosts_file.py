@@ -1,7 +1,7 @@
 """A block of names in /etc/hosts for each zone, where nothing on a host takes zones: its text.
 
 Pure. It has the names of the moment when it was written, and none that stands for many. Not here: blocks in texts
-(`dns.blocks`), and writing the file (`setup`).
+(`dns.blocks`), and writing the file (`changes`).
 """
 
 from __future__ import annotations

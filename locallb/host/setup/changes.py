@@ -21,13 +21,14 @@ from types import MappingProxyType
 from locallb.config.settings import Pool
 from locallb.dns.blocks import block_in, with_block
 from locallb.dns.zones import Zone
-from locallb.host import netlink, setup_plan
+from locallb.host import netlink
 from locallb.host.capabilities import is_macos
-from locallb.host.hosts_file import HOSTS, Table
 from locallb.host.macos import ifconfig
 from locallb.host.macos.aliases import DEVICE, alias_notes, pool_aliases
-from locallb.host.resolver_plan import looked_at, restarted_by
-from locallb.host.setup_steps import THERE, HostSeen, Kept, SetupRecord, Sort, Step
+from locallb.host.setup import plan as setup_plan
+from locallb.host.setup.hosts_file import HOSTS, Table
+from locallb.host.setup.resolver_plan import looked_at, restarted_by
+from locallb.host.setup.steps import THERE, HostSeen, Kept, SetupRecord, Sort, Step
 from locallb.model.errors import ClientError
 from locallb.model.network.host_addresses import survey
 from locallb.model.network.routes import Route

@@ -1,7 +1,7 @@
 """How this host's own resolver comes to ask the servers of a stack's zones: files for whichever resolver there is.
 
 Pure. Those for macOS are as its manual has them (resolver(5)), and nobody has tried them. Not here: writing them
-(`setup`), and glibc alone, which knows neither zones nor ports (`hosts_file`).
+(`changes`), and glibc alone, which knows neither zones nor ports (`hosts_file`).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from locallb.dns.blocks import block_in
 from locallb.dns.zones import Zone
-from locallb.host.hosts_file import HOSTS, removing_command, wanted_block
-from locallb.host.setup_steps import HostSeen, Sort, Step, directory_step, file_step, printed
+from locallb.host.setup.hosts_file import HOSTS, removing_command, wanted_block
+from locallb.host.setup.steps import HostSeen, Sort, Step, directory_step, file_step, printed
 
 RESOLVED = "/run/systemd/resolve/stub-resolv.conf"
 """Is there while systemd-resolved runs."""

@@ -1,7 +1,7 @@
 """What `locallb host setup` and `teardown` would do: steps as data, from what the host is like and what was recorded.
 
 Pure. Each step says what it is, what is there now, what shall be, why, and the command that a person would type. Not
-here: how a step is carried out (`host.setup`), and what a route may not break (`pool_routes`).
+here: how a step is carried out (`changes`), and what a route may not break (`pool_routes`).
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from ipaddress import ip_address, ip_network
 
-from locallb.host.hosts_file import removing_command
 from locallb.host.macos.aliases import DEVICE, PoolAlias, removing
-from locallb.host.resolver_plan import resolver_notes, resolver_steps, restarting
-from locallb.host.setup_steps import (
+from locallb.host.setup.hosts_file import removing_command
+from locallb.host.setup.resolver_plan import resolver_notes, resolver_steps, restarting
+from locallb.host.setup.steps import (
     HostSeen,
     Kept,
     Setup,
