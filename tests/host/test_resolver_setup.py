@@ -10,6 +10,7 @@ from ipaddress import ip_address
 import pytest
 
 from locallb.dns.zones import Embedded, Zone
+from locallb.host.macos import ifconfig
 from locallb.host.setup import changes as setup
 from tests.e2e.support import node, port, service
 from tests.host.support import PRIVATE, Project, project
@@ -94,8 +95,9 @@ def test_hosts_is_the_last_resort() -> None:
 
 
 def test_macos_has_none_of_linux_routes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing there is asked of the kernel by netlink: what is known of macOS is its files alone."""
+    """Nothing there is asked of the kernel by netlink: what is known of macOS is its files, and what lo0 has."""
     monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(ifconfig, "aliases", frozenset)
     monkeypatch.delattr(socket, "AF_NETLINK")
     zone = Zone("test", Embedded(ip_address("127.0.0.77"), 5300))
     seen = setup.look((), 0, (zone,))
