@@ -1,11 +1,11 @@
 """From a change of a Gateway, its routes, certificates and pods to its effect for clients: in an API, and in manifests.
 
-    python -m benchmarks.gateways_live [--runs 20] [--sources API,manifests]
+    python -m benchmarks.gateways_live [--runs 20] [--sources API,manifests] [--mode process]
 
-One `locallb watch` follows a test cluster (see tests/cluster) and a directory of manifests; modes make no difference,
-as each Gateway has a proxy of its own. Pods have addresses of a network that is made for the run, which only root can.
-local-lb may watch the Secrets of the cluster (deploy/rbac-certificates.yaml). A table goes to standard error, one JSON
-object to standard output.
+One `locallb watch` follows a test cluster (see tests/cluster) and a directory of manifests. Each Gateway has a proxy
+of its own, in the mode `spares` one that waited. Pods have addresses of a network that is made for the run, which
+only root can. local-lb may watch the Secrets of the cluster (deploy/rbac-certificates.yaml). A table goes to standard
+error, one JSON object to standard output.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def measure(stand: Stand, runs: int) -> Figures:
     return figures
 
 
-def every(sources: Sequence[str], runs: int, stack: ExitStack) -> Mapping[str, Figures]:
+def every(sources: Sequence[str], runs: int, mode: str, stack: ExitStack) -> Mapping[str, Figures]:
     """Start a cluster and the loop, and measure each source."""
     root = Path(tempfile.mkdtemp(prefix="llb-", dir="/tmp"))
     stack.callback(shutil.rmtree, root)
@@ -189,7 +189,7 @@ def every(sources: Sequence[str], runs: int, stack: ExitStack) -> Mapping[str, F
         "pools": [{"name": "own", "addresses": [f"{prefix}.0/26"]}],
         "backends": "pods",
     }
-    loop = stack.enter_context(target("process", plane, **settings))
+    loop = stack.enter_context(target(mode, plane, **settings))
     assert isinstance(loop, OurLoop)
     authority = Authority(root / "authority")
     trusted = ssl.create_default_context(cafile=str(authority.own.chain))
@@ -204,15 +204,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=20, help="of each source (default: %(default)s)")
     parser.add_argument("--sources", default=",".join(SOURCES), help="(default: %(default)s)")
+    parser.add_argument("--mode", choices=("process", "spares"), default="process", help="(default: %(default)s)")
     args = parser.parse_args()
     if os.geteuid() != 0:
         raise SystemExit("only root can make the network of the pods")
     with ExitStack() as stack:
-        measured = every(args.sources.split(","), args.runs, stack)
+        measured = every(args.sources.split(","), args.runs, args.mode, stack)
     milliseconds: dict[str, dict[str, Spread]] = {name: spreads(each.milliseconds) for name, each in measured.items()}
     counts = {name: each.counts for name, each in measured.items()}
     never = {name: each.never for name, each in measured.items()}
     notes = [f"{RATE} requests a second while a route or pod changes, each a new connection", AIMS]
+    notes += ["proxies wait for the next Gateway"] if args.mode == "spares" else []
     tell(table(milliseconds), *(f"{name:<22}{counted}" for name, counted in counts.items()), *notes)
     result("gateways_live", notes, runs=args.runs, milliseconds=milliseconds, counts=counts, never=never)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypedDict
 
 import pulumi
 
@@ -26,6 +27,12 @@ from locallb.runtimes.pod_routes import container_of
 from locallb.runtimes.runtime import runtime
 
 
+class _Serves(TypedDict, total=False):
+    """What only those say that one Gateway took."""
+
+    serves: str
+
+
 class Proxy(pulumi.ComponentResource):
     """Runs a planned proxy once the addresses that it serves are claimed."""
 
@@ -47,6 +54,7 @@ class Proxy(pulumi.ComponentResource):
         access: Access | None = None,
     ) -> None:
         name, owner, rendered = planned.proxy.name, owner_fields(planned.owner), planned.rendered
+        self._serves: _Serves = {"serves": str(planned.serves)} if planned.serves else {}
         shown = {"listeners": [listener.name for listener in planned.proxy.every_listener], "digest": planned.digest}
         if planned.proxy.names:
             table = (served for listener in planned.proxy.names for served in listener.table)
@@ -63,6 +71,7 @@ class Proxy(pulumi.ComponentResource):
             files=dict(rendered.files),
             versions={"lds": rendered.versions.lds, "cds": rendered.versions.cds},
             shared=planned.run.by_group,
+            **self._serves,
             opts=pulumi.ResourceOptions(parent=self, depends_on=[*addresses, *certificates]),
         )
         self.process, self.identity = runtime(planned.run.runtime).declare(planned, self.config, self)
@@ -100,6 +109,7 @@ class Proxy(pulumi.ComponentResource):
             secret=certificate.name,
             digest=certificate.digest,
             shared=planned.run.by_group,
+            **self._serves,
             opts=pulumi.ResourceOptions(parent=self),
         )
 

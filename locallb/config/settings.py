@@ -63,7 +63,7 @@ class ProxySettings:
     each: int = 100
     """How many Services share one before there is another, where it takes as many as it takes."""
     spares: int = 0
-    """How many proxies wait, started, for a Service to come, where each has its own."""
+    """How many proxies wait, started, for a Gateway to come, or for a Service where each has its own."""
     logs: bool = False
     """Whether each can be asked for a log: it watches a file more."""
 

@@ -128,6 +128,12 @@ class Engine:
         self._run(work, scope, {}, preview=True, copied=False)
         return frozenset(root for root in roots if scope.covers(root))
 
+    def unfinished(self) -> frozenset[str]:
+        """Return the roots (URNs) below which the state says that an operation was broken off."""
+        snapshot = self._store.peek()
+        begun = (operation.resource for operation in snapshot.pending.values())
+        return frozenset(snapshot.root_of(resource.parent or resource.urn) for resource in begun)
+
     def destroy(self, *, preview: bool = False, refresh: bool | None = None) -> Result:
         """Delete everything that the stack has; needs no program. `refresh` None means as the project says."""
 

@@ -48,7 +48,13 @@ def bootstrap(proxy: Proxy) -> Message:
     }
 
 
-_EXPRESSIONS: Message = {"layers": [{"name": "local-lb", "static_layer": {"re2.max_program_size.error_level": 10_000}}]}
+def takes_http(text: str) -> bool:
+    """Return whether a bootstrap of any version of ours has what HTTP listeners need."""
+    return _LIMIT in text
+
+
+_LIMIT = "re2.max_program_size.error_level"
+_EXPRESSIONS: Message = {"layers": [{"name": "local-lb", "static_layer": {_LIMIT: 10_000}}]}
 """Envoy refuses expressions of a hundred instructions, and with one the whole file; `regexes` bounds them by itself."""
 
 

@@ -111,6 +111,8 @@ class HeldProxyAssignment(NamedTuple):
     proxy: ProxyName
     patient: bool | None = None
     """As `HeldProxy` has it."""
+    whole: bool = False
+    """Nobody else can be served by it: it is among the proxies of their own as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +202,8 @@ class Snapshot:
     proxies: tuple[HeldProxy, ...] = ()
     stack_proxies: tuple[ProxyName, ...] = ()
     """Names of the proxies in the state that are the stack's and not one Service's: shared ones and spares."""
+    http_proxies: frozenset[ProxyName] = frozenset()
+    """Those of them to which HTTP may come."""
     seats: tuple[HeldProxyAssignment, ...] = ()
     """Who is served by one of those."""
     host: HostFacts = field(default_factory=HostFacts)

@@ -99,10 +99,14 @@ class PlanMemory:
         self._placed.keep([service.key for service in asked])
         return made
 
-    def of_stack(self, names: Sequence[ProxyName], frame: PlanContext) -> list[PlannedProxy]:
-        """Return the stack's proxies of these names."""
+    def of_stack(self, seated: ProxyAssignments, frame: PlanContext) -> list[PlannedProxy]:
+        """Return the stack's proxies, those apart that are somebody's as a whole."""
         self._of_stack.within(frame)
-        proxies = [self._of_stack.of(name, lambda name: proxy_of_stack(name, frame), name) for name in names]
+
+        def planned(name: ProxyName, http: bool) -> PlannedProxy:  # noqa: FBT001 - as `Memory` gives it
+            return proxy_of_stack(name, frame, may_serve_http=http)
+
+        proxies = [self._of_stack.of(name, planned, name, name in seated.http) for name in seated.proxies]
         self._of_stack.evict_unused()
         return proxies
 
@@ -114,7 +118,7 @@ class PlanMemory:
 
     def _assigned(self, *question: Any) -> ProxyAssignments:  # noqa: ANN401 - as of assign_proxies
         made = assign_proxies(*question)
-        self._seated = ProxyAssignments(_as_before(self._seated.seats, made.seats), made.proxies)
+        self._seated = replace(made, seats=_as_before(self._seated.seats, made.seats))
         return self._seated
 
     def gateways(self, snapshot: Snapshot, settings: Settings) -> Gateways:
@@ -197,7 +201,7 @@ def _seat_the_same(question: _Seats, other: _Seats) -> bool:
 
 def _seated(snapshot: Snapshot) -> tuple[object, ...]:
     """Return all of a snapshot that decides about proxies, Services apart."""
-    return snapshot.host.watches, snapshot.proxies, snapshot.stack_proxies, snapshot.seats
+    return snapshot.host.watches, snapshot.proxies, snapshot.stack_proxies, snapshot.http_proxies, snapshot.seats
 
 
 def _shared_place(service: Service) -> tuple[object, ...]:

@@ -90,7 +90,7 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
         placements=tuple(placed.placement for placed in made),
         proxies=(
             *(placed.own for placed in made if placed.own),
-            *memory.of_stack(seated.proxies, frame),
+            *memory.of_stack(seated, frame),
         ),
         rejections=_rejections(snapshot, settings, {**answers, **_beside(answers, hopeless)}, seats),
         routes=_on_host(routing, snapshot.home, settings),

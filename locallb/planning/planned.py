@@ -200,6 +200,8 @@ class PlannedProxy:
     """How it runs."""
     routes: tuple[PodRoute, ...] = ()
     """Those in its container's network namespace, to the pods of its cluster."""
+    serves: ObjectKey | None = None
+    """Whom one of the stack serves and nobody else: a Gateway, or Ingresses."""
 
     @property
     def key(self) -> ObjectKey:
@@ -207,11 +209,17 @@ class PlannedProxy:
         return self.owner.service
 
     @property
+    def root(self) -> ObjectKey:
+        """With what it changes: whom it serves where that is nobody else, else itself."""
+        return self.serves or self.key
+
+    @property
     def digest(self) -> str:
         """What the proxy's resources depend on, in one word."""
         run = [word for word in (self.run.fields, self.run.envoy) if word]
         routes = [[str(route) for route in self.routes]] if self.routes else []
-        return digest([self.proxy.id, owner_fields(self.owner), dict(self.rendered.files), *run, *routes])
+        serves = [f"serves {self.serves}"] if self.serves else []
+        return digest([self.proxy.id, owner_fields(self.owner), dict(self.rendered.files), *run, *routes, *serves])
 
 
 @dataclass(frozen=True, slots=True)

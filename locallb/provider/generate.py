@@ -10,7 +10,7 @@ import argparse
 import json
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,7 @@ def resources_module(schema: Schema) -> str:
         "from __future__ import annotations",
         "",
         "from collections.abc import Mapping, Sequence",
-        "from typing import Any, TypedDict, Unpack",
+        "from typing import Any, NotRequired, TypedDict, Unpack",
         "",
         "import pulumi",
         "",
@@ -128,7 +128,7 @@ def _properties_head(schema: Schema) -> Iterator[str]:
     yield ""
     if "additionalProperties" in json.dumps(schema):
         yield "from collections.abc import Mapping"
-    yield "from dataclasses import dataclass"
+    yield "from dataclasses import dataclass, field"
     yield ""
     names: dict[str, list[str]] = {}
     resources = json.dumps(schema["resources"])
@@ -147,27 +147,33 @@ def _type_classes(schema: Schema) -> Iterator[str]:
 def _resource_classes(schema: Schema) -> Iterator[str]:
     for token, resource in schema["resources"].items():
         name = _short(token)
-        yield from _dataclass(f"{name}Inputs", f"What a program says of its `{name}`.", resource["inputProperties"])
+        inputs, needed = resource["inputProperties"], resource["requiredInputs"]
+        yield from _dataclass(f"{name}Inputs", f"What a program says of its `{name}`.", inputs, needed=needed)
         about = f"What is known of one `{name}`: its inputs and its outputs."
         yield from _dataclass(f"{name}State", about, _outputs(resource), f"{name}Inputs")
     yield ""
 
 
-def _dataclass(name: str, about: str, fields: Mapping[str, Schema], base: str = "") -> Iterator[str]:
+def _dataclass(
+    name: str, about: str, fields: Mapping[str, Schema], base: str = "", needed: Collection[str] | None = None
+) -> Iterator[str]:
     yield from ("", "", "@dataclass(frozen=True, slots=True)", f"class {name}{f'({base})' if base else ''}:")
     yield f'    """{about}"""'
     if fields:
         yield ""
     for field, value in fields.items():
         identity = _NAMES.get(field) or _NAMES.get(f"{name}.{field}")
-        yield f"    {field}: {identity or _written(value, _TYPED)}"
+        blank = "" if needed is None or field in needed else ' = field(default="", kw_only=True)'
+        yield f"    {field}: {identity or _written(value, _TYPED)}{blank}"
         yield from _docstring(value["description"], "    ")
 
 
 def _program_class(token: str, resource: Schema) -> Iterator[str]:
     name = _short(token)
     yield f"class _{name}(TypedDict):"
-    yield from (f"    {key}: pulumi.Input[{_argument(value)}]" for key, value in resource["inputProperties"].items())
+    for key, value in resource["inputProperties"].items():
+        given = f"pulumi.Input[{_argument(value)}]"
+        yield f"    {key}: {given if key in resource['requiredInputs'] else f'NotRequired[{given}]'}"
     yield from ("", "", f"class {name}(pulumi.CustomResource):")
     yield from _docstring(resource["description"], "    ")
     yield ""

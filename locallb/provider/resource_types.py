@@ -61,7 +61,7 @@ class ResourceTypes:
         if state is None:
             return None
         seen = codec.encode(state)
-        return seen, {input_: seen[input_] for input_ in sorted(_names(kind.inputs))}
+        return seen, {input_: seen[input_] for input_ in sorted(seen.keys() & _names(kind.inputs))}
 
     def leaves_nothing(self, token: str, news: Values) -> bool:
         """Return whether it is certain that nothing is left of a creation that was cut off."""

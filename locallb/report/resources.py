@@ -46,6 +46,8 @@ class _Parts:
     owner: Mapping[str, str] = field(default_factory=dict)
     proxy: str = ""
     proxy_name: str = ""
+    serves: str = ""
+    """Whose it is as a whole, of a proxy of the stack."""
     files: Mapping[str, str] = field(default_factory=dict)
     envoy: str = ""
     container: tuple[str, ...] = ()
@@ -61,6 +63,10 @@ def deployed_side(label: str, resources: Iterable[Resource]) -> Side:
             by_name[resource.name] = resource
         elif (key := _key(resource)) is not None:
             _take(parts[key] if key.cluster else of_stack[key.name], resource)
+    for taken in of_stack.values():
+        if taken.serves:
+            mine = parts[ObjectKey.parse(taken.serves)]
+            mine.proxy, mine.files = taken.proxy, taken.files
     by_id = {balancer.proxy: balancer for balancer in of_stack.values()}
     for key, balancer in parts.items():
         if host := by_id.get(balancer.proxy):
@@ -89,9 +95,11 @@ def _take(parts: _Parts, resource: Resource) -> None:
         case "locallb:index:LoopbackAddress" | "locallb:index:LoopbackPorts":
             if (address := as_address(inputs.get("address"))) is not None:
                 parts.addresses.append(address)
+                parts.owner = parts.owner or _strings(inputs.get("owner"))
         case "locallb:index:ProxyConfig":
             parts.owner, parts.files = _strings(inputs.get("owner")), _strings(inputs.get("files"))
             parts.proxy, parts.proxy_name = as_text(inputs.get("proxy")), as_text(inputs.get("name"))
+            parts.serves = as_text(inputs.get("serves"))
         case "locallb:index:ServiceConfig":
             parts.owner, parts.proxy = _strings(inputs.get("owner")), as_text(inputs.get("proxy"))
             parts.files = as_files(_strings(inputs.get("listeners")), _strings(inputs.get("clusters")))

@@ -1,8 +1,9 @@
 """Between plain JSON-like values and our frozen dataclasses, by the dataclasses' own annotations.
 
 A NamedTuple in a dataclass is no object of its own: its fields stand among the dataclass's. Of these, one with a
-default may be missing, and isn't written while it has that. A property that isn't known yet (in a preview) is the
-string UNKNOWN in its field, whatever the field's type; only the preview's code meets it. Not here: what values mean.
+default may be missing, and isn't written while it has that; likewise a field that is given by name only. A property
+that isn't known yet (in a preview) is the string UNKNOWN in its field, whatever the field's type; only the preview's
+code meets it. Not here: what values mean.
 """
 
 from __future__ import annotations
@@ -169,7 +170,7 @@ class _Form:
     def make(self, given: Mapping[str, object]) -> Any:  # noqa: ANN401 - of `kind`
         """Make it of its properties."""
         inner = {field: kind(*(given[name] for name in kind._fields)) for field, kind in self.flat.items()}
-        return self.kind(*(inner[field] if field in inner else given[field] for field in self.fields))
+        return self.kind(**{field: inner[field] if field in inner else given[field] for field in self.fields})
 
     def properties(self, record: Any) -> Mapping[str, object]:  # noqa: ANN401 - of `kind`
         """Return its properties."""
@@ -191,7 +192,8 @@ def _cached_form(kind: Any) -> _Form:  # noqa: ANN401 - any dataclass
     hints: dict[str, object] = {}
     for field, hint in own.items():
         hints |= _hints(hint, flat[field]._fields) if field in flat else {field: hint}
-    defaults = {name: default for inner in flat.values() for name, default in inner._field_defaults.items()}
+    defaults = {field.name: field.default for field in dataclasses.fields(kind) if field.kw_only}
+    defaults |= {name: default for inner in flat.values() for name, default in inner._field_defaults.items()}
     return _Form(kind, fields, flat, hints, tuple(sorted(hints)), defaults)
 
 

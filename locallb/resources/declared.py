@@ -6,7 +6,7 @@ Made from locallb/provider/schema.json by `python -m locallb.provider.generate`:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict, Unpack
+from typing import Any, NotRequired, TypedDict, Unpack
 
 import pulumi
 
@@ -61,6 +61,7 @@ class _ProxyConfig(TypedDict):
     files: pulumi.Input[Mapping[str, pulumi.Input[str]]]
     versions: pulumi.Input[Mapping[str, Any]]
     shared: pulumi.Input[bool]
+    serves: NotRequired[pulumi.Input[str]]
 
 
 class ProxyConfig(pulumi.CustomResource):
@@ -75,6 +76,7 @@ class ProxyConfig(pulumi.CustomResource):
     files: pulumi.Output[Mapping[str, str]]
     versions: pulumi.Output[Mapping[str, Any]]
     shared: pulumi.Output[bool]
+    serves: pulumi.Output[str]
     directory: pulumi.Output[str]
     bootstrap: pulumi.Output[str]
 
@@ -93,6 +95,7 @@ class _ServedCertificate(TypedDict):
     secret: pulumi.Input[str]
     digest: pulumi.Input[str]
     shared: pulumi.Input[bool]
+    serves: NotRequired[pulumi.Input[str]]
 
 
 class ServedCertificate(pulumi.CustomResource):
@@ -110,6 +113,7 @@ class ServedCertificate(pulumi.CustomResource):
     secret: pulumi.Output[str]
     digest: pulumi.Output[str]
     shared: pulumi.Output[bool]
+    serves: pulumi.Output[str]
     chain: pulumi.Output[str]
 
     def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_ServedCertificate]) -> None:

@@ -6,7 +6,7 @@ Made from locallb/provider/schema.json by `python -m locallb.provider.generate`:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from locallb.model.identities import Owner, PartId, ProxyId, ProxyName
 from locallb.model.snapshot import Access
@@ -100,6 +100,8 @@ class ProxyConfigInputs:
     """Versions that lds.json and cds.json carry."""
     shared: bool
     """This user's group may use the directory too: a container works in it."""
+    serves: str = field(default="", kw_only=True)
+    """Key of the Gateway, or of the Ingresses, that a proxy of the stack serves and nobody else; may be missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,8 @@ class ServedCertificateInputs:
     """
     shared: bool
     """This user's group may read the files too: a container works in the directory."""
+    serves: str = field(default="", kw_only=True)
+    """Key of whom a proxy of the stack serves and nobody else; may be missing. Another one replaces it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,19 +45,23 @@ def holding(snapshot: Snapshot, plan: Plan) -> Snapshot:
         remembered=claims,
         proxies=tuple(
             HeldProxy(
-                proxy.key,
+                proxy.root,
                 proxy.proxy.discovery,
                 patient=_patient(proxy.proxy.listeners),
                 may_fail=next((listener.may_fail for listener in proxy.proxy.http), None),
             )
             for proxy in plan.proxies
-            if proxy.key.cluster
+            if proxy.root.cluster
         ),
         stack_proxies=tuple(proxy.proxy.name for proxy in plan.proxies if not proxy.key.cluster),
-        seats=tuple(
-            HeldProxyAssignment(placement.key, placement.proxy, _patient(placement.part.part.listeners))
-            for placement in plan.placements
-            if placement.part
+        http_proxies=frozenset(proxy.proxy.name for proxy in plan.proxies if proxy.proxy.may_serve_http),
+        seats=(
+            *(
+                HeldProxyAssignment(placement.key, placement.proxy, _patient(placement.part.part.listeners))
+                for placement in plan.placements
+                if placement.part
+            ),
+            *(HeldProxyAssignment(proxy.root, proxy.proxy.name, whole=True) for proxy in plan.proxies if proxy.serves),
         ),
     )
 

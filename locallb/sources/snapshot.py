@@ -107,6 +107,7 @@ def assemble(  # noqa: PLR0913, PLR0917 - one argument a thing that is read
         remembered=held.remembered,
         proxies=held.proxies,
         stack_proxies=held.stack_proxies,
+        http_proxies=held.http_proxies,
         seats=held.seats,
         host=host,
         access={name: access for source in read for name, access in source.access.items()},

@@ -22,7 +22,8 @@ from locallb.model.snapshot import Claim, HostFacts
 from locallb.sources import SourceError
 from locallb.sources.authority import read_authority
 from locallb.sources.found import find_sources, ways_to_nodes
-from locallb.sources.held import HeldByState, HeldMemory, HeldResource, held_by
+from locallb.sources.held import HeldByState, HeldMemory, held_by
+from locallb.sources.held_resources import HeldResource
 from locallb.sources.orders import read_orders
 from locallb.sources.snapshot import (
     SnapshotResult,

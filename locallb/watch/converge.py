@@ -29,6 +29,7 @@ from locallb.storage import files, paths
 from locallb.watch.checks import Checks
 from locallb.watch.differing import differences_of, told_of
 from locallb.watch.outcome import Outcome, failures_of, touched_by
+from locallb.watch.taken import TakenProxies
 from locallb.watch.work import FEW, MOST, Batch, Work, together
 
 BALANCER, PROXY, ROUTES = "locallb:index:LoadBalancer", "locallb:index:Proxy", "locallb:index:ClusterRoutes"
@@ -65,6 +66,7 @@ class Converger:
     """Proxies that nobody needs yet."""
     _proxies: Mapping[ObjectKey, ProxyName] = field(default_factory=dict)
     """Who serves each load balancer."""
+    _taken: TakenProxies = field(default_factory=TakenProxies)
     _wanted: tuple[Plan, Mapping[ObjectKey, str]] | None = None
     """Of the last plan."""
     _in_order: tuple[object, ...] | None = None
@@ -76,12 +78,15 @@ class Converger:
     def learn(self) -> None:
         """Take over what the state says; each load balancer is checked once, those first that differ all the same."""
         self.applied, self._told, self._exported = {}, {}, None
-        for resource in self.engine.resources():
+        for resource in (resources := self.engine.resources()):
             if resource.type in ROOTS:
                 key = ObjectKey.parse(resource.name)
                 tells = resource.type in {BALANCER, TOLD} or not key.cluster
                 digest = str(resource.inputs.get("digest", "")) if tells else ""
                 self.applied[key] = digest or self.applied.get(key, "")
+        self._taken.learn(resources, self.applied)
+        # What a run left half done may still have what others are to get.
+        self.applied |= dict.fromkeys(self._keys_of(self.engine.unfinished()), "")
         self._readings = self.engine.readings
         self._checks.begin(self.home, self.applied, self.engine.known_stamp())
 
@@ -121,7 +126,8 @@ class Converger:
         needed = set(self._proxies.values())
         unneeded = (planned for planned in plan.proxies if planned.proxy.name not in needed)
         self._spare = frozenset(planned.key for planned in unneeded if not planned.proxy.names)
-        stacks = {planned.key: proxies[planned.proxy.name] for planned in plan.proxies if not planned.key.cluster}
+        self._taken.plan(plan)
+        stacks = {planned.key: proxies[planned.proxy.name] for planned in plan.proxies if not planned.root.cluster}
         routes = {planned.key: planned.digest for planned in plan.routes}
         zones = {planned.key: planned.digest for planned in plan.zones}
         self._wanted = plan, routes | zones | stacks | told | placed | statuses
@@ -155,14 +161,19 @@ class Converger:
         seen = self.engine.state_stamp(), *map(files.stamps, (paths.proxies_root(), *paths.ledgers())), *told
         if seen == self._in_order:
             return set()
-        keys = {str(key): key for key in self.applied}
-        roots = {named_after(name_of(root), keys) for root in self.engine.drifted(LOOKED_AFTER)}
+        roots = self.engine.drifted(LOOKED_AFTER)
         self._in_order = None if roots else seen
-        return {key for key in roots if key}
+        return self._keys_of(roots)
+
+    def _keys_of(self, roots: Collection[str]) -> set[ObjectKey]:
+        """Return what these roots belong to."""
+        names = self._taken.names(self.applied)
+        return {key for root in roots if (key := named_after(name_of(root), names))}
 
     def work(self, wanted: Mapping[ObjectKey, str], broken: Collection[ObjectKey]) -> Work:
         """Return what isn't as planned. `broken` are those known to need repair although nothing was planned again."""
         known, checks = self.applied, self._checks
+        self._taken.leave(known, checks.unchecked)
         unchecked = (key for key in checks.unchecked if wanted.get(key) == known[key])
         return Work(
             broken=tuple(sorted(key for key in broken if key in wanted and key in known)),
@@ -187,6 +198,8 @@ class Converger:
         routes_gone = {key.name.removesuffix(f"/{POD_ROUTES}") for key in keys if not key.cluster and key not in wanted}
         # Who is proven by routes refers to them, and must let go first.
         keys |= {served.key for served in plan.placements if served.key.cluster in routes_gone and served.key in wanted}
+        # One that waits again, as the update in which it was to be taken failed, stays.
+        keys |= {proxy for key in keys for proxy in self._taken.of(key) if proxy in wanted}
         scope = only(urn for key in keys for urn in self._roots(key))
         if refresh and self._checks.needs_look_only(keys) and not self.engine.drifted(scope=scope):
             self._checks.ended(keys, (), self._stamp())
@@ -201,10 +214,11 @@ class Converger:
         self._told = result.outputs
         taken = result.ok and all(self._told.get(name) == value for name, value in outputs.items())
         self._exported = plan if taken else None
-        failed = self.note(keys, result)
+        names, failed = self._taken.names(keys), self.note(keys, result)
         ended = time.monotonic()
         for key in keys:
             self._touched[key] = ended
+            self._taken.updated(key, failed=key in failed)
             if key in failed:
                 self.applied[key] = ""
             elif key in wanted:
@@ -212,7 +226,7 @@ class Converger:
             else:
                 self.applied.pop(key, None)
                 self._touched.pop(key, None)
-        return Outcome(result, failed, keys - failed.keys() - touched_by(keys, result))
+        return Outcome(result, failed, keys - failed.keys() - touched_by(result, names))
 
     def _untold(self, plan: Plan) -> Mapping[str, object]:
         """Return the outputs to export, only what changed: a thousand Services' outputs cost more than one update."""
@@ -222,14 +236,15 @@ class Converger:
 
     def note(self, keys: Collection[ObjectKey], result: Result) -> Mapping[ObjectKey, str]:
         """Note for the next start how an update of these ended; return which failed, each with its first sentence."""
-        failed = failures_of(keys, result, self._roots)
+        failed = failures_of(keys, result, self._roots, self._taken.names(keys))
         # Of an update that broke off nobody knows what it came to.
         self._checks.ended(keys, failed if result.is_whole else keys, self._stamp())
         return failed
 
     def _roots(self, key: ObjectKey) -> frozenset[str]:
         """Return the URNs that the components of a key may have."""
-        return frozenset(root_urn(self.home.project, self.home.stack, kind, str(key)) for kind in ROOTS)
+        names = (str(name) for name in (key, *self._taken.of(key)))
+        return frozenset(root_urn(self.home.project, self.home.stack, kind, name) for name in names for kind in ROOTS)
 
 
 def _digest(planned: PlannedProxy | PlannedStatus) -> str:

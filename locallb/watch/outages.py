@@ -51,7 +51,7 @@ class Outages:
 
 def proxies_of(plan: Plan, keys: Collection[ObjectKey]) -> Mapping[ObjectKey, str]:
     """Return which proxies serve these, by name; of a proxy's own key it is that one."""
-    own = {proxy.key: proxy.proxy.name for proxy in plan.proxies if proxy.key in keys}
+    own = {proxy.root: proxy.proxy.name for proxy in plan.proxies if proxy.root in keys}
     return own | {placement.key: placement.proxy for placement in plan.placements if placement.key in keys}
 
 

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from locallb.engine.deploy.events import Op, Result, Severity
+from locallb.engine.state.urns import name_of
 from locallb.model.identities import ObjectKey
 from locallb.model.naming import named_after
 
 _LEAVING_AS_IT_IS = frozenset({Op.SAME, Op.REFRESH, Op.READ})
+Names: TypeAlias = Mapping[str, ObjectKey]
+"""Load balancers by what their resources are named after: their own key, or the proxy that they took whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,27 +31,24 @@ class Outcome:
 
 
 def failures_of(
-    keys: Iterable[ObjectKey], result: Result, roots_of: Callable[[ObjectKey], Collection[str]]
+    keys: Iterable[ObjectKey], result: Result, roots_of: Callable[[ObjectKey], Collection[str]], names: Names
 ) -> Mapping[ObjectKey, str]:
     """Return which of `keys` failed, each with the first sentence about it; `roots_of` gives the URNs of a key."""
     if result.ok:
         return {}
     told = [diagnostic for diagnostic in result.diagnostics if diagnostic.severity is Severity.ERROR]
     failed = {
-        key: next((failure.message for failure in told if _is_of(failure.urn, key)), told[0].message if told else "")
+        key: next(
+            (failure.message for failure in told if named_after(name_of(failure.urn), names) == key),
+            told[0].message if told else "",
+        )
         for key in keys
         if not result.broken.isdisjoint(roots_of(key))
     }
     return failed or dict.fromkeys(keys, told[0].message if told else "the update didn't end well")
 
 
-def touched_by(keys: Iterable[ObjectKey], result: Result) -> set[ObjectKey]:
-    """Return those of which the update changed any resource; resources are named after them."""
-    named = {str(key): key for key in keys}
-    names = {step.subject.name for step in result.steps if step.op not in _LEAVING_AS_IT_IS}
-    return {key for name in names if (key := named_after(name, named))}
-
-
-def _is_of(urn: str, key: ObjectKey) -> bool:
-    name = urn.rpartition("::")[2]
-    return name == str(key) or name.startswith(f"{key}/")
+def touched_by(result: Result, names: Names) -> set[ObjectKey]:
+    """Return those of which the update changed any resource."""
+    touched = {step.subject.name for step in result.steps if step.op not in _LEAVING_AS_IT_IS}
+    return {key for name in touched if (key := named_after(name, names))}

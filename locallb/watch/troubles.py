@@ -40,14 +40,16 @@ class Troubles:
         """Find out which load balancers the proxies serve that ended."""
         named = {mark.subject for mark in marks if mark.cause is Cause.PROXY}
         fallen = (
-            [planned.key for planned in plan.proxies if {planned.proxy.name, planned.proxy.id} & named] if named else []
+            [planned.root for planned in plan.proxies if {planned.proxy.name, planned.proxy.id} & named]
+            if named
+            else []
         )
         self.broken.update(fallen)
         return fallen
 
     def drifted(self, plan: Plan, converger: Converger) -> set[ObjectKey]:
         """Find what nobody tells: files that others changed, proxies that answer again. Raises EngineError."""
-        away = {proxy.key for proxy in plan.proxies if proxy.proxy.name in self.outages.since}
+        away = {proxy.root for proxy in plan.proxies if proxy.proxy.name in self.outages.since}
         drifted = converger.drifted(plan) | away
         self.broken |= drifted
         return drifted

@@ -120,6 +120,7 @@ def test_containers_with_published_ports_serve_one_service_each(value: object) -
         ("shared", ProxySettings(Sharing.SHARED)),
         ({"mode": "shared", "count": 3}, ProxySettings(Sharing.SHARED, count=3)),
         ({"spares": 2}, ProxySettings(spares=2)),
+        ({"mode": "shared", "spares": 1}, ProxySettings(Sharing.SHARED, spares=1)),
     ],
 )
 def test_proxies_are_a_word_or_a_word_with_a_number(value: object, proxies: ProxySettings) -> None:
@@ -362,11 +363,6 @@ OTHER_MISTAKES: list[tuple[str, object, str]] = [
     ("proxies", 2, f"proxies: 2 is no way to share proxies; {PROXIES}"),
     ("proxies", {"mode": "spread"}, f'proxies: "spread" is no way to share proxies; {PROXIES}'),
     ("proxies", {"mode": "shared", "numer": 2}, "proxies.numer: no such key; the keys are mode, count, spares"),
-    (
-        "proxies",
-        {"mode": "shared", "spares": 1},
-        "proxies.spares: it is for the mode per-service only; remove the key or change the mode",
-    ),
     ("proxies", {"count": 2}, "proxies.count: it is for the mode shared only; remove the key or change the mode"),
     ("proxies", {"mode": "shared", "count": 0}, "proxies.count: 0 is out of range; write a number from 1 to 64"),
     ("proxies", {"spares": 65}, "proxies.spares: 65 is out of range; write a number from 0 to 64"),

@@ -12,25 +12,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.config.settings import ProxySettings, Sharing
-from locallb.model.identities import ClusterName, Home, ObjectKey, ProxyName
+from locallb.model.identities import ClusterName, Home, ObjectKey, ObjectKind, ProxyName
 from locallb.model.objects import Discovery, Service, ServicePort
 from locallb.model.snapshot import HeldProxy, HeldProxyAssignment, HostFacts, Snapshot
 from locallb.planning.proxies.assignment import EACH, ProxyAssignments, assign_proxies
 from locallb.planning.proxies.capacity import Need
 
 NAMES = "abcdefgh"
+GATEWAYS = "ABCD"
+"""Names of what is served by HTTP; the others are Services."""
 HOME = Home("local-lb", "dev", "/project")
 HISTORIES = st.lists(st.sets(st.sampled_from(NAMES)), min_size=1, max_size=6)
 """Which Services there are, one set a run."""
 SHARED = st.builds(ProxySettings, st.just(Sharing.SHARED), count=st.integers(1, 3))
 GROWING = st.builds(ProxySettings, st.just(Sharing.SHARED), each=st.integers(1, 3))
 SPARES = st.builds(ProxySettings, spares=st.integers(0, 3))
+MIXED = st.lists(st.sets(st.sampled_from(NAMES[:4] + GATEWAYS)), min_size=1, max_size=6)
+SPARED = SPARES | st.builds(ProxySettings, st.just(Sharing.SHARED), spares=st.integers(0, 3))
 PLENTY = 1000
 
 
 def key(name: str) -> ObjectKey:
-    """Name a Service."""
-    return ObjectKey(ClusterName("c"), "n", name)
+    """Name a Service or a Gateway."""
+    return ObjectKey(ClusterName("c"), "n", name, ObjectKind.GATEWAY if name in GATEWAYS else ObjectKind.SERVICE)
 
 
 def service(name: str) -> Service:
@@ -49,16 +53,20 @@ class World:
     def plan(self, names: Iterable[str]) -> ProxyAssignments:
         """Plan for these Services."""
         snapshot = replace(self.snapshot, host=HostFacts(watches=self.watches))
-        return assign_proxies([service(name) for name in names], snapshot, self.settings)
+        files = {key(name): 3 for name in names if name in GATEWAYS}
+        return assign_proxies([service(name) for name in names], snapshot, self.settings, files)
 
     def run(self, names: Iterable[str]) -> ProxyAssignments:
         """Plan and carry out."""
         made = self.plan(names)
         self.snapshot = Snapshot(
             HOME,
-            proxies=tuple(HeldProxy(key, seat.discovery) for key, seat in made.seats.items() if not seat.proxy),
-            stack_proxies=made.proxies,
-            seats=tuple(HeldProxyAssignment(key, seat.proxy) for key, seat in made.seats.items() if seat.proxy),
+            proxies=tuple(HeldProxy(key, seat.discovery, 3) for key, seat in made.seats.items() if not seat.in_part),
+            stack_proxies=(*made.proxies, *(seat.proxy for seat in made.seats.values() if seat.whole)),
+            http_proxies=made.http | {seat.proxy for seat in made.seats.values() if seat.whole},
+            seats=tuple(
+                HeldProxyAssignment(key, seat.proxy, whole=seat.whole) for key, seat in made.seats.items() if seat.proxy
+            ),
         )
         return made
 
@@ -201,3 +209,63 @@ def test_a_service_with_a_proxy_of_its_own_keeps_it(spares: int) -> None:
     assert set(world.run("ab").seats.values()) == {world.run("ab").seats[key("a")]}
     assert world.run("ab").seats[key("a")].proxy == ""
     assert world.run("ab").seats[key("a")].discovery is Discovery.EDS
+
+
+@given(MIXED, SPARED)
+def test_gateways_and_services_keep_what_they_have_and_share_no_spare(
+    history: list[set[str]], settings: ProxySettings
+) -> None:
+    """Whoever comes or goes; a Gateway has a spare whole, which serves nobody before or after; as many wait again."""
+    world, used, before = World(settings), dict[ProxyName, ObjectKey](), ProxyAssignments({}, ())
+    for names in history:
+        made = world.run(sorted(names))
+        assert set(made.seats) == {key(name) for name in names}
+        assert all(made.seats[key] == seat for key, seat in before.seats.items() if key in made.seats)
+        spares = {seat.proxy: key for key, seat in made.seats.items() if seat.proxy.startswith("spare")}
+        assert all(used.get(proxy, key) == key for proxy, key in spares.items())
+        assert all(made.seats[key].whole is (key.kind is ObjectKind.GATEWAY) for key in spares.values())
+        waiting = {name for name in made.proxies if name.startswith("spare")} - spares.keys()
+        assert len(waiting) == settings.spares
+        assert waiting <= made.http
+        assert waiting.isdisjoint(used)
+        assert world.run(sorted(names)) == made
+        used, before = spares, made
+
+
+@given(st.sets(st.sampled_from(NAMES)), st.sampled_from(GATEWAYS), SPARED)
+def test_a_gateway_takes_a_spare_that_waits(names: set[str], newcomer: str, settings: ProxySettings) -> None:
+    """In both modes it is served by a proxy that ran before; with none waiting it gets one of its own."""
+    world = World(settings)
+    waiting = {name for name in world.run(sorted(names)).proxies if name.startswith("spare")}
+    seat = world.run([*sorted(names), newcomer]).seats[key(newcomer)]
+    assert (seat.proxy in waiting and seat.whole) if settings.spares else seat.proxy == ""
+    assert seat.discovery is Discovery.EDS
+
+
+@given(st.integers(1, 3), st.integers(1, 3))
+def test_a_spare_of_an_earlier_version_is_for_services_only(old: int, services: int) -> None:
+    """Its bootstrap lacks what HTTP needs and stays as it is; Services take those first."""
+    world = World(ProxySettings(spares=old))
+    held = world.run("").proxies
+    world.snapshot = replace(world.snapshot, http_proxies=frozenset())
+    assert world.run("").proxies == held
+    assert world.run("").http == frozenset()
+    made = world.run("A")
+    assert (made.seats[key("A")].proxy, made.proxies, made.http) == ("", held, frozenset())
+    made = world.run(["A", *NAMES[:services]])
+    assert {seat.proxy for key, seat in made.seats.items() if seat.proxy} == set(held[:services])
+    assert made.http == frozenset(made.proxies) - {*held}
+
+
+@given(st.sets(st.sampled_from(NAMES + GATEWAYS)), SPARED, st.integers(0, 40))
+def test_gateways_and_spares_stay_within_the_budget_too(names: set[str], settings: ProxySettings, watches: int) -> None:
+    """From nothing, and when those that wait are taken."""
+    world = World(settings, watches)
+    for _ in range(2):
+        made = world.run(sorted(names))
+        own = [
+            Need(key, 3 if key.kind is ObjectKind.GATEWAY else 1).cost(seat.discovery)
+            for key, seat in made.seats.items()
+            if not seat.in_part
+        ]
+        assert EACH * len(made.proxies) + sum(own) <= watches

@@ -30,7 +30,7 @@ from locallb.runtimes.process import processes
 from locallb.runtimes.process.processes import Process
 from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies
-from tests.provider.support import Driver, accepts, block, echo, exchanges, owner
+from tests.provider.support import Driver, Wanted, accepts, block, echo, exchanges, owner
 
 pytestmark = pytest.mark.envoy
 
@@ -294,3 +294,28 @@ def test_looks_of_the_same_moment_are_one(driver: Driver, shared: Shared, monkey
 
         assert list(threads.map(read, proofs)) == alone == proofs
     assert len([path for path in asked if "config_dump" in path]) < 30
+
+
+def test_what_a_broken_off_run_told_a_spare_is_seen_and_taken_back(driver: Driver, shared: Shared) -> None:
+    """Files say what a Gateway was served, the state that it waits: listeners of nobody go, those of parts stay."""
+    net = block()
+    whole = Wanted(shared.owner, f"{net}.21", {8080: 1})
+    state = {**shared.config, "directory": str(Proxies(paths.proxies_root()).path(shared.id))}
+    state["bootstrap"] = fingerprint(shared.config["files"])
+    with echo() as backend:
+        files = {**replace(whole, ports={8080: backend}).config["files"], **shared.config["files"]}
+        taken = driver.update("ProxyConfig", state, {**shared.config, "files": files, "serves": "c/gateways/n/web"})
+        assert taken["serves"] == "c/gateways/n/web"
+        assert accepts(f"{net}.21", 8080)
+        assert driver.read("ProxyConfig", taken) == taken
+        one, _ = shared.part("one", f"{net}.22", backend, 8080)
+        driver.create("ServiceConfig", one)
+        seen = driver.read("ProxyConfig", state)
+        assert seen is not None
+        assert seen["files"] == {}
+        waiting = driver.update("ProxyConfig", seen, shared.config)
+        assert not accepts(f"{net}.21", 8080)
+        assert accepts(f"{net}.22", 8080)
+    assert driver.read("ProxyConfig", waiting) == waiting
+    assert "serves" not in waiting
+    assert not list(Path(waiting["directory"]).glob("eds-*"))

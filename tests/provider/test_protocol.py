@@ -45,7 +45,9 @@ def test_the_schema_is_what_the_engine_gets(driver: Driver) -> None:
     schema = json.loads(asyncio.run(driver.provider.get_schema(protocol.GetSchemaRequest(0))).schema or "")
     assert schema == json.loads(generate.SCHEMA.read_text())
     for resource in schema["resources"].values():
-        assert set(resource["inputProperties"]) <= set(resource["properties"]) == set(resource["required"])
+        assert set(resource["inputProperties"]) <= set(resource["properties"]) >= set(resource["required"])
+        optional = set(resource["inputProperties"]) - set(resource["requiredInputs"])
+        assert set(resource["properties"]) - set(resource["required"]) == optional
         assert all(value["description"] for value in resource["properties"].values())
 
 

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 
 from locallb.engine.state.resource import resource_from_json
 from locallb.engine.state.snapshot import Snapshot
+from locallb.envoy import render_empty
 from locallb.envoy.document import text
 from locallb.envoy.listeners import listener
-from locallb.model.identities import Home, ObjectKey, Owner, Protocol, ProxyName, Uid
+from locallb.model.identities import Home, ObjectKey, ObjectKind, Owner, Protocol, ProxyId, ProxyName, Uid
 from locallb.model.naming import owner_fields, proxy_owner
 from locallb.model.objects import Discovery
-from locallb.model.serving import Listener
+from locallb.model.serving import Listener, Proxy
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment
 from locallb.sources import SourceError
 from locallb.sources.held import HeldByState, HeldMemory, held_by, read_held
@@ -109,6 +110,27 @@ def test_seats_at_proxies_of_the_stack_are_held(tmp_path: Path) -> None:
     held = read_held(state(tmp_path, spare, part, lost))
     assert (held.stack_proxies, held.proxies) == (("spare-1",), ())
     assert held.seats == (HeldProxyAssignment(key("web"), ProxyName("spare-1")),)
+
+
+@pytest.mark.parametrize("may_serve_http", [True, False])
+def test_a_spare_says_what_it_can_serve_and_whom_it_serves_whole(tmp_path: Path, *, may_serve_http: bool) -> None:
+    """By its bootstrap, as one of an earlier version lacks what HTTP needs, and by a Gateway's key."""
+    name, gateway = ProxyName("spare-1"), _gateway(key("web"))
+    empty = Proxy(name, ProxyId("1" * 12), Discovery.STATIC, may_serve_http=may_serve_http)
+    its = {"proxy": empty.id, "name": name, "owner": owner_fields(proxy_owner(HOME, name))}
+    waiting = read_held(state(tmp_path, resource("ProxyConfig", {**its, "files": dict(render_empty(empty).files)})))
+    assert (waiting.stack_proxies, waiting.proxies, waiting.seats) == ((name,), (), ())
+    assert waiting.http_proxies == ({name} if may_serve_http else set())
+    files = {**render_empty(empty).files, "eds-a.json": "{}", "eds-b.json": "{}"}
+    taken = read_held(state(tmp_path, resource("ProxyConfig", {**its, "files": files, "serves": str(gateway)})))
+    assert taken.proxies == (HeldProxy(gateway, Discovery.EDS, 2),)
+    assert taken.seats == (HeldProxyAssignment(gateway, name, whole=True),)
+    assert taken.stack_proxies == (name,)
+
+
+def _gateway(service: ObjectKey) -> ObjectKey:
+    """Return the key of the Gateway of this name."""
+    return service._replace(kind=ObjectKind.GATEWAY)
 
 
 @pytest.mark.parametrize("patient", [True, False])

@@ -17,6 +17,8 @@ from tests.cluster.controlplane import ControlPlane, Objects
 from tests.docker.docker_image import image
 from tests.docker.support import containers
 from tests.e2e.support import Stage
+from tests.e2e.test_gateways import answering, service, web
+from tests.gateway.api import backend, gateway_class, route, rule
 from tests.takeover.laws import is_followed_untouched, stays_untouched
 from tests.takeover.restoring import restored
 
@@ -36,6 +38,20 @@ def test_processes_live_on(law: Law, home: str) -> None:
     """Each Service's own Envoy, a spare one, those of the stack, or those at ports of 127.0.0.1."""
     with restored(home) as stage:
         law(stage)
+
+
+@pytest.mark.root
+def test_a_spare_of_an_earlier_version_goes_to_no_gateway() -> None:
+    """It lacks what HTTP needs and waits on for a Service; the Gateway gets a proxy of its own."""
+    with restored("1/per-service") as stage, answering("one") as one:
+        before = stage.pids()
+        assert "/spare-1" in before
+        stage.write("gateway.yaml", gateway_class(), web(), route(rule("/", backends=[backend("one")])))
+        stage.write("one.yaml", service("one", one))
+        stage.up()
+        after = stage.pids()
+        assert before.items() <= after.items()
+        assert after.keys() - before.keys() == {"shop/web"}
 
 
 @pytest.mark.root(only="can make routes in a network of its own")

@@ -141,7 +141,12 @@ def test_what_could_not_be_watched_is_watched_at_the_next_look(tmp_path: Path, m
     def refuse(_changed: object) -> NoReturn:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    engine = cast("Engine", SimpleNamespace(state_stamp=lambda: 0, known_stamp=lambda: 0, readings=1, resources=tuple))
+    engine = cast(
+        "Engine",
+        SimpleNamespace(
+            state_stamp=lambda: 0, known_stamp=lambda: 0, readings=1, resources=tuple, unfinished=frozenset
+        ),
+    )
     planner = Planner(home, engine, lambda: settings, marks.append, triggers)
     with monkeypatch.context() as here:
         here.setattr("locallb.watch.triggers.RouteEvents", refuse)

@@ -76,7 +76,12 @@ def told() -> list[LoopEvent]:
 def loop(world: World, told: list[LoopEvent], tmp_path: Path) -> Loop:
     """Make a loop whose engine has nothing."""
     engine: Any = SimpleNamespace(
-        state_stamp=lambda: 1, known_stamp=lambda: 1, readings=1, resources=lambda: (), cancel=lambda: None
+        state_stamp=lambda: 1,
+        known_stamp=lambda: 1,
+        readings=1,
+        resources=lambda: (),
+        unfinished=frozenset,
+        cancel=lambda: None,
     )
     made = Loop(HOME, engine, lambda: SETTINGS, tmp_path / "x.yaml", told.append, observe=lambda _proxies: {})
     workspace: Any = SimpleNamespace(

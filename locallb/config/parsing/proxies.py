@@ -24,9 +24,8 @@ def parse_proxies(mistakes: Mistakes, config: Mapping[str, object]) -> ProxySett
     if mode not in list(Sharing):
         mistakes.add("proxies", f"{shown(mode)} is no way to share proxies; use per-service or shared, or {_EXAMPLES}")
         return ProxySettings()
-    for number, of in (("count", Sharing.SHARED), ("spares", Sharing.PER_SERVICE)):
-        if number in entry and mode != of:
-            mistakes.add(f"proxies.{number}", f"it is for the mode {of} only; remove the key or change the mode")
+    if "count" in entry and mode != Sharing.SHARED:
+        mistakes.add("proxies.count", f"it is for the mode {Sharing.SHARED} only; remove the key or change the mode")
     numbers = {
         number: _bounded(mistakes, f"proxies.{number}", entry[number], least)
         for number, least in (("count", 1), ("spares", 0))

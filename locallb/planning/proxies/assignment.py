@@ -7,7 +7,7 @@ proxies serve.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from locallb.config.settings import ProxySettings, Sharing
@@ -16,7 +16,15 @@ from locallb.model.identities import ObjectKey, ProxyName
 from locallb.model.objects import Discovery, Service
 from locallb.model.snapshot import Snapshot
 from locallb.planning.proxies.capacity import Need, share_out
-from locallb.planning.proxies.sharing import Assignment, assign_shared, assign_spares, serves_services, with_spares
+from locallb.planning.proxies.sharing import (
+    Assignment,
+    Http,
+    assign_shared,
+    assign_spares,
+    is_shared,
+    serves_services,
+    with_spares,
+)
 
 _NONE: Mapping[ObjectKey, int] = MappingProxyType({})
 EACH = watches(Discovery.STATIC, 0)
@@ -29,10 +37,17 @@ class ProxyAssignment:
 
     discovery: Discovery
     proxy: ProxyName = ProxyName("")
+    whole: bool = field(default=False, kw_only=True)
+    """That one serves nobody else and is told everything as one of its own is: HTTP changes by files, not in parts."""
     patient: bool | None = None
     """Whether the listeners that it has hold clients: they stay so, as another listener would end open connections."""
     may_fail: bool | None = None
     """Whether those take faults of requests: likewise, until one is ordered."""
+
+    @property
+    def in_part(self) -> bool:
+        """Return whether it is served by a part of what a proxy has."""
+        return bool(self.proxy) and not self.whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +56,9 @@ class ProxyAssignments:
 
     seats: Mapping[ObjectKey, ProxyAssignment]
     proxies: tuple[ProxyName, ...]
-    """The stack's proxies that shall run."""
+    """The stack's proxies that shall run, those apart that are somebody's as a whole."""
+    http: frozenset[ProxyName] = frozenset()
+    """Those of them to which HTTP may come."""
 
 
 def assign_proxies(
@@ -49,19 +66,20 @@ def assign_proxies(
 ) -> ProxyAssignments:
     """Assign a proxy to every Service; those that have one first, then the older ones.
 
-    `files` has the Gateways, which have proxies of their own in any case: how many files each wants to watch.
+    `files` has the Gateways, which share a proxy with nobody in any case: how many files each wants to watch.
     """
     in_order = sorted(services, key=lambda service: (service.created, service.key))
     if settings.mode is not Sharing.SHARED:
         return _per_service(in_order, snapshot, settings, files)
     shared = _shared([service.key for service in in_order if service.key not in files], snapshot, settings)
     gateways = [service for service in in_order if service.key in files]
-    if not gateways:
+    if not gateways and not settings.spares:
         return shared
     left = replace(snapshot.host, watches=snapshot.host.watches - _each(settings) * len(shared.proxies))
-    alone = replace(snapshot, host=left, stack_proxies=(), seats=())
-    own = _per_service(gateways, alone, ProxySettings(logs=settings.logs), files)
-    return ProxyAssignments({**shared.seats, **own.seats}, shared.proxies)
+    spares = tuple(name for name in snapshot.stack_proxies if not is_shared(name))
+    alone = replace(snapshot, host=left, stack_proxies=spares)
+    own = _per_service(gateways, alone, settings, files)
+    return ProxyAssignments({**shared.seats, **own.seats}, (*shared.proxies, *own.proxies), own.http)
 
 
 def _each(settings: ProxySettings) -> int:
@@ -82,23 +100,38 @@ def _per_service(
     held = {proxy.service: proxy.discovery for proxy in snapshot.proxies}
     keys = [service.key for service in services]
     seated = {assignment.service for assignment in snapshot.seats if assignment.proxy in snapshot.stack_proxies}
-    newcomers = [key for key in keys if key not in held and key not in seated and key not in files]
-    given = assign_spares(newcomers, set(keys), snapshot.stack_proxies, snapshot.seats)
+    newcomers = [key for key in keys if key not in held and key not in seated]
+    http = Http(files, snapshot.http_proxies)
+    given = assign_spares(newcomers, set(keys), snapshot.stack_proxies, snapshot.seats, http)
+    parts, whole = _apart(given.seats, files)
     needs = [
         Need(service.key, wanted, held.get(service.key), settings.logs)
         for service in services
-        if service.key not in given.seats
+        if service.key not in parts
         for wanted in [files.get(service.key, len(service.ports) * len(service.families))]
     ]
     each = _each(settings)
-    budget = max(0, snapshot.host.watches - _leaving(snapshot, given.proxies, keys, settings)) - each * len(given.seats)
+    budget = max(0, snapshot.host.watches - _leaving(snapshot, given.proxies, keys, settings)) - each * len(parts)
     least = sum(need.cost(need.held or Discovery.STATIC) for need in needs)
     spares = min(settings.spares, max(0, budget - least) // each)
     kept = {proxy.service: (proxy.patient, proxy.may_fail) for proxy in snapshot.proxies}
     ways = share_out(needs, budget - each * spares)
-    own = {key: ProxyAssignment(way, ProxyName(""), *kept.get(key, ())) for key, way in ways.items()}
-    given = with_spares(given, snapshot.stack_proxies, spares)
-    return ProxyAssignments({**_seats(given, snapshot), **own}, given.proxies)
+    own = {
+        key: ProxyAssignment(way, whole.get(key, ProxyName("")), *kept.get(key, ()), whole=key in whole)
+        for key, way in ways.items()
+    }
+    others = tuple(name for name in given.proxies if name not in whole.values())
+    given = with_spares(Assignment(others, parts), snapshot.stack_proxies, spares)
+    able = (name for name in given.proxies if name in snapshot.http_proxies or name not in snapshot.stack_proxies)
+    return ProxyAssignments({**_seats(given, snapshot), **own}, given.proxies, frozenset(able))
+
+
+def _apart(
+    seats: Mapping[ObjectKey, ProxyName], files: Mapping[ObjectKey, int]
+) -> tuple[Mapping[ObjectKey, ProxyName], Mapping[ObjectKey, ProxyName]]:
+    """Set Services, which have a part of a proxy, apart from Gateways, which take one whole."""
+    whole = {key: name for key, name in seats.items() if key in files}
+    return {key: name for key, name in seats.items() if key not in files}, whole
 
 
 def _seats(given: Assignment, snapshot: Snapshot) -> Mapping[ObjectKey, ProxyAssignment]:
@@ -113,7 +146,7 @@ def _leaving(
 
     `proxies` are those of the stack that stay, `own` the Services that may stay with a proxy of their own.
     """
-    keys = set(own)
+    keys, whole = set(own), {seat.proxy for seat in snapshot.seats if seat.whole}
     alone = [proxy for proxy in snapshot.proxies if proxy.service not in keys]
     leaving = sum(watches(proxy.discovery, proxy.upstreams, logs=settings.logs) for proxy in alone)
-    return leaving + _each(settings) * len(set(filter(serves_services, snapshot.stack_proxies)) - set(proxies))
+    return leaving + _each(settings) * len(set(filter(serves_services, snapshot.stack_proxies)) - {*proxies, *whole})

@@ -30,7 +30,7 @@ from locallb.planning.notices import Notice
 from locallb.planning.planned import Placement, PlannedPart, PlannedPort, PlannedProxy, Via
 from locallb.planning.ports import PortProblems
 from locallb.planning.proxies.assignment import ProxyAssignment
-from locallb.planning.runs import Place, RunInputs, RunPlanner, run_planner
+from locallb.planning.runs import Place, PlannedRun, RunInputs, run_planner
 
 DETOUR = "-detour"
 """Added to an upstream's name: where connections go while backends of it are down."""
@@ -88,7 +88,7 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
     every: tuple[Listener | HttpListener, ...] = (*listeners, *http)
     name = seat.proxy or proxy_name(service.key)
     owner, identity = Owner(frame.home, service.key, service.uid), proxy_id(frame.home, name)
-    part = Part(part_id(service.key), identity, listeners, served) if seat.proxy else None
+    part = Part(part_id(service.key), identity, listeners, served) if seat.in_part else None
     placement = Placement(
         owner,
         given.addresses,
@@ -107,15 +107,15 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
     )
     if part:
         return Placed(placement, None)
-    is_http = given.gateway is not None
-    proxy = Proxy(name, identity, seat.discovery, listeners, served, http=http, may_serve_http=is_http)
-    return Placed(placement, _own(placement, proxy, given, frame))
+    may_serve_http = given.gateway is not None
+    proxy = Proxy(name, identity, seat.discovery, listeners, served, http=http, may_serve_http=may_serve_http)
+    return Placed(placement, _taken(placement, proxy, frame) if seat.whole else _own(placement, proxy, given, frame))
 
 
 def _served(given: PlacementInputs, frame: PlanContext) -> Serving:
     """Return the ports of a Service or a Gateway, and what its proxy serves."""
     if given.gateway:
-        http3 = frame.settings.http3 and not given.seat.proxy
+        http3 = frame.settings.http3 and not given.seat.in_part
         where = Where(given.addresses, given.problems, given.taken, http3)
         made, fault = serve(given.gateway, where, given.around), given.service.failing
         may_fail = given.seat.may_fail is not False or fault is not None or bool(given.gateway.faults)
@@ -140,29 +140,36 @@ def _served(given: PlacementInputs, frame: PlanContext) -> Serving:
 
 def _prefix(given: PlacementInputs) -> str:
     """Return how names begin that no other Service may have in a proxy of the stack."""
-    return f"{part_id(given.service.key)}-" if given.seat.proxy else ""
+    return f"{part_id(given.service.key)}-" if given.seat.in_part else ""
 
 
-def proxy_of_stack(name: ProxyName, frame: PlanContext) -> PlannedProxy:
+def proxy_of_stack(name: ProxyName, frame: PlanContext, *, may_serve_http: bool = False) -> PlannedProxy:
     """Plan a proxy of the stack: what it serves is said by those who are served."""
-    owner = proxy_owner(frame.home, name)
-    inputs = RunInputs(owner, frame.settings, frame.host)
-    proxy, run = _planner(frame).plan(Proxy(name, proxy_id(frame.home, name), Discovery.STATIC), inputs)
+    empty = Proxy(name, proxy_id(frame.home, name), Discovery.STATIC, may_serve_http=may_serve_http)
+    owner, proxy, run = _run_of_stack(empty, frame)
     return PlannedProxy(proxy, owner, render_empty(proxy), run)
+
+
+def _run_of_stack(proxy: Proxy, frame: PlanContext) -> tuple[Owner, Proxy, PlannedRun]:
+    """Return how a proxy of the stack runs: the same whoever is served."""
+    owner = proxy_owner(frame.home, proxy.name)
+    return owner, *run_planner(frame.settings.runtime).plan(proxy, RunInputs(owner, frame.settings, frame.host))
+
+
+def _taken(placement: Placement, proxy: Proxy, frame: PlanContext) -> PlannedProxy:
+    """Plan a spare that somebody took whole: it goes on as it was started, and is told all."""
+    owner, proxy, run = _run_of_stack(proxy, frame)
+    return PlannedProxy(proxy, owner, render(proxy), run, serves=placement.key)
 
 
 def _own(placement: Placement, proxy: Proxy, given: PlacementInputs, frame: PlanContext) -> PlannedProxy:
     """Plan a Service's own proxy, as its runtime runs it."""
     places = _places(placement, given)
     inputs = RunInputs(placement.owner, frame.settings, frame.host, placement.addresses, places)
-    proxy, run = _planner(frame).plan(proxy, inputs)
+    proxy, run = run_planner(frame.settings.runtime).plan(proxy, inputs)
     routed = frame.settings.pod_routes is PodRouting.CONTAINER
     routes = tuple(given.around.ways.get(given.service.key.cluster, ())) if routed else ()
     return PlannedProxy(proxy, placement.owner, render(proxy), run, routes)
-
-
-def _planner(frame: PlanContext) -> RunPlanner:
-    return run_planner(frame.settings.runtime)
 
 
 def _places(placement: Placement, given: PlacementInputs) -> Iterator[Place]:

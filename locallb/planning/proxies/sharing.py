@@ -3,8 +3,8 @@
 A Service keeps the proxy that it has, as it keeps its address, so one that comes or goes moves nobody else. Shared
 proxies are as many as the configuration says, or one more wherever all are full; a new Service goes to the one with the
 fewest. A spare is started before
-anybody needs it, taken by one Service for the rest of its life, and then replaced by another. Not here: Services with
-proxies of their own, and how many proxies the host can carry (`capacity`).
+anybody needs it, taken by one Service or Gateway for the rest of its life, and then replaced by another. Not here:
+who has a proxy of its own, and how many proxies the host can carry (`capacity`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from typing import NamedTuple
 
 from locallb.config.settings import ProxySettings
 from locallb.model.identities import ObjectKey, ProxyName
@@ -30,6 +31,16 @@ class Assignment:
     proxies: tuple[ProxyName, ...] = ()
     """Names, in order of their numbers."""
     seats: Mapping[ObjectKey, ProxyName] = field(default_factory=dict)
+
+
+class Http(NamedTuple):
+    """Who needs HTTP, and which spares can serve it: those of earlier versions can't."""
+
+    wanted_by: Collection[ObjectKey] = ()
+    proxies: Collection[ProxyName] = ()
+
+
+NO_HTTP = Http()
 
 
 def is_shared(name: ProxyName) -> bool:
@@ -78,6 +89,7 @@ def assign_spares(
     staying: Collection[ObjectKey],
     held: Iterable[ProxyName],
     seats: Collection[HeldProxyAssignment],
+    http: Http = NO_HTTP,
 ) -> Assignment:
     """Assign the spares that wait to `newcomers`, in this order; who stays keeps the one that it took.
 
@@ -90,9 +102,20 @@ def assign_spares(
         for assignment in seats
         if assignment.proxy in running and assignment.service in staying
     }
-    waiting = sorted(_spares(running) - {assignment.proxy for assignment in seats}, key=_number)
-    taken = dict(zip(newcomers, waiting, strict=False))
+    waiting = _spares(running) - {assignment.proxy for assignment in seats}
+    taken = _taken(newcomers, sorted(waiting, key=lambda name: (name in http.proxies, _number(name))), http)
     return Assignment(tuple(sorted({*kept.values(), *waiting}, key=_order)), {**kept, **taken})
+
+
+def _taken(newcomers: Sequence[ObjectKey], waiting: list[ProxyName], http: Http) -> Mapping[ObjectKey, ProxyName]:
+    """Give each newcomer the first that can serve it; Services those first that can serve nobody else."""
+    taken: dict[ObjectKey, ProxyName] = {}
+    for key in newcomers:
+        fitting = (name for name in waiting if key not in http.wanted_by or name in http.proxies)
+        if name := next(fitting, None):
+            taken[key] = name
+            waiting.remove(name)
+    return taken
 
 
 def with_spares(assignment: Assignment, held: Iterable[ProxyName], wanted: int) -> Assignment:

@@ -12,7 +12,7 @@ import certifi
 
 from locallb.envoy import push, rollout
 from locallb.envoy.admin import EnvoyAdmin
-from locallb.envoy.fragments import joined
+from locallb.envoy.fragments import Tagged, joined, taken_apart
 from locallb.envoy.http.tls import SYSTEM_AUTHORITIES
 from locallb.host import inotify
 from locallb.ledger.conflicts import refuse_copy
@@ -136,17 +136,33 @@ def _in_parts(texts: Mapping[str, str]) -> bool:
 
 
 def _begin(texts: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[rollout.Step]:
-    """Put the bootstrap, and beside it listeners and clusters of nobody, unless there are some already."""
-    empty, _ = joined({})
-    completed = {name: texts.get(name, empty) for name in (rollout.LISTENERS, rollout.CLUSTERS)} | dict(wanted)
-    yield from (rollout.Write(name, text) for name, text in completed.items() if texts.get(name) != text)
-    yield from (rollout.Remove(name) for name in sorted(texts.keys() - completed.keys()))
+    """Put the bootstrap, and beside it listeners and clusters of parts only: none, unless there are some already."""
+    yield from (rollout.Write(name, text) for name, text in wanted.items() if texts.get(name) != text)
+    for name in (rollout.LISTENERS, rollout.CLUSTERS):
+        text, version = joined(_of_parts(texts.get(name, "")))
+        if name not in texts or _is_foreign(texts[name]):
+            yield rollout.Write(name, text, version)
+    yield from (rollout.Remove(name) for name in sorted(texts.keys() - {*wanted, *_NEEDED}))
 
 
 def _own(texts: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the file that isn't made of parts; nothing where those can't be put in because a file is missing."""
+    """Return the file that isn't made of parts; nothing where others lack something or have what is no part's.
+
+    That is what a run leaves that was broken off as somebody took the proxy whole.
+    """
     whole = texts.keys() >= set(_NEEDED)
-    return {name: text for name, text in texts.items() if name == rollout.BOOTSTRAP} if whole else {}
+    if not whole or any(_is_foreign(texts[name]) for name in (rollout.LISTENERS, rollout.CLUSTERS)):
+        return {}
+    return {name: text for name, text in texts.items() if name == rollout.BOOTSTRAP}
+
+
+def _of_parts(text: str) -> Mapping[str, Tagged]:
+    return {name: tagged for name, tagged in taken_apart(text).items() if tagged.part}
+
+
+def _is_foreign(text: str) -> bool:
+    """Return whether a file has what is no part's."""
+    return any(not tagged.part for tagged in taken_apart(text).values())
 
 
 def _system_authorities() -> str:

@@ -14,6 +14,7 @@ from locallb.kubernetes.api import live_service
 from locallb.kubernetes.parsing.documents import DocumentError, read_documents
 from locallb.kubernetes.parsing.tls_secrets import TlsPair, TlsSecretError, secret_among, tls_pair
 from locallb.model.http.serving import Certificate
+from locallb.model.identities import ObjectKey
 from locallb.provider.resources import certificate_files
 from locallb.provider.resources.certificate_files import CertificateFilesError, proxies
 from locallb.resources.codec import is_unknown
@@ -22,7 +23,7 @@ from locallb.resources.properties import ServedCertificateInputs, ServedCertific
 from locallb.resources.resource_type import Difference, ResourceType, changed, grown, proxy_faults
 from locallb.storage.key_pairs import key_pair_fault
 
-_REPLACING = frozenset({"proxy", "file", "namespace", "secret", "digest"})
+_REPLACING = frozenset({"proxy", "file", "namespace", "secret", "digest", "serves"})
 
 
 class ServedCertificate(ResourceType[ServedCertificateInputs, ServedCertificateState]):
@@ -100,4 +101,5 @@ def _in_file(new: ServedCertificateInputs, told: str) -> Mapping[object, object]
 
 
 def _certificate(known: ServedCertificateInputs) -> Certificate:
-    return Certificate(known.owner.service.cluster, known.namespace, known.secret, known.digest, known.file)
+    served = ObjectKey.parse(known.serves) if known.serves else known.owner.service
+    return Certificate(served.cluster, known.namespace, known.secret, known.digest, known.file)

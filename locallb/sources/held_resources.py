@@ -1,0 +1,163 @@
+"""What each resource of a state says that this stack holds, one by one.
+
+Not here: what they come to together, and where the state is (`held`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
+from typing import Protocol
+
+from locallb.envoy import rollout
+from locallb.envoy.bootstrap import takes_http
+from locallb.envoy.http.faults import may_fail
+from locallb.envoy.listeners import holds_clients
+from locallb.model.identities import ObjectKey, ProxyId, ProxyName
+from locallb.model.naming import owner_from
+from locallb.model.objects import Discovery
+from locallb.model.snapshot import Claim, HeldProxy, MappedPort
+from locallb.model.state_resource import ADDRESS, CERTIFICATE, CONFIG, PORTS, PROCESS, SERVICE, Resource
+from locallb.planning.runs import run_types
+
+_ENDPOINT_FILES = "eds-"
+"""How the names of files begin that a proxy learns endpoints from."""
+
+
+class HeldResource(Resource, Protocol):
+    """A resource in a state, and whether it still holds what it names."""
+
+    @property
+    def delete(self) -> bool:
+        """Whether a replacement left it to be deleted."""
+
+
+def said(resource: HeldResource) -> object:
+    """Return what one resource says; None where it holds nothing.
+
+    Raises ValueError, KeyError or TypeError where a field isn't as we write it.
+    """
+    kind = resource.type
+    if kind in run_types():
+        return Run(run_types()[kind], _pid(resource.outputs) if kind == PROCESS else 0)
+    if resource.delete or kind not in _READ:
+        return None  # an old instance that waits for its deletion only has its process
+    return _READ[kind](resource.inputs)
+
+
+def _claim(inputs: Mapping[str, object]) -> Claim:
+    return Claim(ip_address(str(inputs["address"])), owner_from(_texts(inputs["owner"])))
+
+
+def _ports(inputs: Mapping[str, object]) -> Claim:
+    listed = inputs["ports"]
+    if not isinstance(listed, list | tuple):
+        raise TypeError(listed)
+    return replace(_claim(inputs), ports=tuple(MappedPort.parse(str(text)) for text in listed))
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run of a proxy: in which runtime, and which process of this host; 0 for none."""
+
+    runtime: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class OfStack:
+    """A proxy that is the stack's: its owner names no cluster."""
+
+    id: ProxyId
+    name: ProxyName
+    may_serve_http: bool = False
+    serves: HeldProxy | None = None
+    """What it is like where it serves nobody else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a Service has of a proxy of the stack."""
+
+    service: ObjectKey
+    proxy: ProxyId
+    patient: bool | None
+    """Whether its listeners hold clients."""
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """Whoever made a local certificate."""
+
+    fingerprint: str
+
+
+def _service(inputs: Mapping[str, object]) -> ObjectKey:
+    return owner_from(_texts(inputs["owner"])).service
+
+
+def _part(inputs: Mapping[str, object]) -> Part:
+    listeners = "".join(_texts(inputs.get("listeners")).values())
+    return Part(_service(inputs), ProxyId(str(inputs["proxy"])), holds_clients(listeners))
+
+
+def _authority(inputs: Mapping[str, object]) -> Authority:
+    return Authority(str(inputs["authority"]))
+
+
+def _config(inputs: Mapping[str, object]) -> HeldProxy | OfStack:
+    """Return what a proxy is like: a Service's own, or one of the stack's."""
+    service = _service(inputs)
+    if service.cluster:
+        return _serving(service, inputs)
+    serves = str(inputs.get("serves", ""))
+    return OfStack(
+        ProxyId(str(inputs["proxy"])),
+        ProxyName(str(inputs["name"])),
+        takes_http(str(as_object(inputs["files"]).get(rollout.BOOTSTRAP, ""))),
+        _serving(ObjectKey.parse(serves), inputs) if serves else None,
+    )
+
+
+def _serving(service: ObjectKey, inputs: Mapping[str, object]) -> HeldProxy:
+    """Return how a proxy learns its endpoints; one that has none to learn has no way to keep."""
+    names = as_object(inputs["files"])
+    endpoint_files = sum(name.startswith(_ENDPOINT_FILES) for name in names)
+    listeners = str(names.get("lds.json", ""))
+    patient, fails = holds_clients(listeners), may_fail(listeners)
+    if watched := endpoint_files + rollout.new_references({}, _texts(names)):
+        return HeldProxy(service, Discovery.EDS, watched, patient, fails)
+    clusters = as_object(json.loads(str(names.get("cds.json", "{}")))).get("resources")
+    return HeldProxy(service, Discovery.STATIC if clusters else None, patient=patient, may_fail=fails)
+
+
+def _pid(outputs: Mapping[str, object]) -> int:
+    """Return the process; 0 where it never started. JSON may have it as a float."""
+    pid = outputs.get("pid") or 0
+    if not isinstance(pid, int | float) or pid < 0:
+        raise ValueError(pid)
+    return int(pid)
+
+
+def as_object(value: object) -> Mapping[str, object]:
+    """Return an object of JSON; null is an empty one. Raises TypeError."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise TypeError(value)
+    return value
+
+
+def _texts(value: object) -> Mapping[str, str]:
+    return {name: str(text) for name, text in as_object(value).items()}
+
+
+_READ: Mapping[str, Callable[[Mapping[str, object]], object]] = {
+    ADDRESS: _claim,
+    CERTIFICATE: _authority,
+    CONFIG: _config,
+    PORTS: _ports,
+    SERVICE: _part,
+}

@@ -1,0 +1,60 @@
+"""Proxies of the stack that a Gateway took whole: they change with it, and are nothing by themselves any more.
+
+For one thread. Not here: who takes which (`planning.proxies`), and the update (`converge`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from locallb.engine.state.resource import ResourceState
+from locallb.model.identities import ObjectKey
+from locallb.model.state_resource import CONFIG
+from locallb.planning.planned import Plan
+from locallb.watch.outcome import Names
+
+
+@dataclass(slots=True)
+class TakenProxies:
+    """By whom each is taken."""
+
+    planned: Mapping[ObjectKey, ObjectKey] = field(default_factory=dict)
+    """As the last plan has it."""
+    applied: dict[ObjectKey, ObjectKey] = field(default_factory=dict)
+    """As the state has it, or may have it where an update failed."""
+
+    def learn(self, resources: Iterable[ResourceState], applied: dict[ObjectKey, str]) -> None:
+        """Take over what the state says; in `applied` each is left to whom it serves."""
+        configs = (resource for resource in resources if resource.type == CONFIG)
+        serving = ((resource.inputs.get("serves"), resource.name) for resource in configs)
+        self.applied = {ObjectKey.parse(str(key)): ObjectKey.parse(proxy) for key, proxy in serving if key}
+        for key, proxy in self.applied.items():
+            applied.pop(proxy, None)
+            applied.setdefault(key, "")
+
+    def plan(self, plan: Plan) -> None:
+        """Take over what is planned."""
+        self.planned = {proxy.root: proxy.key for proxy in plan.proxies if proxy.serves}
+
+    def leave(self, applied: dict[ObjectKey, str], unchecked: set[ObjectKey]) -> None:
+        """Leave those that waited until now to whom they are to serve."""
+        for proxy in self.planned.values():
+            applied.pop(proxy, None)
+            unchecked.discard(proxy)
+
+    def of(self, key: ObjectKey) -> set[ObjectKey]:
+        """Return the proxies that it has or shall have."""
+        return {proxy for proxies in (self.applied, self.planned) if (proxy := proxies.get(key))}
+
+    def names(self, keys: Iterable[ObjectKey]) -> Names:
+        """Return keys by what their resources are named after."""
+        names = {str(key): key for key in keys}
+        return names | {str(proxy): key for key in names.values() for proxy in self.of(key)}
+
+    def updated(self, key: ObjectKey, *, failed: bool) -> None:
+        """Note how an update of it ended."""
+        if proxy := self.planned.get(key):
+            self.applied[key] = proxy
+        elif not failed:
+            self.applied.pop(key, None)
