@@ -20,7 +20,7 @@ from typing import Any
 import httpx2
 import yaml
 from lightkube import ApiError, Client, KubeConfig
-from lightkube.generic_resource import GenericNamespacedResource, create_global_resource
+from lightkube.generic_resource import GenericNamespacedResource, create_global_resource, create_namespaced_resource
 from lightkube.types import PatchType
 
 from locallb.kubernetes.api.client import SERVICE
@@ -29,6 +29,8 @@ from tests.cluster.build import etcd, kubernetes
 
 SECONDS = 300.0
 KUBE_PROXY = "system:kube-proxy"
+SERVICE_ACCOUNT = create_namespaced_resource("", "v1", "ServiceAccount", "serviceaccounts")
+"""Made here once: lightkube takes no second class for a kind of the core group."""
 """A user with the rights that Kubernetes itself gives to kube-proxy."""
 Document = dict[str, Any]
 

@@ -17,7 +17,7 @@ from lightkube.generic_resource import create_global_resource, create_namespaced
 
 from locallb.kubernetes.api.object_types import CONFIG_MAP, LEASE, SECRET
 from tests.cluster.build import CHECKOUT
-from tests.cluster.controlplane import ControlPlane, Objects
+from tests.cluster.controlplane import SERVICE_ACCOUNT, ControlPlane, Objects
 from tests.cluster.test_life import address, made
 from tests.e2e.support import Backend, stage
 from tests.e2e.watching import answers, becomes, watching
@@ -27,7 +27,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
 CONTROLLER, SYSTEM = "cloud-controller-manager", "kube-system"
 MANIFEST = CHECKOUT / "examples" / "gardener" / "control-plane.yaml"
 _RBAC = "rbac.authorization.k8s.io"
-_ACCOUNT = create_namespaced_resource("", "v1", "ServiceAccount", "serviceaccounts")
 _ROLE, _ROLE_BINDING = (
     create_namespaced_resource(_RBAC, "v1", kind, f"{kind.lower()}s") for kind in ("Role", "RoleBinding")
 )
@@ -48,7 +47,7 @@ def account(cluster: Objects) -> Iterator[Client]:
     subjects = [{"kind": "ServiceAccount", "name": CONTROLLER, "namespace": SYSTEM}]
     metadata = {"metadata": {"name": CONTROLLER}}
     there = {"namespace": SYSTEM}
-    client.create(_ACCOUNT.from_dict(metadata), **there)
+    client.create(SERVICE_ACCOUNT.from_dict(metadata), **there)
     client.create(_ROLE.from_dict({**metadata, "rules": RULES}), **there)
     role = {"apiGroup": _RBAC, "kind": "Role", "name": CONTROLLER}
     client.create(_ROLE_BINDING.from_dict({**metadata, "roleRef": role, "subjects": subjects}), **there)
@@ -56,7 +55,7 @@ def account(cluster: Objects) -> Iterator[Client]:
     client.create(_BINDING.from_dict({**metadata, "roleRef": role, "subjects": subjects}))
     yield client
     client.delete(_BINDING, CONTROLLER)
-    for resource in (_ROLE_BINDING, _ROLE, _ACCOUNT):
+    for resource in (_ROLE_BINDING, _ROLE, SERVICE_ACCOUNT):
         client.delete(resource, CONTROLLER, **there)
     client.delete(LEASE, CONTROLLER, **there)
 

@@ -17,7 +17,7 @@ from lightkube.generic_resource import create_global_resource, create_namespaced
 
 from locallb.kubernetes.api.object_types import CONFIG_MAP, LEASE
 from tests.cluster.build import CHECKOUT
-from tests.cluster.controlplane import ControlPlane, Objects
+from tests.cluster.controlplane import SERVICE_ACCOUNT, ControlPlane, Objects
 from tests.cluster.test_life import address, condition, made
 from tests.docker.docker_image import image
 from tests.docker.support import await_true, docker
@@ -34,7 +34,7 @@ _GLOBAL = {
     for kind in ("ClusterRole", "ClusterRoleBinding")
 }
 _NAMESPACED = {
-    "ServiceAccount": create_namespaced_resource("", "v1", "ServiceAccount", "serviceaccounts"),
+    "ServiceAccount": SERVICE_ACCOUNT,
     "ConfigMap": CONFIG_MAP,
     "Role": create_namespaced_resource(_RBAC, "v1", "Role", "roles"),
     "RoleBinding": create_namespaced_resource(_RBAC, "v1", "RoleBinding", "rolebindings"),

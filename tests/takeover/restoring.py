@@ -162,6 +162,11 @@ def _rename(root: Path, processes: Mapping[Name, Name], containers: Mapping[str,
         pid, started = processes[seen[2], seen[4]]
         return f"{seen[1]}{pid}{seen[3]}{started}"
 
+    known = root / ".state/locallb/dev/state-home"
+    if known.exists():  # whoever restores it is the user that it belongs to
+        known.write_text(
+            json.dumps({**json.loads(known.read_text(encoding="utf-8")), "uid": os.getuid()}), encoding="utf-8"
+        )
     state = root / ".state/.pulumi/stacks/local-lb/dev.json"
     for path in (*root.glob("s/locallb/proxies/*/process.json"), state):
         text = _PROCESS.sub(process_of_now, path.read_text(encoding="utf-8"))
