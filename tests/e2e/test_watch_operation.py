@@ -185,7 +185,8 @@ class Terminal:
         self.master, slave = pty.openpty()
         self.resize(24, 100)
         command = [str(Path(sys.executable).parent / "locallb"), "-C", str(play.root), "watch"]
-        environment = {**os.environ, "TERM": "xterm"}
+        sizeless = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
+        environment = {**sizeless, "TERM": "xterm"}  # a size that variables give wins over the terminal's
         self.process = subprocess.Popen(
             command,
             stdin=slave,
