@@ -6,9 +6,11 @@ import json
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from locallb.sources import SourceError
 from locallb.sources.manifests.reading import ParseCache
 from tests.sources.support import Place, names, service
 
@@ -111,3 +113,23 @@ def test_who_remembers_reads_the_same_where_only_contents_change(steps: list[dic
                 place.write(**changes)
             assert places[0].read(keep=True, memory=memory) == places[1].read(keep=True)
             assert places[0].copy() == places[1].copy()
+
+
+@pytest.mark.parametrize("gone", ["b", "c"])
+def test_a_reading_that_could_not_be_kept_is_nothing_to_go_by(tmp_path: Path, gone: str) -> None:
+    """Files that came or went in it: the next one says what there is, also where only few contents are others."""
+    place, memory = Place(tmp_path), ParseCache()
+    place.manifests.mkdir()
+    place.write(a=service("a"), b=service("b"))
+    place.read(keep=True, memory=memory)
+    copy = next(place.readings.glob("*.json"))
+    aside = copy.rename(tmp_path / "aside")
+    copy.mkdir()
+    (place.manifests / "b.yaml").unlink() if gone == "b" else place.write(c=service("c"))
+    with pytest.raises(SourceError, match="can't be kept"):
+        place.read(keep=True, memory=memory)
+    copy.rmdir()
+    aside.rename(copy)
+    (place.manifests / "c.yaml").unlink(missing_ok=True)
+    place.write(b=service("b", 8081))
+    assert place.read(keep=True, memory=memory) == place.read()

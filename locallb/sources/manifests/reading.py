@@ -99,6 +99,7 @@ def read_manifests(  # noqa: PLR0913 - each optional one is a choice of its own
     if memory.reading and memory.folder == folder:
         return memory.reading
     fresh = _fresh(source, folder, memory, readings, directory)
+    memory.folder, memory.reading = folder, None
     if fresh.broken:
         last = readings.load(source.cluster)
         if last is None and any(key.cluster == source.cluster for key in held_services):
@@ -114,7 +115,7 @@ def read_manifests(  # noqa: PLR0913 - each optional one is a choice of its own
     if keep:
         readings.keep(source.cluster, objects, memory.kept)
     reading = _reading(source.cluster, objects, fresh, stale, memory.known)
-    memory.folder, memory.reading = folder, None if fresh.broken else reading
+    memory.reading = None if fresh.broken else reading
     return reading
 
 
