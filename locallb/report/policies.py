@@ -11,7 +11,7 @@ from locallb.report.changes import Gate, ServiceChange, Violation
 from locallb.report.envoy_files import told_entrances
 from locallb.report.exposure import is_open
 from locallb.report.pool_room import Room
-from locallb.report.sides import Port
+from locallb.report.sides import Balancer, Port
 
 _KEY = "local-lb:policies"
 _PERCENT = 100
@@ -88,16 +88,19 @@ def _full_pools(rooms: Iterable[Room], headroom: Headroom) -> Iterator[Violation
 
 def _forbidden_hostnames(services: Iterable[ServiceChange], allowed: tuple[str, ...]) -> Iterator[Violation]:
     for service in services:
-        entrances = told_entrances(service.after.files) if service.after else ()
-        found = [
-            name for entrance in entrances for name in entrance.hostnames if not any(_has(a, name) for a in allowed)
-        ]
+        found = [name for name in _hostnames(service.after) if not any(_has(a, name) for a in allowed)]
         if names := few(["every hostname" if name == "*" else name for name in dict.fromkeys(found)]):
             yield Violation(
                 Gate.HOSTNAMES,
                 f"{service.key}: serves {names}, not among those that {_KEY}.hostnames allows ({few(allowed)}); "
                 "use hostnames of these, or add them there",
             )
+
+
+def _hostnames(after: Balancer | None) -> Iterator[str]:
+    if after is not None:
+        yield from (name for entrance in told_entrances(after.files) for name in entrance.hostnames)
+        yield from ("*",) if after.every_name else ()
 
 
 def _has(allowed: str, name: str) -> bool:

@@ -63,6 +63,8 @@ class Balancer:
     """What a Gateway or Ingresses serve, a line a route; None where that isn't known (what was deployed)."""
     files: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), compare=False)
     """What its Envoy is told, for questions that few ask."""
+    every_name: bool = field(default=False, compare=False)
+    """Whether TLS passes through for every hostname, which those files don't tell from any TCP."""
     fingerprint: str = ""
     """A digest of all that is declared for it: equal exactly where nothing is to be done."""
 
@@ -128,6 +130,7 @@ def _balancer(
 ) -> Balancer:
     part = placement.part
     upstreams = part.part.upstreams if part else planned.proxy.upstreams
+    http = part.part.http if part else planned.proxy.http
     files = as_files(part.rendered.listeners, part.rendered.clusters) if part else planned.rendered.files
     backends = {upstream.name: tuple(str(backend) for backend in upstream.backends) for upstream in upstreams}
     ports = tuple(_port(port, service, backends) for port in placement.ports)
@@ -147,6 +150,7 @@ def _balancer(
         container=run.told,
         routes=placement.routes,
         files=files,
+        every_name=any(chain.takes_every_name for listener in http for chain in listener.chains),
         fingerprint=fingerprint(
             ([str(address) for address in placement.addresses], [str(port) for port in placement.ports]),
             planned.proxy.id,

@@ -25,9 +25,11 @@ def tls_route(*hostnames: str) -> JsonObject:
     return route(backends, kind="TLSRoute", hostnames=list(hostnames))
 
 
-def refused(repo: Stage, *objects: JsonObject, **policies: object) -> list[tuple[str, str]]:
+def refused(
+    repo: Stage, *objects: JsonObject, proxies: str = "per-service", **policies: object
+) -> list[tuple[str, str]]:
     """Return what a preview refuses of objects that are new."""
-    repo.configure(policies=policies, ingress={"class": "local"}, certificates="local")
+    repo.configure(policies=policies, proxies=proxies, ingress={"class": "local"}, certificates="local")
     git(repo.root, "add", "-A")
     git(repo.root, "commit", "-q", "--allow-empty", "-m", "x")
     repo.write("new.yaml", gateway_class(), service(), *objects)
@@ -40,7 +42,7 @@ def refused(repo: Stage, *objects: JsonObject, **policies: object) -> list[tuple
 
 def test_hostnames_beyond_those_that_are_allowed_are_refused(repo: Stage) -> None:
     """Of requests and of connections by name, with the object, the value and the remedy."""
-    allowed = {"hostnames": ["*.test", "shop.example.com"]}
+    allowed: JsonObject = {"hostnames": ["*.test", "shop.example.com"]}
     fine = route(hostnames=["a.b.test", "*.c.test", "shop.example.com"])
     assert refused(repo, gateway(), fine, **allowed) == []
     (told,) = refused(repo, gateway(), route(hostnames=["a.test", "test", "*.example.com"]), **allowed)
@@ -56,9 +58,23 @@ def test_hostnames_beyond_those_that_are_allowed_are_refused(repo: Stage) -> Non
     assert "serves a.org," in refused(repo, everywhere, **allowed)[0][1]
 
 
+@pytest.mark.parametrize("proxies", ["per-service", "shared"])
+def test_connections_by_tls_for_every_name_are_seen(repo: Stage, proxies: str) -> None:
+    """Where neither the listener nor a route has a hostname; otherwise the listener's counts, and bytes have none."""
+    allowed: JsonObject = {"hostnames": ["*.test"], "proxies": proxies}
+    beside = {**tls_route("a.test"), "metadata": {"namespace": "shop", "name": "b"}}
+    for routes in ([tls_route()], [tls_route(), beside]):
+        (told,) = refused(repo, gateway(PASSED), *routes, **allowed)
+        assert "gateways/shop/web: serves every hostname," in told[1]
+    named = listener("tls", 443, "TLS", hostname="*.test", tls={"mode": "Passthrough"})
+    assert refused(repo, gateway(named), tls_route(), **allowed) == []
+    bytes_only = route({"backendRefs": [{"name": "api", "port": 8080}]}, kind="TCPRoute")
+    assert refused(repo, gateway(listener("tcp", 90, "TCP")), bytes_only, **allowed) == []
+
+
 def test_requests_without_tls_are_refused_unless_they_are_sent_to_it(repo: Stage) -> None:
     """Each port that takes some is named; bytes are nobody's matter."""
-    wished = {"tls": "required"}
+    wished: JsonObject = {"tls": "required"}
     hosts = ["a.shop.test"]
     (told,) = refused(repo, gateway(listener(), listener("b", 8080)), route(hostnames=hosts), **wished)
     assert told[0] == "tls"

@@ -69,7 +69,7 @@ def _by_name(
             continue
         having = [each for each in routes if name in each.names]
         serves = _forward(having[:1], upstreams, opened=termination is not None)
-        yield Chain(serves, (name,) if name else (), termination)
+        yield Chain(serves, (name,) if name else (), termination, by_tls=True)
 
 
 def _forward(routes: Sequence[Attached], upstreams: Upstreams, *, opened: bool = False) -> TcpForward:

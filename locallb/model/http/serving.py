@@ -156,6 +156,13 @@ class Chain:
     names: tuple[str, ...] = ()
     """SNI: `a.test` or `*.a.test`, the most specific wins; none: whatever no other chain of the listener takes."""
     termination: Termination | None = None
+    by_tls: bool = False
+    """Whether the bytes shall be TLS. Envoy isn't told: without names it takes any TCP."""
+
+    @property
+    def takes_every_name(self) -> bool:
+        """Return whether TLS passes through for whatever name no other chain has."""
+        return self.by_tls and self.termination is None and not self.names
 
     def __post_init__(self) -> None:
         for name in self.names:
