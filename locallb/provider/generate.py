@@ -70,6 +70,12 @@ def resources_module(schema: Schema) -> str:
         "import pulumi",
         "",
         "_Options = pulumi.ResourceOptions | None",
+        "\n",
+        "def _need(inputs: Mapping[str, Any], needed: str) -> None:",
+        *_docstring("Raise TypeError for an input that is missing; `needed` are names, by spaces.", "    "),
+        "    for name in needed.split():",
+        "        if inputs.get(name) is None:",
+        """            raise TypeError(f"Missing required property '{name}'")""",
     ]
     for token, resource in schema["resources"].items():
         lines += ["", "", *_program_class(token, resource)]
@@ -181,6 +187,7 @@ def _program_class(token: str, resource: Schema) -> Iterator[str]:
         yield f"    {key}: pulumi.Output[{_written(value, _PROGRAM)}]"
     yield ""
     yield f"    def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_{name}]) -> None:"
+    yield f"        _need(inputs, {json.dumps(' '.join(resource['requiredInputs']))})"
     yield f"        properties = {{**dict.fromkeys({name}.__annotations__), **inputs}}"
     yield f'        super().__init__("{token}", resource_name, properties, opts)'
 

@@ -13,6 +13,13 @@ import pulumi
 _Options = pulumi.ResourceOptions | None
 
 
+def _need(inputs: Mapping[str, Any], needed: str) -> None:
+    """Raise TypeError for an input that is missing; `needed` are names, by spaces."""
+    for name in needed.split():
+        if inputs.get(name) is None:
+            raise TypeError(f"Missing required property '{name}'")
+
+
 class _LoopbackAddress(TypedDict):
     address: pulumi.Input[str]
     owner: pulumi.Input[Mapping[str, Any]]
@@ -28,6 +35,7 @@ class LoopbackAddress(pulumi.CustomResource):
     claim: pulumi.Output[str]
 
     def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_LoopbackAddress]) -> None:
+        _need(inputs, "address owner sharing")
         properties = {**dict.fromkeys(LoopbackAddress.__annotations__), **inputs}
         super().__init__("locallb:index:LoopbackAddress", resource_name, properties, opts)
 
@@ -50,6 +58,7 @@ class LoopbackPorts(pulumi.CustomResource):
     claim: pulumi.Output[str]
 
     def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_LoopbackPorts]) -> None:
+        _need(inputs, "address owner ports")
         properties = {**dict.fromkeys(LoopbackPorts.__annotations__), **inputs}
         super().__init__("locallb:index:LoopbackPorts", resource_name, properties, opts)
 
@@ -81,6 +90,7 @@ class ProxyConfig(pulumi.CustomResource):
     bootstrap: pulumi.Output[str]
 
     def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_ProxyConfig]) -> None:
+        _need(inputs, "proxy name owner files versions shared")
         properties = {**dict.fromkeys(ProxyConfig.__annotations__), **inputs}
         super().__init__("locallb:index:ProxyConfig", resource_name, properties, opts)
 
@@ -117,6 +127,7 @@ class ServedCertificate(pulumi.CustomResource):
     chain: pulumi.Output[str]
 
     def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_ServedCertificate]) -> None:
+        _need(inputs, "proxy name owner access file namespace secret digest shared")
         properties = {**dict.fromkeys(ServedCertificate.__annotations__), **inputs}
         super().__init__("locallb:index:ServedCertificate", resource_name, properties, opts)
 
@@ -151,6 +162,7 @@ class LocalCertificate(pulumi.CustomResource):
     expires: pulumi.Output[str]
 
     def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_LocalCertificate]) -> None:
+        _need(inputs, "proxy name owner certificate hosts authority period shared")
         properties = {**dict.fromkeys(LocalCertificate.__annotations__), **inputs}
         super().__init__("locallb:index:LocalCertificate", resource_name, properties, opts)
 
@@ -177,6 +189,7 @@ class EnvoyProcess(pulumi.CustomResource):
     binary: pulumi.Output[str]
 
     def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_EnvoyProcess]) -> None:
+        _need(inputs, "proxy owner bootstrap version")
         properties = {**dict.fromkeys(EnvoyProcess.__annotations__), **inputs}
         super().__init__("locallb:index:EnvoyProcess", resource_name, properties, opts)
 
@@ -222,6 +235,7 @@ class PodmanContainer(pulumi.CustomResource):
     container: pulumi.Output[str]
 
     def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_PodmanContainer]) -> None:
+        _need(inputs, "proxy owner bootstrap name image pull command user memory cpus network addresses ports labels")
         properties = {**dict.fromkeys(PodmanContainer.__annotations__), **inputs}
         super().__init__("locallb:index:PodmanContainer", resource_name, properties, opts)
 
@@ -247,6 +261,7 @@ class ServiceConfig(pulumi.CustomResource):
     clusters: pulumi.Output[Mapping[str, str]]
 
     def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_ServiceConfig]) -> None:
+        _need(inputs, "proxy part owner listeners clusters")
         properties = {**dict.fromkeys(ServiceConfig.__annotations__), **inputs}
         super().__init__("locallb:index:ServiceConfig", resource_name, properties, opts)
 
@@ -274,6 +289,7 @@ class Reachable(pulumi.CustomResource):
     ports: pulumi.Output[Sequence[Mapping[str, Any]]]
 
     def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_Reachable]) -> None:
+        _need(inputs, "proxy part process listeners versions probes published")
         properties = {**dict.fromkeys(Reachable.__annotations__), **inputs}
         super().__init__("locallb:index:Reachable", resource_name, properties, opts)
 
@@ -294,6 +310,7 @@ class ServiceClaim(pulumi.CustomResource):
     finalizer: pulumi.Output[str]
 
     def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_ServiceClaim]) -> None:
+        _need(inputs, "access owner")
         properties = {**dict.fromkeys(ServiceClaim.__annotations__), **inputs}
         super().__init__("locallb:index:ServiceClaim", resource_name, properties, opts)
 
@@ -319,6 +336,7 @@ class ServiceStatus(pulumi.CustomResource):
     alone: pulumi.Output[bool]
 
     def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_ServiceStatus]) -> None:
+        _need(inputs, "access owner ingress conditions alone")
         properties = {**dict.fromkeys(ServiceStatus.__annotations__), **inputs}
         super().__init__("locallb:index:ServiceStatus", resource_name, properties, opts)
 
@@ -343,6 +361,7 @@ class GatewayStatus(pulumi.CustomResource):
     generation: pulumi.Output[int]
 
     def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_GatewayStatus]) -> None:
+        _need(inputs, "access owner status generation")
         properties = {**dict.fromkeys(GatewayStatus.__annotations__), **inputs}
         super().__init__("locallb:index:GatewayStatus", resource_name, properties, opts)
 
@@ -367,6 +386,7 @@ class ServiceEvents(pulumi.CustomResource):
     since: pulumi.Output[int]
 
     def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_ServiceEvents]) -> None:
+        _need(inputs, "access owner events")
         properties = {**dict.fromkeys(ServiceEvents.__annotations__), **inputs}
         super().__init__("locallb:index:ServiceEvents", resource_name, properties, opts)
 
@@ -389,6 +409,7 @@ class PodRoutes(pulumi.CustomResource):
     metric: pulumi.Output[int]
 
     def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_PodRoutes]) -> None:
+        _need(inputs, "owner container routes")
         properties = {**dict.fromkeys(PodRoutes.__annotations__), **inputs}
         super().__init__("locallb:index:PodRoutes", resource_name, properties, opts)
 
@@ -425,6 +446,7 @@ class DnsName(pulumi.CustomResource):
     records: pulumi.Output[Sequence[str]]
 
     def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_DnsName]) -> None:
+        _need(inputs, "owner zone name server port tsig mark takes ttl records")
         properties = {**dict.fromkeys(DnsName.__annotations__), **inputs}
         super().__init__("locallb:index:DnsName", resource_name, properties, opts)
 
@@ -449,5 +471,6 @@ class StubZones(pulumi.CustomResource):
     block: pulumi.Output[str]
 
     def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_StubZones]) -> None:
+        _need(inputs, "owner access zones")
         properties = {**dict.fromkeys(StubZones.__annotations__), **inputs}
         super().__init__("locallb:index:StubZones", resource_name, properties, opts)
