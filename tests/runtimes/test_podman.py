@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -25,11 +25,15 @@ from locallb.resources.properties import PodmanContainerInputs, PodmanContainerS
 from locallb.resources.resource_type import grown
 from locallb.runtimes.docker.daemon import ContainersError
 from locallb.runtimes.docker.engine_api import Containers
+from locallb.runtimes.docker.engines import DOCKER
+from locallb.runtimes.docker.engines import Engine as AnyEngine
+from locallb.runtimes.docker.facts import read_facts
 from locallb.runtimes.docker.route_helper import ContainerRoutes, RouteHelperError
 from locallb.runtimes.pod_routes import container_of
 from locallb.runtimes.podman.engine import PODMAN, PodmanContainers
 from locallb.runtimes.podman.lifecycle import Lifecycle
 from locallb.runtimes.podman.spec import body
+from locallb.runtimes.runtime import UnfitError
 from locallb.sources.kind import provider
 
 OWNER = Owner(Home("shop", "dev", "/srv/shop"), ObjectKey(ClusterName("c"), "n", "web"))
@@ -342,6 +346,28 @@ def test_routes_in_containers_are_for_published_ports_of_either_engine(engine: s
     parse_settings({**given, "network": "publish"})
     with pytest.raises(SettingsError, match="podRoutes: container is for proxies with runtime docker or podman and"):
         parse_settings(given)
+
+
+@pytest.mark.parametrize(
+    ("engine", "options", "routing", "why"),
+    [
+        (PODMAN, [], "container", ""),
+        (PODMAN, ["name=rootless"], "host", ""),
+        (PODMAN, ["name=rootless"], "container", "the Podman at unix:///run/e.sock is rootless and makes no routes"),
+        (DOCKER, ["name=rootless"], "container", "the Docker at unix:///run/e.sock is rootless and makes no routes"),
+    ],
+)
+def test_a_preview_refuses_routes_in_containers_of_a_rootless_engine(
+    engine: AnyEngine, options: list[str], routing: str, why: str
+) -> None:
+    """By what it reads of this host, as `up` does before it does anything."""
+    given = {"runtime": engine.name.lower(), "network": "publish", "portMapping": "loopback", "podRoutes": routing}
+    told = mock.Mock(engine=engine, host="unix:///run/e.sock")
+    told.labelled.return_value, told.network.return_value = [], {}
+    told.info.return_value = {"SecurityOptions": options}
+    settings = parse_settings({**given, "sources": [{"manifests": "m"}]})
+    with pytest.raises(UnfitError, match=f"local-lb:podRoutes container: {why}") if why else nullcontext():
+        read_facts(OWNER.home, settings, (), cast("Containers", told))
 
 
 def test_a_rootless_podman_makes_no_routes() -> None:

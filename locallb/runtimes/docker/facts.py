@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from ipaddress import ip_address, ip_network
 
-from locallb.config.settings import ContainerSettings, PullPolicy, Settings
+from locallb.config.settings import ContainerSettings, PodRouting, PullPolicy, Settings
 from locallb.envoy import binary
 from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError
 from locallb.host.capabilities import is_rootless, shortcoming_of
@@ -42,6 +42,12 @@ def read_facts(home: Home, settings: Settings, pids: Collection[int], containers
         facts = replace(facts, group=os.getegid(), unprivileged_port_start=0)
     if shortcoming := shortcoming_of(settings.runtime, info, containers.host, mapped=mapped):
         raise UnfitError(shortcoming)
+    if settings.pod_routes is PodRouting.CONTAINER and is_rootless(info):
+        name = containers.engine.name
+        raise UnfitError(
+            f"local-lb:podRoutes container: the {name} at {containers.host} is rootless and makes no routes; use root's"
+            f" {name}, or remove the key"
+        )
     _require_image(containers, settings.container, facts)
     return replace(facts, subnets=read_subnets(containers, network)) if network else facts
 
