@@ -34,7 +34,8 @@ def find_sources(home: Home, settings: Settings, *, keep: bool) -> tuple[tuple[S
     gone = {name for _, finding in findings for name in finding.gone} - {source.cluster for source in sources}
     for cluster in gone if keep else ():
         ReadCache(readings_directory(home)).drop(cluster)
-    elsewhere = {name: ways for _, finding in reversed(findings) for name, ways in finding.node_routes.items()}
+    kept = (known for _, finding in reversed(findings) for known in finding.node_routes.items())
+    elsewhere = {name: ways for name, ways in kept if ways}
     listed = tuple(_routed(source, elsewhere) for source in sources)
     ways = ways_to_nodes(listed)
     told = [_told(finding, ways, repeated) for (_, finding), repeated in zip(findings, twice, strict=True)]

@@ -142,6 +142,9 @@ def test_nodes_are_found_in_the_seed_that_has_them(seeds: tuple[SeedApi, SeedApi
     found, _ = find(tmp_path)
     assert found[ClusterName(A)].node_routes == ()
     assert found[ClusterName(B)].node_routes == (PodRoute.parse("10.0.7.3/32 via 172.18.0.9"),)
+    other.put_machine(A, "m3", ["10.0.7.4"], ["172.18.0.9"])
+    for one.refused in (0, 503):
+        assert find(tmp_path)[0][ClusterName(A)].node_routes == (PodRoute.parse("10.0.7.4/32 via 172.18.0.9"),)
 
 
 MACHINES = {A: "10.0.7.3", B: "10.0.7.2"}
