@@ -106,6 +106,9 @@ def test_what_is_no_kubeconfig_is_told(tmp_path: Path, text: str | None, context
     [
         ({"server": ""}, None, "its server is missing; write a URL"),
         ({"server": "localhost"}, None, "its server is localhost; write a URL"),
+        ({"server": "https://[::1"}, None, r"its server is https://\[::1; write a URL"),
+        ({"server": "https://api:65536"}, None, "its server is https://api:65536; write a URL"),
+        ({"proxy-url": "http://proxy:port"}, None, "its proxy-url is http://proxy:port; write a URL"),
         ({"tls-server-name": "a b"}, None, "its tls-server-name .a b. isn't a hostname"),
         ({"tls-server-name": ["api"]}, None, "its tls-server-name .* isn't a hostname"),
         ({"tls-server-name": "*.shop"}, None, "isn't a hostname.*; write the name that the server's certificate has"),

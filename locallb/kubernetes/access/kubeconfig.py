@@ -13,11 +13,8 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
-from urllib.parse import urlsplit
-from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
 
 from lightkube import KubeConfig
 from lightkube.config.kubeconfig import SingleConfig
@@ -26,6 +23,7 @@ from locallb.kubernetes.access import in_cluster
 from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.access.exec_plugin import Plugin, token
 from locallb.kubernetes.access.kubeconfig_file import LARGEST, Content, Section, read_content, unreadable, unwritten
+from locallb.kubernetes.access.servers import is_exempt, is_local, is_url
 from locallb.kubernetes.access.tokens import require_token
 from locallb.model.formatting import clipped, few
 from locallb.model.http import checks
@@ -40,7 +38,6 @@ EXEC_VERSIONS = ("client.authentication.k8s.io/v1beta1", "client.authentication.
 _FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 _USUAL = "~/.kube/config"
 Stamp: TypeAlias = tuple[tuple[int, int], ...]
-_HTTPS = 443
 _PROXIES = ("http", "https", "socks5", "socks5h")
 
 
@@ -154,7 +151,7 @@ def connection(access: Access) -> Connection:
     plugin = Plugin.of(user["exec"], access) if user.get("exec") and not user.get("token") else None
     config = _single(cluster, {key: user[key] for key in user if key != "exec"}, access)
     server_name = _server_name(cluster)
-    direct = proxy or is_local(server) or _is_exempt(server_name, server)
+    direct = proxy or is_local(server) or is_exempt(server_name, server)
     return Connection(config, server, not direct, proxy, files, plugin, server_name)
 
 
@@ -176,32 +173,16 @@ def _require_regular(files: Collection[str], access: Access) -> None:
             raise KubeError(Fault.KUBECONFIG, told) from None
 
 
-def is_local(server: str) -> bool:
-    """Return whether the API is on this host: then no proxy of the environment is asked, as kubectl does it."""
-    host = urlsplit(server).hostname or ""
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _is_exempt(name: str, server: str) -> bool:
-    """Return whether NO_PROXY has the name of a server that is dialled at an address: users know the name."""
-    exempt = getproxies_environment().get("no", "").replace("*.", ".")
-    place = f"{name}:{urlsplit(server).port or _HTTPS}"
-    return bool(name) and bool(proxy_bypass_environment(place, {"no": exempt}))
-
-
 def _unusable(cluster: Section, user: Section) -> Iterator[str]:
     """Return what of a context can't be had, and what helps."""
     server = str(cluster.get("server") or "")
-    if urlsplit(server).scheme not in {"http", "https"}:
+    if not is_url(server, ("http", "https")):
         yield f"its server is {server or 'missing'}; write a URL such as https://127.0.0.1:6443"
     try:
         _server_name(cluster)
     except ValueError as error:
         yield f"its tls-server-name {error}; write the name that the server's certificate has"
-    if (proxy := cluster.get("proxy-url")) and urlsplit(str(proxy)).scheme not in _PROXIES:
+    if (proxy := cluster.get("proxy-url")) and not is_url(str(proxy), _PROXIES):
         yield f"its proxy-url is {proxy}; write a URL such as http://127.0.0.1:3128"
     plugin = user.get("exec")
     if isinstance(plugin, Mapping) and plugin.get("apiVersion") not in EXEC_VERSIONS:
