@@ -73,7 +73,8 @@ def steps(present: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[Ste
         yield _versioned(name, wanted[name]) if name in present else Write(name, wanted[name])
     if LISTENERS in different:
         yield _versioned(LISTENERS, wanted[LISTENERS])
-    if between != after and (delay := max((longest_delay(present.get(name, "")) for name in routes), default=0)):
+    former = (text for name, text in present.items() if name.startswith(ROUTES) and wanted.get(name) != text)
+    if between != after and (delay := max(map(longest_delay, former), default=0)):
         yield Pause(min(delay + _LATE, LONGEST_PAUSE))
     if CLUSTERS in different and (between != after or _same_resources(before, between)):
         yield _versioned(CLUSTERS, after)

@@ -122,6 +122,14 @@ def test_clusters_stay_while_requests_are_delayed_that_go_there(delay: str, paus
     assert [_name(step) for step in taken][-5:] == [table, "lds.json", "a pause", "cds.json", "eds-a.json"]
 
 
+def test_clusters_stay_also_where_the_routes_go_with_their_listener() -> None:
+    """Requests that are delayed are under way still."""
+    table = "rds-0123456789ab.json"
+    served = {table: json.dumps({"version_info": "r1", "routes": {"fixed_delay": "1s"}})}
+    taken = [_name(step) for step in steps(files({"a": 0, "b": 0}, "1") | served, files({"b": 0}, "2"))]
+    assert taken == ["lds.json", "a pause", "cds.json", "eds-a.json", table]
+
+
 @settings(deadline=None)
 @given(before=contents, after=contents, delayed=st.booleans())
 def test_only_a_cluster_that_goes_is_paused_for(
