@@ -103,6 +103,19 @@ def test_a_seed_that_is_silent_takes_nothing_away_from_either(
     assert [bool(read.reading.stale) for read in told] == [silent == 0, silent == 1]
 
 
+def test_a_seed_whose_shoots_have_all_gone_stops_nobody_by_its_silence(
+    seeds: tuple[SeedApi, SeedApi], tmp_path: Path
+) -> None:
+    """It has been served, so nothing is what was found last there."""
+    find(tmp_path)
+    seeds[0].drop_shoot(A)
+    found, _ = find(tmp_path)
+    assert list(found) == ["seed", "other", B]
+    seeds[0].refused = 503
+    again, told = find(tmp_path)
+    assert (again, [bool(read.reading.stale) for read in told]) == (found, [True, False])
+
+
 def test_a_shoot_that_two_seeds_have_is_served_as_the_first_has_it(
     seeds: tuple[SeedApi, SeedApi], tmp_path: Path
 ) -> None:

@@ -39,7 +39,7 @@ def find_shoots(finder: GardenerSource, root: Path, directory: Path, *, keep: bo
     """Find the shoots, and how each is reached: in files in `directory`, which are only written to `keep` them.
 
     Raises:
-        SourceError: if the seed doesn't answer and no shoot is known, or a kubeconfig can't be kept.
+        SourceError: if the seed doesn't answer and no shoot was ever found, or a kubeconfig can't be kept.
 
     """
     known = kept(directory)
@@ -129,7 +129,7 @@ def _as_last_found(
     finder: GardenerSource, known: Mapping[str, Path], directory: Path, why: KubeError
 ) -> Found[KubernetesSource]:
     told = f"source gardener: which shoots there are can't be found out: {why}"
-    if not known:
+    if not known and files.read(_seed(directory)) is None:
         raise SourceError(f"{told}; repair that, or take `gardener` out of local-lb:sources")
     sources = _sources(finder, known, directory, None)
     names = few([str(source.cluster) for source in sources[1:]]) or "none"
