@@ -23,12 +23,17 @@ class TakenProxies:
     """As the last plan has it."""
     applied: dict[ObjectKey, ObjectKey] = field(default_factory=dict)
     """As the state has it, or may have it where an update failed."""
+    _takers: Mapping[ObjectKey, ObjectKey] = field(default_factory=dict)
+    """Who shall have each."""
+    _left: set[ObjectKey] = field(default_factory=set)
+    """Those that were left to somebody whose update hasn't been tried since."""
 
     def learn(self, resources: Iterable[ResourceState], applied: dict[ObjectKey, str]) -> None:
         """Take over what the state says; in `applied` each is left to whom it serves."""
         configs = (resource for resource in resources if resource.type == CONFIG)
         serving = ((resource.inputs.get("serves"), resource.name) for resource in configs)
         self.applied = {ObjectKey.parse(str(key)): ObjectKey.parse(proxy) for key, proxy in serving if key}
+        self._left = set()
         for key, proxy in self.applied.items():
             applied.pop(proxy, None)
             applied.setdefault(key, "")
@@ -36,16 +41,22 @@ class TakenProxies:
     def plan(self, plan: Plan) -> None:
         """Take over what is planned."""
         self.planned = {proxy.root: proxy.key for proxy in plan.proxies if proxy.serves}
+        self._takers = {proxy: key for key, proxy in self.planned.items()}
 
     def leave(self, applied: dict[ObjectKey, str], unchecked: set[ObjectKey]) -> None:
-        """Leave those that waited until now to whom they are to serve."""
-        for proxy in self.planned.values():
-            applied.pop(proxy, None)
+        """Leave those that waited until now to whom they are to serve; take back what nobody is to have any more."""
+        for proxy in self._left - self._takers.keys():
+            applied.setdefault(proxy, "")
+            self._left.remove(proxy)
+        for proxy in self._takers:
+            if applied.pop(proxy, None) is not None:
+                self._left.add(proxy)
             unchecked.discard(proxy)
 
     def of(self, key: ObjectKey) -> set[ObjectKey]:
-        """Return the proxies that it has or shall have."""
-        return {proxy for proxies in (self.applied, self.planned) if (proxy := proxies.get(key))}
+        """Return the proxies that it has or shall have, but none that somebody else shall have."""
+        either = (proxies.get(key) for proxies in (self.applied, self.planned))
+        return {proxy for proxy in either if proxy and self._takers.get(proxy, key) == key}
 
     def names(self, keys: Iterable[ObjectKey]) -> Names:
         """Return keys by what their resources are named after."""
@@ -56,5 +67,6 @@ class TakenProxies:
         """Note how an update of it ended."""
         if proxy := self.planned.get(key):
             self.applied[key] = proxy
+            self._left.discard(proxy)
         elif not failed:
             self.applied.pop(key, None)

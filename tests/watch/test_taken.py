@@ -1,0 +1,120 @@
+"""Proxies that Gateways took whole: nobody's update touches one that is another's, and none is forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+import pytest
+
+from locallb.config.settings import Settings
+from locallb.engine.deploy.events import Diagnostic, Result, Severity
+from locallb.engine.deploy.scope import EVERYTHING, Scope
+from locallb.engine.engine import Engine
+from locallb.engine.state.urns import root_urn
+from locallb.model.identities import Home, ObjectKey, ProxyName
+from locallb.model.snapshot import HostFacts
+from locallb.planning.planned import Plan
+from locallb.planning.proxies.placing import PlanContext, proxy_of_stack
+from locallb.watch.converge import PROXY, Converger
+from locallb.watch.work import Batch
+
+HOME = Home("p", "s", "/p")
+FRAME = PlanContext.around(HOME, Settings((), ()), HostFacts())
+WEB, OLDER = ObjectKey.parse("c/gateways/n/web"), ObjectKey.parse("c/gateways/n/older")
+FIRST, SECOND = ObjectKey.parse("spare-1"), ObjectKey.parse("spare-2")
+
+
+@dataclass
+class Recording:
+    """An engine whose updates end as told, and that keeps what they were about."""
+
+    fails: bool = False
+    scopes: list[Scope] = field(default_factory=list)
+    readings: int = 0
+
+    def up(self, _program: Callable[[], None], *, refresh: bool, scope: Scope = EVERYTHING) -> Result:
+        """Do nothing."""
+        del refresh
+        self.scopes.append(scope)
+        told = (Diagnostic(Severity.ERROR, "it can't be"),) if self.fails else ()
+        return Result(ok=not self.fails, diagnostics=told)
+
+    def known_stamp(self) -> object:
+        """Say that somebody else wrote the state."""
+        return None
+
+    def covered(self, *proxies: ObjectKey) -> set[ObjectKey]:
+        """Return which of these proxies the last update was about."""
+        roots = {proxy: root_urn(HOME.project, HOME.stack, PROXY, str(proxy)) for proxy in proxies}
+        return {proxy for proxy, root in roots.items() if self.scopes[-1].covers(root)}
+
+
+@pytest.fixture
+def engine() -> Recording:
+    """Make one whose updates succeed."""
+    return Recording()
+
+
+@pytest.fixture
+def converger(engine: Recording) -> Converger:
+    """Make one that knows two proxies that wait."""
+    made = Converger(HOME, cast("Engine", engine))
+    made.applied = dict.fromkeys((FIRST, SECOND), "1")
+    return made
+
+
+def plan(**serves: ObjectKey | None) -> Plan:
+    """Plan spares, by number, and whom they serve."""
+    proxies = [(ProxyName(name.replace("_", "-")), whom) for name, whom in serves.items()]
+    return Plan(proxies=tuple(replace(proxy_of_stack(name, FRAME), serves=whom) for name, whom in proxies))
+
+
+def update(converger: Converger, planned: Plan, key: ObjectKey) -> None:
+    """Bring one Gateway about."""
+    wanted = {**converger.wanted(planned), WEB: "1", OLDER: "1"}
+    converger.work(wanted, ())
+    converger.update(planned, wanted, Batch((key,)))
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_spare_that_went_to_another_is_left_to_that_one(
+    engine: Recording, converger: Converger, *, fails: bool
+) -> None:
+    """A Gateway couldn't take it; since then one that comes first was served by it."""
+    engine.fails = True
+    update(converger, plan(spare_1=WEB, spare_2=None), WEB)
+    assert engine.covered(FIRST, SECOND) == {FIRST}
+    engine.fails = False
+    later = plan(spare_1=OLDER, spare_2=WEB)
+    update(converger, later, OLDER)
+    assert engine.covered(FIRST, SECOND) == {FIRST}
+    engine.fails = fails
+    update(converger, later, WEB)
+    assert engine.covered(FIRST, SECOND) == {SECOND}
+    update(converger, plan(spare_1=OLDER), WEB)
+    assert engine.covered(FIRST, SECOND) == {SECOND}
+
+
+def test_a_spare_that_could_not_be_taken_goes_with_whom_it_was_for(engine: Recording, converger: Converger) -> None:
+    """What was told it may listen at addresses that are let go."""
+    engine.fails = True
+    update(converger, plan(spare_1=WEB, spare_2=None), WEB)
+    update(converger, plan(spare_2=None), WEB)
+    assert engine.covered(FIRST, SECOND) == {FIRST}
+
+
+def test_a_spare_that_was_to_be_taken_and_never_was_is_not_forgotten(converger: Converger) -> None:
+    """The Gateway went before its update, and the number of spares was lowered: it goes, too."""
+    converger.work(converger.wanted(plan(spare_1=WEB, spare_2=None)), ())
+    assert FIRST not in converger.applied
+    later = plan(spare_2=None)
+    assert converger.work(converger.wanted(later), ()).gone == (FIRST,)
+
+
+def test_a_spare_that_was_taken_is_no_work_of_its_own_afterwards(converger: Converger) -> None:
+    """It goes in the update of its Gateway."""
+    update(converger, plan(spare_1=WEB, spare_2=None), WEB)
+    later = plan(spare_2=None)
+    assert converger.work(converger.wanted(later), ()).gone == (WEB,)
