@@ -140,7 +140,7 @@ class ServedCertificateInputs:
     shared: bool
     """This user's group may read the files too: a container works in the directory."""
     serves: str = field(default="", kw_only=True)
-    """Key of whom a proxy of the stack serves and nobody else; may be missing. Another one replaces it."""
+    """Key of whom a proxy of the stack serves and nobody else; may be missing. One of another cluster replaces it."""
 
 
 @dataclass(frozen=True, slots=True)

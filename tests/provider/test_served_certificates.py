@@ -17,7 +17,7 @@ from locallb.envoy.http import names
 from locallb.model.http.routes import Answer, Match, Route
 from locallb.model.http.serving import ANY, Certificate, Chain, HttpListener, HttpRoutes, Termination, VirtualHost
 from locallb.model.identities import ProxyName
-from locallb.model.naming import owner_fields
+from locallb.model.naming import owner_fields, proxy_owner
 from locallb.model.objects import Discovery
 from locallb.model.serving import Proxy
 from locallb.resources.errors import ProviderError
@@ -26,6 +26,7 @@ from tests.envoy.certificates import Authority, Pair
 from tests.provider.support import Driver, Wanted
 
 KIND = "ServedCertificate"
+SPARE = ProxyName("spare-1")
 
 
 def secret(pair: Pair, file: Path) -> None:
@@ -127,6 +128,22 @@ def test_what_somebody_removed_is_missed(driver: Driver, wanted: Wanted, authori
     driver.delete(KIND, certificate)
     driver.delete(KIND, certificate)
     assert not list((paths.proxies_root() / wanted.proxy).glob("tls-*"))
+
+
+def test_files_stay_where_a_spare_goes_to_another_gateway_with_the_same_secret(
+    driver: Driver, wanted: Wanted, authority: Authority, tmp_path: Path
+) -> None:
+    """They are called the same: a successor's would go with its predecessor. Those of another cluster aren't."""
+    file, pair = tmp_path / "secret.json", authority.sign("DNS:a.test")
+    secret(pair, file)
+    its = {**inputs(wanted, pair, file), "owner": dict(owner_fields(proxy_owner(wanted.owner.home, SPARE)))}
+    first = driver.create(KIND, {**its, "serves": "c/gateways/n/first"})
+    second = {**its, "serves": "c/gateways/n/second"}
+    assert driver.diff(KIND, first, second).replaces == []
+    state = driver.update(KIND, first, second)
+    assert state["chain"] == first["chain"]
+    assert driver.read(KIND, state) == state
+    assert driver.diff(KIND, state, {**its, "serves": "d/gateways/n/first"}).replaces == ["serves"]
 
 
 @pytest.mark.parametrize(

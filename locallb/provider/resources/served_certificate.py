@@ -14,7 +14,7 @@ from locallb.kubernetes.api import live_service
 from locallb.kubernetes.parsing.documents import DocumentError, read_documents
 from locallb.kubernetes.parsing.tls_secrets import TlsPair, TlsSecretError, secret_among, tls_pair
 from locallb.model.http.serving import Certificate
-from locallb.model.identities import ObjectKey
+from locallb.model.identities import ClusterName, ObjectKey
 from locallb.provider.resources import certificate_files
 from locallb.provider.resources.certificate_files import CertificateFilesError, proxies
 from locallb.resources.codec import is_unknown
@@ -39,8 +39,9 @@ class ServedCertificate(ResourceType[ServedCertificateInputs, ServedCertificateS
             yield "digest", f"{new.digest!r} isn't hexadecimal"
 
     def diff(self, old: ServedCertificateState, new: ServedCertificateInputs) -> Difference:
-        """Replace, new before old, whatever changes what is in the files."""
-        return Difference(changed(old, new), _REPLACING)
+        """Replace, new before old, whatever changes what is in the files or what they are called."""
+        renamed = _cluster(old) != _cluster(new)
+        return Difference(changed(old, new), _REPLACING if renamed else _REPLACING - {"serves"})
 
     def preview_outputs(self, new: ServedCertificateInputs, old: ServedCertificateState | None) -> Mapping[str, object]:
         """Return the name."""
@@ -101,5 +102,10 @@ def _in_file(new: ServedCertificateInputs, told: str) -> Mapping[object, object]
 
 
 def _certificate(known: ServedCertificateInputs) -> Certificate:
+    return Certificate(_cluster(known), known.namespace, known.secret, known.digest, known.file)
+
+
+def _cluster(known: ServedCertificateInputs) -> ClusterName:
+    """Return whose Secret it is."""
     served = ObjectKey.parse(known.serves) if known.serves else known.owner.service
-    return Certificate(served.cluster, known.namespace, known.secret, known.digest, known.file)
+    return served.cluster
