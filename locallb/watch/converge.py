@@ -198,8 +198,8 @@ class Converger:
         routes_gone = {key.name.removesuffix(f"/{POD_ROUTES}") for key in keys if not key.cluster and key not in wanted}
         # Who is proven by routes refers to them, and must let go first.
         keys |= {served.key for served in plan.placements if served.key.cluster in routes_gone and served.key in wanted}
-        # One that waits again, as the update in which it was to be taken failed, stays.
-        keys |= {proxy for key in keys for proxy in self._taken.of(key) if proxy in wanted}
+        again = self._taken.waiting_again(keys, wanted)
+        keys, refresh = keys | again, refresh or bool(again)
         scope = only(urn for key in keys for urn in self._roots(key))
         if refresh and self._checks.needs_look_only(keys) and not self.engine.drifted(scope=scope):
             self._checks.ended(keys, (), self._stamp())

@@ -5,7 +5,7 @@ For one thread. Not here: who takes which (`planning.proxies`), and the update (
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from locallb.engine.state.resource import ResourceState
@@ -57,6 +57,10 @@ class TakenProxies:
         """Return the proxies that it has or shall have, but none that somebody else shall have."""
         either = (proxies.get(key) for proxies in (self.applied, self.planned))
         return {proxy for proxy in either if proxy and self._takers.get(proxy, key) == key}
+
+    def waiting_again(self, keys: Iterable[ObjectKey], wanted: Container[ObjectKey]) -> set[ObjectKey]:
+        """Return those that none of these takes after all: an update failed, and files may say that it didn't."""
+        return {proxy for key in keys for proxy in self.of(key) if proxy in wanted}
 
     def names(self, keys: Iterable[ObjectKey]) -> Names:
         """Return keys by what their resources are named after."""

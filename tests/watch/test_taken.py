@@ -32,11 +32,13 @@ class Recording:
 
     fails: bool = False
     scopes: list[Scope] = field(default_factory=list)
+    refreshed: list[bool] = field(default_factory=list)
+    """Which of them looked first."""
     readings: int = 0
 
     def up(self, _program: Callable[[], None], *, refresh: bool, scope: Scope = EVERYTHING) -> Result:
         """Do nothing."""
-        del refresh
+        self.refreshed.append(refresh)
         self.scopes.append(scope)
         told = (Diagnostic(Severity.ERROR, "it can't be"),) if self.fails else ()
         return Result(ok=not self.fails, diagnostics=told)
@@ -103,6 +105,18 @@ def test_a_spare_that_could_not_be_taken_goes_with_whom_it_was_for(engine: Recor
     update(converger, plan(spare_1=WEB, spare_2=None), WEB)
     update(converger, plan(spare_2=None), WEB)
     assert engine.covered(FIRST, SECOND) == {FIRST}
+
+
+def test_a_spare_that_waits_again_is_looked_at(engine: Recording, converger: Converger) -> None:
+    """Its files may have what the state doesn't say, as the update failed that was to tell it whom it serves."""
+    engine.fails = True
+    update(converger, plan(spare_1=WEB, spare_2=None), WEB)
+    engine.fails = False
+    waiting = plan(spare_1=None, spare_2=None)
+    update(converger, waiting, WEB)
+    assert engine.covered(FIRST, SECOND) == {FIRST}
+    update(converger, waiting, WEB)
+    assert engine.refreshed == [False, True, False]
 
 
 def test_a_spare_that_was_to_be_taken_and_never_was_is_not_forgotten(converger: Converger) -> None:
