@@ -113,10 +113,12 @@ def _config(inputs: Mapping[str, object]) -> HeldProxy | OfStack:
     if service.cluster:
         return _serving(service, inputs)
     serves = str(inputs.get("serves", ""))
+    # A refresh that found files missing has none: it counts as it is made now, so that the same is written again.
+    bootstrap = as_object(inputs["files"]).get(rollout.BOOTSTRAP)
     return OfStack(
         ProxyId(str(inputs["proxy"])),
         ProxyName(str(inputs["name"])),
-        takes_http(str(as_object(inputs["files"]).get(rollout.BOOTSTRAP, ""))),
+        bootstrap is None or takes_http(str(bootstrap)),
         _serving(ObjectKey.parse(serves), inputs) if serves else None,
     )
 

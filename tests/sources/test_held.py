@@ -128,6 +128,13 @@ def test_a_spare_says_what_it_can_serve_and_whom_it_serves_whole(tmp_path: Path,
     assert taken.stack_proxies == (name,)
 
 
+def test_a_spare_whose_files_were_lost_when_it_was_refreshed_is_what_spares_are_now(tmp_path: Path) -> None:
+    """A refresh takes over that there are none; another bootstrap than it was started with would end whom it serves."""
+    name = ProxyName("spare-1")
+    its = {"proxy": "1" * 12, "name": name, "owner": owner_fields(proxy_owner(HOME, name)), "files": {}}
+    assert read_held(state(tmp_path, resource("ProxyConfig", its))).http_proxies == {name}
+
+
 def _gateway(service: ObjectKey) -> ObjectKey:
     """Return the key of the Gateway of this name."""
     return service._replace(kind=ObjectKind.GATEWAY)
