@@ -146,8 +146,7 @@ class Converger:
         for key, planned in told_of(plan):
             if self.applied.get(key) != wanted.get(key) or key.cluster in stale:
                 continue
-            name = key, planned.key, type(planned)
-            names = self._compared.of(name, differences_of, planned, said.get(planned.key))
+            names = self._compared.of((key, planned.key, type(planned)), differences_of, planned, said.get(planned.key))
             if names and (settled := self._touched.get(key, 0.0) + SETTLING) > now:
                 later = min(settled, later or settled)
             elif names:
@@ -175,13 +174,14 @@ class Converger:
         known, checks = self.applied, self._checks
         self._taken.leave(known, checks.unchecked)
         unchecked = (key for key in checks.unchecked if wanted.get(key) == known[key])
+        there = {key for key in broken if key in wanted and (key in known or self._taken.of(key))}
         return Work(
-            broken=tuple(sorted(key for key in broken if key in wanted and key in known)),
+            broken=tuple(sorted(there)),
             gone=tuple(sorted((key for key in known if key not in wanted), key=lambda key: (not key.cluster, key))),
             changed=tuple(
                 key for key, digest in wanted.items() if key not in broken and known.get(key, digest) != digest
             ),
-            new=tuple(key for key in wanted if key not in known and key not in self._spare),
+            new=tuple(key for key in wanted if not (key in known or key in there or key in self._spare)),
             spare=tuple(key for key in wanted if key not in known and key in self._spare),
             unchecked=together(unchecked, self._proxies),
             few=MOST if checks.look_only else FEW,

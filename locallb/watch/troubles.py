@@ -64,7 +64,9 @@ class Troubles:
         if self.outages.since:
             self.outages = self.outages.planned({proxy.proxy.name for proxy in plan.proxies})
         lost = lost_routes(plan, reading.snapshot)
-        self.broken = (self.broken | lost | self.disputes.due(now)) & converger.wanted(plan).keys()
+        taken = {proxy.key: proxy.root for proxy in plan.proxies if proxy.serves} if self.broken else {}
+        broken = {taken.get(key, key) for key in self.broken}
+        self.broken = (broken | lost | self.disputes.due(now)) & converger.wanted(plan).keys()
         return [later, self.disputes.look_at(now), self.outages.look_at(now)]
 
     def repaired(self, now: float, batch: Batch, outcome: Outcome) -> list[ObjectKey]:

@@ -14,10 +14,13 @@ from locallb.engine.deploy.scope import EVERYTHING, Scope
 from locallb.engine.engine import Engine
 from locallb.engine.state.urns import root_urn
 from locallb.model.identities import Home, ObjectKey, ProxyName
-from locallb.model.snapshot import HostFacts
+from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.planned import Plan
 from locallb.planning.proxies.placing import PlanContext, proxy_of_stack
+from locallb.sources.snapshot import SnapshotResult
 from locallb.watch.converge import PROXY, Converger
+from locallb.watch.events import Cause, Mark
+from locallb.watch.troubles import Troubles
 from locallb.watch.work import Batch
 
 HOME = Home("p", "s", "/p")
@@ -132,3 +135,16 @@ def test_a_spare_that_was_taken_is_no_work_of_its_own_afterwards(converger: Conv
     update(converger, plan(spare_1=WEB, spare_2=None), WEB)
     later = plan(spare_2=None)
     assert converger.work(converger.wanted(later), ()).gone == (WEB,)
+
+
+def test_a_spare_that_ended_just_when_it_is_taken_is_looked_at_first(converger: Converger) -> None:
+    """The state has its process: without a look the Gateway's first update would be in vain."""
+    troubles, reading = Troubles(lambda _: {}), SnapshotResult(Snapshot(HOME))
+    troubles.fell(plan(spare_1=None, spare_2=None), [Mark(Cause.PROXY, "spare-1")])
+    taken = plan(spare_1=WEB, spare_2=None)
+    wanted = {**converger.wanted(taken), WEB: "1", OLDER: "1"}
+    converger._wanted = taken, wanted
+    troubles.look(reading, taken, (), converger)
+    work = converger.work(wanted, troubles.broken)
+    assert (work.broken, work.new) == ((WEB,), (OLDER,))
+    assert work.first() == Batch((WEB,), refresh=True)
