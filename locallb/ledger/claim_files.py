@@ -26,6 +26,7 @@ from locallb.ledger.claims import (
     unfinished,
 )
 from locallb.ledger.conflicts import LedgerError
+from locallb.ledger.look import Look
 from locallb.model.identities import IPAddress
 from locallb.model.memory import Memory
 from locallb.model.snapshot import Claim
@@ -35,6 +36,10 @@ _LOOKS = 10
 """Times to read again what others rename meanwhile."""
 TURN = Lock()
 """Threads of this process take turns, however long that takes; patience is for other processes."""
+_MANY = 8
+"""Claims of one address from which on it is worth the while to remember them: those of ports of 127.0.0.1."""
+_READ: dict[tuple[Path, IPAddress], Memory[Entry | None]] = {}
+"""What was read of such addresses, for whoever has `TURN`."""
 _OTHERS = 0o055
 _OPEN = 0o644
 
@@ -83,8 +88,17 @@ class ClaimFiles:
 
     def read_held(self, address: IPAddress, names: Iterable[str]) -> list[Entry | None]:
         """Read the claims of one address: looking at names costs little, opening a thousand files doesn't."""
-        named = (name for name in sorted(likely(names, address)) if address_in(name) == address)
-        return [read_entry(self.path / name, address) for name in named]
+        named = [name for name in sorted(likely(names, address)) if address_in(name) == address]
+        if len(named) < _MANY:
+            return [read_entry(self.path / name, address) for name in named]
+        memory = _READ.setdefault((self.path, address), Memory())
+        entries = [read_known(self.path / name, address, memory) for name in named]
+        memory.evict_unused()
+        return entries
+
+    def look(self, address: IPAddress, names: Iterable[str]) -> Look:
+        """Read those claims of one address that are there, for many who want some of it."""
+        return Look(self.held(address, names))
 
     def entries(self, names: Iterable[str], memory: Memory[Entry | None] | None = None) -> list[Entry | None]:
         """Read every claim; None stands for one that is gone."""

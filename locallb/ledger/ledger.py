@@ -31,6 +31,7 @@ from locallb.ledger.claims import (
     read_entry,
 )
 from locallb.ledger.conflicts import ContendedError, LedgerError, refuse_copy, refuse_others
+from locallb.ledger.look import Look
 from locallb.ledger.publishing import Wanted, among, publish, remove, rounds
 from locallb.model.identities import Home, IPAddress, Owner
 from locallb.model.memory import Memory
@@ -129,18 +130,19 @@ class Ledger:
         return [problems.get(claim) for claim in wanted]
 
     def _take(self, names: Sequence[str], wanted: Sequence[Wanted]) -> dict[Wanted, LedgerError]:
-        """Claim addresses that are free or `owner`'s, each for one; return why some can't be claimed."""
+        """Claim what is free or the claimant's, in one round; return why some can't be claimed."""
         problems: dict[Wanted, LedgerError] = {}
-        new, near = [], among(names, wanted)
+        new, near, looks = [], among(names, wanted), dict[IPAddress, Look]()
         for claim in wanted:
-            held = self._files.held(claim.address, near)
-            mine = [entry for entry in held if entry.claim.owner == claim.owner]
+            look = looks.get(claim.address) or looks.setdefault(claim.address, self._files.look(claim.address, near))
+            mine = look.of(claim.owner)
             try:
                 same = bool(mine) and mine[0].claim.ports == claim.ports
-                refuse_others(held, claim.owner, claim.sharing, claim.ports, alone=not same)
+                refuse_others(look.in_the_way(claim.ports), claim.owner, claim.sharing, claim.ports, alone=not same)
                 if not mine:
                     new.append(claim)
                 elif not same or mine[0].sharing != claim.sharing:
+                    looks.pop(claim.address)
                     self._rewrite(mine[0].path, claim)
             except LedgerError as error:
                 problems[claim] = error

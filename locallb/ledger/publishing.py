@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import zip_longest
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from locallb.ledger.claim_files import ClaimFiles
 from locallb.ledger.claims import claimed_in, entry_name, entry_text, unfinished
 from locallb.ledger.conflicts import ContendedError, LedgerError, refuse_others
-from locallb.model.identities import IPAddress, Owner
+from locallb.model.identities import IPAddress, Owner, Protocol
 from locallb.model.snapshot import MappedPort
 from locallb.storage import files
 
@@ -31,21 +31,51 @@ class Wanted:
     """What of the address is wanted; empty for all of it."""
 
     @property
+    def places(self) -> frozenset[tuple[int, Protocol]]:
+        """What nobody else may have at the address; empty for all of it."""
+        return frozenset(port.place for port in self.ports)
+
+    @property
     def text(self) -> str:
         """What its file says."""
         return entry_text(self.address, self.owner, self.sharing, self.ports)
 
 
 def rounds(wanted: Iterable[Wanted]) -> list[list[Wanted]]:
-    """Return claims in rounds, each address once in a round: who wants one that another wants comes after that one."""
-    by_address: dict[IPAddress, list[Wanted]] = {}
+    """Return claims in rounds, so that in each nobody wants what another wants: who does comes after that one.
+
+    Those who want other ports of one address have a round together.
+    """
+    made: list[list[Wanted]] = []
+    last: dict[IPAddress, _Round] = {}
     for claim in dict.fromkeys(wanted):
-        by_address.setdefault(claim.address, []).append(claim)
-    return [[claim for claim in claims if claim] for claims in zip_longest(*by_address.values())]
+        turn = last.get(claim.address, _Round())
+        if not turn.admits(claim):
+            turn = _Round(turn.number + 1)
+        turn.owners.add(claim.owner)
+        turn.places |= claim.places
+        last[claim.address] = turn
+        made += [[]] if turn.number == len(made) else []
+        made[turn.number].append(claim)
+    return made
+
+
+@dataclass(slots=True)
+class _Round:
+    """What of one address is wanted in a round, and by whom."""
+
+    number: int = 0
+    owners: set[Owner] = field(default_factory=set)
+    places: set[tuple[int, Protocol]] = field(default_factory=set)
+
+    def admits(self, claim: Wanted) -> bool:
+        """Return whether nobody in it wants what `claim` does."""
+        apart = bool(self.places and claim.places) and self.places.isdisjoint(claim.places)
+        return not self.owners or (apart and claim.owner not in self.owners)
 
 
 def publish(ledger: ClaimFiles, wanted: Sequence[Wanted]) -> dict[Wanted, LedgerError]:
-    """Claim addresses, each once; return why some can't be claimed."""
+    """Claim what is in one round; return why some can't be claimed."""
     if not wanted:
         return {}
     refused: dict[Wanted, LedgerError] = {}
@@ -106,30 +136,38 @@ def _given_way(ledger: ClaimFiles, beside: Mapping[Wanted, Path]) -> Iterator[tu
     for name in set(unfinished(names)) - mine:
         if rival := claimed_in(ledger.path / name):
             rivals[rival.address] = ledger.path / name
-    names = among(names, tuple(beside))
+    looks = _Looks(ledger, among(names, tuple(beside)))
     for claim in beside:
         if where := rivals.get(claim.address):
             what = f"{claim.address} is being claimed by another process ({where}): run again"
             yield claim, ContendedError(what)
-        elif problem := _refusal(ledger, claim, names):
+        elif problem := looks.refusal(claim):
             yield claim, problem
 
 
 def _withdrawn(ledger: ClaimFiles, linked: Sequence[Wanted]) -> Iterator[tuple[Wanted, LedgerError]]:
     """Take claims back if there is another one all the same: its writer was stopped for long and went on."""
-    names = among(ledger.names(), linked) if linked else []
+    looks = _Looks(ledger, among(ledger.names(), linked) if linked else [])
     for claim in linked:
         try:
-            if problem := _refusal(ledger, claim, names):
+            if problem := looks.refusal(claim):
                 remove(_path(ledger, claim))
                 yield claim, problem
         except LedgerError as error:
             yield claim, error
 
 
-def _refusal(ledger: ClaimFiles, claim: Wanted, names: Sequence[str]) -> LedgerError | None:
-    try:
-        refuse_others(ledger.held(claim.address, names), claim.owner, claim.sharing, claim.ports, alone=True)
-    except LedgerError as problem:
-        return problem
-    return None
+class _Looks:
+    """Looks once at each address that some want, among `names`."""
+
+    def __init__(self, ledger: ClaimFiles, names: Sequence[str]) -> None:
+        self._look = cache(lambda address: ledger.look(address, names))
+
+    def refusal(self, claim: Wanted) -> LedgerError | None:
+        """Return why a claim can't be."""
+        held = self._look(claim.address).in_the_way(claim.ports)
+        try:
+            refuse_others(held, claim.owner, claim.sharing, claim.ports, alone=True)
+        except LedgerError as problem:
+            return problem
+        return None

@@ -22,12 +22,19 @@ from locallb.ledger import lock
 from locallb.ledger.conflicts import LedgerError
 from locallb.ledger.ledger import Ledger
 from locallb.ledger.publishing import Wanted
-from locallb.model.snapshot import Claim
+from locallb.model.identities import Protocol
+from locallb.model.snapshot import Claim, MappedPort
+from locallb.storage import files
 from tests.ledger.test_ledger import ROOT, owner
 
+LOCALHOST = ip_address("127.0.0.1")
 ADDRESSES = tuple(map(ip_address, ("127.77.0.5", "127.77.0.50", "fd00::5")))
-wanted = st.builds(
-    Wanted, st.sampled_from(ADDRESSES), st.sampled_from("abc").map(owner), st.sampled_from(["", "key", "other"])
+owners = st.sampled_from("abc").map(owner)
+ports = st.builds(MappedPort, st.just(80), st.sampled_from([Protocol.TCP, Protocol.UDP]), st.sampled_from([1, 2, 3]))
+several = st.lists(ports, min_size=1, max_size=2, unique=True).map(tuple)
+addresses = st.sampled_from([*ADDRESSES, LOCALHOST])
+wanted = st.builds(Wanted, addresses, owners, st.sampled_from(["", "key", "other"])) | st.builds(
+    Wanted, st.just(LOCALHOST), owners, st.just(""), several
 )
 
 
@@ -36,7 +43,7 @@ def one_by_one(ledger: Ledger, claims: list[Wanted]) -> list[str]:
     said = []
     for claim in claims:
         try:
-            ledger.claim(claim.address, claim.owner, claim.sharing)
+            ledger.claim(claim.address, claim.owner, claim.sharing, claim.ports)
         except LedgerError as error:
             said.append(str(error))
         else:
@@ -62,6 +69,24 @@ def test_claims_at_once_are_those_made_one_by_one(before: list[Wanted], now: lis
         assert answers == said
         assert bool(now or before) == joined.directory.exists() or not now
         assert not single.directory.exists() or contents(joined) == contents(single)
+
+
+def test_who_claim_ports_of_one_address_are_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not each by all others: with a thousand Services at 127.0.0.1 that would be millions of files."""
+    read = list[Path]()
+
+    def counted(path: Path, most: int) -> files.SharedFile | None:
+        read.append(path)
+        return find_shared(path, most)
+
+    find_shared = files.find_shared
+    monkeypatch.setattr(files, "find_shared", counted)
+    many = [Wanted(LOCALHOST, owner(f"s{n}"), ports=(MappedPort(80, Protocol.TCP, n),)) for n in range(1, 41)]
+    assert Ledger(tmp_path).claim_all(many) == [None] * len(many)
+    Ledger(tmp_path).claim(LOCALHOST, owner("one more"), ports=(MappedPort(80, Protocol.TCP, 99),))
+    assert len(read) <= 3 * len(many)
+    with pytest.raises(LedgerError, match="port 7/TCP belongs to local/default/s7 "):
+        Ledger(tmp_path).claim(LOCALHOST, owner("late"), ports=(MappedPort(80, Protocol.TCP, 7),))
 
 
 def test_threads_that_claim_while_another_does_share_the_next_look(

@@ -1,0 +1,46 @@
+"""The claims of one address, as one look found them.
+
+Who wants ports of an address that a thousand Services share needn't go through all of their claims. Not here: reading
+them (`claim_files`), and who may have what (`conflicts`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+
+from locallb.ledger.claims import Entry
+from locallb.model.identities import Owner, Protocol
+from locallb.model.snapshot import MappedPort
+
+_Place = tuple[int, Protocol] | None
+"""None is all of the address: of whoever has that, or says what nobody understands."""
+
+
+class Look:
+    """Knows what was found by owner and by port."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self.entries = entries
+        self._owners: dict[Owner, list[Entry]] = defaultdict(list)
+        self._places: dict[_Place, list[int]] = defaultdict(list)
+        for number, entry in enumerate(entries):
+            self._owners[entry.claim.owner].append(entry)
+            for place in _places(entry.claim.ports):
+                self._places[place].append(number)
+
+    def of(self, owner: Owner) -> Sequence[Entry]:
+        """Return what `owner` has."""
+        return self._owners.get(owner, ())
+
+    def in_the_way(self, ports: Collection[MappedPort]) -> Sequence[Entry]:
+        """Return those that may hinder who wants `ports`, or all of the address where there are none."""
+        if not ports:
+            return self.entries
+        places = (None, *_places(ports))
+        numbers = {number for place in places for number in self._places.get(place, ())}
+        return [self.entries[number] for number in sorted(numbers)]
+
+
+def _places(ports: Collection[MappedPort]) -> Sequence[_Place]:
+    return [port.place for port in ports] or [None]
