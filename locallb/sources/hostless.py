@@ -38,7 +38,11 @@ def read_hostless(home: Home, settings: Settings, root: Path, nowhere: Path) -> 
 
 def holding(snapshot: Snapshot, plan: Plan) -> Snapshot:
     """Return the snapshot as it would be after `plan` was carried out: its addresses and proxies are held."""
-    claims = tuple(Claim(address, placement.owner) for placement in plan.placements for address in placement.addresses)
+    claims = tuple(
+        Claim(address, placement.owner, placement.mapped)
+        for placement in plan.placements
+        for address in placement.addresses
+    )
     return replace(
         snapshot,
         claims=claims,

@@ -62,6 +62,16 @@ def test_a_service_that_goes_is_an_alert_and_exposes_nothing() -> None:
         assert text.index("removed, and with it") < text.rindex("127.77.0.7")
 
 
+def test_a_mapped_port_stays_when_its_own_number_becomes_free() -> None:
+    """As the ledger has it by then: compared with what was planned before, nothing moves."""
+    both = [NODE, service("a-web"), service("b-web")]
+    report = compared(both, [NODE, service("b-web")], settings(portMapping="loopback"))
+    assert {str(each.key): each.change for each in report.services} == {
+        "demo/shop/a-web": Change.REMOVED,
+        "demo/shop/b-web": Change.UNCHANGED,
+    }
+
+
 def test_a_service_of_another_class_is_removed() -> None:
     """It is still in the manifests, but not ours any more."""
     assert only(compared([NODE, WEB], [NODE, service("web", loadBalancerClass="x.y/z")])).change is Change.REMOVED
