@@ -148,14 +148,17 @@ class Ledger:
                 problems[claim] = error
         return problems | publish(self._files, new)
 
-    def release(self, address: IPAddress, owner: Owner) -> None:
-        """Release `address`; another's claim and an absent one are left as they are. Raises LedgerError."""
+    def release(self, address: IPAddress, owner: Owner, *, mapped: bool | None = None) -> None:
+        """Release `address`; another's claim and an absent one are left as they are. Raises LedgerError.
+
+        `mapped`: only if ports of it are claimed, or only if it is as a whole; without it either.
+        """
         if not self.directory.is_dir():
             return
         with self._files.locked() as names:
             self._fence(owner.home)
             for entry in self._files.held(address, names):
-                if entry.claim.owner == owner:
+                if entry.claim.owner == owner and mapped in {None, bool(entry.claim.ports)}:
                     remove(entry.path)
 
     def reown(

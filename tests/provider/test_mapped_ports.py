@@ -11,6 +11,7 @@ import pytest
 from locallb.ledger.ledger import Ledger, LedgerError
 from locallb.model.identities import Owner
 from locallb.model.naming import owner_fields
+from locallb.storage import paths
 from tests.provider.support import Driver, owner
 
 KIND = "LoopbackPorts"
@@ -54,6 +55,32 @@ def test_a_whole_address_and_ports_of_it_exclude_each_other(driver: Driver, root
     driver.create("LoopbackAddress", whole)
     with pytest.raises(LedgerError, match=r"127\.77\.0\.5 belongs to"):
         driver.create(KIND, inputs(owner(root, "other"), "80/TCP=80", address="127.77.0.5"))
+
+
+def test_going_over_to_ports_of_the_same_address_and_back_keeps_a_claim(driver: Driver, root: Path) -> None:
+    """A pool may be 127.0.0.1 itself: what is deleted last doesn't take along what was created before."""
+    whole = {"address": "127.0.0.1", "owner": dict(owner_fields(owner(root))), "sharing": ""}
+    before = driver.create("LoopbackAddress", whole)
+    mapped = driver.create(KIND, inputs(owner(root), "80/TCP=10080"))
+    driver.delete("LoopbackAddress", before)
+    assert driver.read(KIND, mapped) == mapped
+    after = driver.create("LoopbackAddress", whole)
+    driver.delete(KIND, mapped)
+    assert driver.read("LoopbackAddress", after) == after
+
+
+def test_what_was_claimed_before_host_setup_is_given_up(
+    driver: Driver, root: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a ledger that counts no longer nobody would ever release it, and nobody would get the port."""
+    monkeypatch.delenv(paths.LEDGER_VARIABLE)
+    monkeypatch.setattr(paths, "SHARED_LEDGER", home / "shared")
+    before, of_state_home = driver.create(KIND, inputs(owner(root), "80/TCP=10080")), Ledger(paths.ledger_directory())
+    (home / "shared").mkdir()
+    assert driver.read(KIND, before) is None
+    after = driver.create(KIND, inputs(owner(root), "80/TCP=10080"))
+    assert driver.read(KIND, after) == after
+    assert of_state_home.claims() == ()
 
 
 @pytest.mark.parametrize(

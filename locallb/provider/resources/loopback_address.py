@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 
+from locallb.ledger.earlier import release_earlier
 from locallb.ledger.ledger import Ledger
 from locallb.resources.codec import is_unknown
 from locallb.resources.properties import LoopbackAddressInputs, LoopbackAddressState
@@ -43,12 +43,9 @@ class LoopbackAddress(ResourceType[LoopbackAddressInputs, LoopbackAddressState])
     def create(self, new: LoopbackAddressInputs) -> tuple[str, LoopbackAddressState]:
         """Claim it; a claim of ours in a ledger that counted before host setup is given up."""
         address, owner = ip_address(new.address), new.owner
-        current, *earlier = paths.ledgers()
-        ledger = Ledger(current)
+        ledger = Ledger(paths.ledger_directory())
         ledger.claim(address, owner, new.sharing)
-        for path in earlier:
-            if os.access(path, os.W_OK):
-                Ledger(path).release(address, owner)
+        release_earlier(address, owner)
         return new.address, grown(self.state, new, claim=str(ledger.directory))
 
     def read(self, state: LoopbackAddressState) -> LoopbackAddressState | None:
@@ -69,4 +66,4 @@ class LoopbackAddress(ResourceType[LoopbackAddressInputs, LoopbackAddressState])
         owner = state.owner
         if not self.belongs_to_copied_project(owner):
             ledger = Ledger(Path(state.claim) if state.claim else paths.ledger_directory())
-            ledger.release(ip_address(state.address), owner)
+            ledger.release(ip_address(state.address), owner, mapped=False)

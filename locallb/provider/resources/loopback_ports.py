@@ -7,6 +7,7 @@ from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 
+from locallb.ledger.earlier import release_earlier
 from locallb.ledger.ledger import Ledger
 from locallb.model.snapshot import MappedPort
 from locallb.resources.codec import is_unknown
@@ -41,9 +42,10 @@ class LoopbackPorts(ResourceType[LoopbackPortsInputs, LoopbackPortsState]):
         return {"claim": old.claim if old else str(paths.ledger_directory())}
 
     def create(self, new: LoopbackPortsInputs) -> tuple[str, LoopbackPortsState]:
-        """Claim them."""
-        ledger = Ledger(paths.ledger_directory())
-        ledger.claim(ip_address(new.address), new.owner, ports=_parsed(new.ports))
+        """Claim them; a claim of ours in a ledger that counted before host setup is given up."""
+        address, ledger = ip_address(new.address), Ledger(paths.ledger_directory())
+        ledger.claim(address, new.owner, ports=_parsed(new.ports))
+        release_earlier(address, new.owner)
         return f"{new.address}/{new.owner.service}", grown(self.state, new, claim=str(ledger.directory))
 
     def read(self, state: LoopbackPortsState) -> LoopbackPortsState | None:
@@ -62,9 +64,8 @@ class LoopbackPorts(ResourceType[LoopbackPortsInputs, LoopbackPortsState]):
     def delete(self, state: LoopbackPortsState) -> None:
         """Release them where they were claimed, unless they belong to the project that this one is a copy of."""
         if not self.belongs_to_copied_project(state.owner):
-            Ledger(Path(state.claim) if state.claim else paths.ledger_directory()).release(
-                ip_address(state.address), state.owner
-            )
+            ledger = Ledger(Path(state.claim) if state.claim else paths.ledger_directory())
+            ledger.release(ip_address(state.address), state.owner, mapped=True)
 
 
 def _parsed(ports: Iterable[str]) -> tuple[MappedPort, ...]:

@@ -14,7 +14,7 @@ from locallb.ledger.ledger import Ledger
 from locallb.model.errors import ClientError
 from locallb.model.identities import Home
 from locallb.model.naming import owner_from
-from locallb.model.state_resource import CLAIMS, CONFIG, Resource
+from locallb.model.state_resource import CLAIMS, CONFIG, PORTS, Resource
 from locallb.runtimes.runtime import runtimes
 from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies, is_id
@@ -46,4 +46,5 @@ def _release(resource: Resource) -> None:
     """Release a claim in a ledger that doesn't count here."""
     ledger, owner = Path(str(resource.outputs["claim"])), resource.inputs["owner"]
     if ledger != paths.ledger_directory() and isinstance(owner, dict):
-        Ledger(ledger).release(ip_address(str(resource.inputs["address"])), owner_from(owner))
+        address, mapped = ip_address(str(resource.inputs["address"])), resource.type == PORTS
+        Ledger(ledger).release(address, owner_from(owner), mapped=mapped)
