@@ -143,7 +143,7 @@ class Ledger:
                     new.append(claim)
                 elif not same or mine[0].sharing != claim.sharing:
                     looks.pop(claim.address)
-                    self._rewrite(mine[0].path, claim)
+                    self._change(mine[0], claim)
             except LedgerError as error:
                 problems[claim] = error
         return problems | publish(self._files, new)
@@ -198,6 +198,17 @@ class Ledger:
                 if time.monotonic() > deadline:
                     raise
             time.sleep(_PAUSE * (1 + jitter()))
+
+    def _change(self, before: Entry, claim: Wanted) -> None:
+        """Change what `before` says; back to that if another has some of it by now who writes without the lock, too."""
+        self._rewrite(before.path, claim)
+        now = self._files.look(claim.address, self._files.all_names()).in_the_way(claim.ports)
+        try:
+            refuse_others(now, claim.owner, claim.sharing, claim.ports, alone=before.claim.ports != claim.ports)
+        except LedgerError:
+            path = self.directory / entry_name(claim.address, claim.owner)
+            self._rewrite(path, replace(claim, sharing=before.sharing, ports=before.claim.ports))
+            raise
 
     def _rewrite(self, path: Path, claim: Wanted) -> None:
         """Change what is said in place, then the name: a stop between the two leaves a claim of the new owner."""

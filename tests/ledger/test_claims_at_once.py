@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from locallb.kubernetes.api.fence import FENCE
 from locallb.ledger import ledger as module
 from locallb.ledger import lock
+from locallb.ledger.claims import entry_name, entry_text
 from locallb.ledger.conflicts import LedgerError
 from locallb.ledger.ledger import Ledger
 from locallb.ledger.publishing import Wanted
@@ -87,6 +88,26 @@ def test_who_claim_ports_of_one_address_are_looked_at_once(tmp_path: Path, monke
     assert len(read) <= 3 * len(many)
     with pytest.raises(LedgerError, match="port 7/TCP belongs to local/default/s7 "):
         Ledger(tmp_path).claim(LOCALHOST, owner("late"), ports=(MappedPort(80, Protocol.TCP, 7),))
+
+
+def test_who_changes_ports_gives_way_to_one_who_did_so_at_the_same_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where somebody keeps the lock, neither sees the other before it has written: who sees it goes back."""
+    old, new = (MappedPort(80, Protocol.TCP, 1),), (MappedPort(80, Protocol.TCP, 2),)
+    ledger, rewrite = Ledger(tmp_path), Ledger._rewrite
+    ledger.claim(LOCALHOST, owner("web"), ports=old)
+
+    def beaten(self: Ledger, path: Path, claim: Wanted) -> None:
+        theirs = tmp_path / entry_name(LOCALHOST, owner("other"))
+        theirs.write_text(entry_text(LOCALHOST, owner("other"), "", new))
+        rewrite(self, path, claim)
+
+    monkeypatch.setattr(Ledger, "_rewrite", beaten)
+    with pytest.raises(LedgerError, match="port 2/TCP belongs to local/default/other"):
+        ledger.claim(LOCALHOST, owner("web"), ports=new)
+    assert ledger.holds(LOCALHOST, owner("web"), old)
+    assert ledger.holds(LOCALHOST, owner("other"), new)
 
 
 def test_threads_that_claim_while_another_does_share_the_next_look(
