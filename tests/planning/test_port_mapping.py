@@ -9,6 +9,7 @@ from ipaddress import ip_address
 from hypothesis import given
 from hypothesis import strategies as st
 
+from locallb.ledger.claims import UNKNOWN
 from locallb.model.http.routes import Match, Redirect, Route
 from locallb.model.http.serving import Chain, HttpRoutes, VirtualHost
 from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner, Protocol
@@ -128,6 +129,18 @@ def test_a_request_for_another_address_is_refused_in_one_sentence() -> None:
     assert refused.reason is Reason.OUT_OF_POOL
     assert "one/shop/web asks for 10.0.0.1" in refused.message
     assert answer(service(requested=(LOCALHOST,))) == (LOCALHOST,)
+
+
+def test_where_another_stack_has_all_of_127_0_0_1_a_service_is_refused_in_one_sentence() -> None:
+    """Its pool may be that very address. What a damaged claim has nobody knows: claiming says which file it is."""
+    web = service()
+    refused = map_ports(Snapshot(draw.HOME, (web,), claims=(Claim(LOCALHOST, OTHER),)), [web]).answers[web.key]
+    assert isinstance(refused, Problem)
+    assert refused.reason is Reason.IN_USE
+    assert "all of 127.0.0.1 belongs to Service one/shop/theirs of" in refused.message
+    for owner in (UNKNOWN, Owner(draw.HOME, web.key), Owner(draw.HOME, service("gone").key)):
+        snapshot = Snapshot(draw.HOME, (web,), claims=(Claim(LOCALHOST, owner),))
+        assert map_ports(snapshot, [web]).answers[web.key] == (LOCALHOST,)
 
 
 def test_families_have_a_loopback_address_each_where_the_host_has_it() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv6Address
 
-from locallb.model.identities import Family, IPAddress, ObjectKey, Protocol
+from locallb.model.identities import Family, Home, IPAddress, ObjectKey, Owner, Protocol
 from locallb.model.network.host_addresses import usable
 from locallb.model.network.ranges import AddressRange
 from locallb.model.objects import FamilyPolicy, Service, ServicePort
@@ -25,6 +25,7 @@ LOOPBACK: Mapping[Family, IPAddress] = {Family.IPV4: IPv4Address("127.0.0.1"), F
 FIRST, COUNT = 10_000, 20_000
 """Numbers for ports whose own isn't free: below NodePorts and what kernels give to clients."""
 _Place = tuple[int, Protocol]
+_NOBODY = Home("", "", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,8 @@ def map_ports(snapshot: Snapshot, services: Sequence[Service]) -> MappedServices
     ledger, and Services of ours that are gone and not yet released, is nobody's; what somebody else listens on is given
     to nobody new.
     """
-    answers: dict[ObjectKey, Answer] = {service.key: _addresses(service, snapshot.host) for service in services}
+    whole = _taken_whole(snapshot)
+    answers: dict[ObjectKey, Answer] = {service.key: _addresses(service, snapshot.host, whole) for service in services}
     asking = [service for service in sorted(services, key=age) if not isinstance(answers[service.key], Problem)]
     given = _Numbers(snapshot, frozenset(service.key for service in asking))
     wishes = [(service.key, port) for service in asking for port in _mappable(service)]
@@ -119,7 +121,17 @@ def _mappable(service: Service) -> list[ServicePort]:
     return sorted(ports, key=lambda port: (port.port, port.protocol))
 
 
-def _addresses(service: Service, host: HostFacts) -> Answer:
+def _taken_whole(snapshot: Snapshot) -> Mapping[IPAddress, Owner]:
+    """Return who has a loopback address as a whole; of a damaged claim nobody knows, and claiming says so."""
+    others = (
+        claim
+        for claim in snapshot.claims
+        if not claim.ports and claim.address in LOOPBACK.values() and claim not in snapshot.remembered
+    )
+    return {each.address: each.owner for each in others if each.owner.home not in {snapshot.home, _NOBODY}}
+
+
+def _addresses(service: Service, host: HostFacts, whole: Mapping[IPAddress, Owner]) -> Answer:
     """Return the loopback addresses of a Service's families, or why it gets none."""
     single = service.family_policy is FamilyPolicy.SINGLE
     families = tuple(dict.fromkeys(service.families))[: 1 if single else None]
@@ -132,7 +144,14 @@ def _addresses(service: Service, host: HostFacts) -> Answer:
         missing = next(family for family in families if family not in here)
         why = f"this host has no {LOOPBACK[missing]}; take {missing} out of spec.ipFamilies"
         return Problem(Reason.NOT_ON_HOST, f"{service.key} gets no {missing} address: {why}")
-    return tuple(LOOPBACK[family] for family in here)
+    addresses = tuple(LOOPBACK[family] for family in here)
+    for address in addresses:
+        if owner := whole.get(address):
+            why = (
+                f"all of {address} belongs to Service {owner}; take it out of that stack's pools, or destroy that stack"
+            )
+            return Problem(Reason.IN_USE, f"{service.key} gets no ports of {address}: {why}")
+    return addresses
 
 
 def _is_here(address: IPAddress, host: HostFacts) -> bool:
