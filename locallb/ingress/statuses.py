@@ -29,5 +29,5 @@ def ingress_statuses(
 
 def serving_words(hosts: Sequence[str], addresses: Sequence[IPAddress], ports: Sequence[ServicePort]) -> str:
     """Say in a few words what is served where."""
-    what = f"serves {few(hosts) or 'every host'} on {', '.join(str(port.port) for port in ports)}"
+    what = f"serves {few(hosts) or 'every host'} on {', '.join(str(port.number) for port in ports)}"
     return f"{what} at {' and '.join(map(str, addresses))}"

@@ -14,7 +14,7 @@ from locallb.gateway.kinds import parse_api_object
 from locallb.ingress.classes import class_notices, grouped, left_out
 from locallb.ingress.kinds import INGRESS_KINDS
 from locallb.ingress.parsing import CLASS_ANNOTATION, DEFAULT_ANNOTATION
-from locallb.ingress.statuses import ingress_statuses
+from locallb.ingress.statuses import ingress_statuses, serving_words
 from locallb.ingress.translation import MOST_TOLD, BoundIngresses
 from locallb.model.gateway.ingresses import Ingress
 from locallb.model.http.routes import Answer, Forward
@@ -243,3 +243,9 @@ def test_another_service_of_the_name_is_another_object() -> None:
     keys = [ObjectKey(DEMO, "shop", "web", kind) for kind in kinds]
     assert len({str(key) for key in keys}) == len(keys)
     assert [ObjectKey.parse(str(key)) for key in keys] == keys
+
+
+def test_an_ingress_is_told_the_ports_that_clients_use() -> None:
+    """On an address that all share they may be others than its own."""
+    ports = [ServicePort(80, mapped=10080), ServicePort(443, mapped=443)]
+    assert serving_words(["a.test"], [ip_address("127.0.0.1")], ports) == "serves a.test on 10080, 443 at 127.0.0.1"
