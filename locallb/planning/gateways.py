@@ -214,7 +214,7 @@ def _port(gateway: Bound, port: ServicePort, where: Where, via: Via | None, answ
         listeners = tuple(Listener(one, port.number, port.protocol, name) for one in free if name in answering)
     else:
         chains = tuple(_with_addresses(gateway.chains[port.port], where.addresses))
-        chains = with_mapped_redirects(chains, gateway.want.ports)
+        chains = with_mapped_redirects(chains, port, gateway.want.ports, gateway.chains.values())
         http3 = where.http3 and not _is_shared(gateway, port)
         listeners = tuple(HttpListener(one, port.number, chains, http3=http3) for one in free if chains)
     return PlannedPort(port, listeners, problem, via if listeners else None)

@@ -1,37 +1,70 @@
-"""Redirects to another port of the same Gateway or Ingresses, where clients find that at a mapped number.
+"""Redirects of a Gateway or of Ingresses whose ports clients find at mapped numbers: to itself, they name those.
 
-Pure. Not here: redirects to other hosts, whose ports are theirs.
+Pure. A redirect leads to itself without a hostname, or with one of those for which it has routes. One to another host
+names that one's own port, which mapping here has nothing to do with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from locallb.model.http.routes import Redirect, Route
-from locallb.model.http.serving import Chain, HttpRoutes
+from locallb.model.http.serving import Chain, HttpRoutes, VirtualHost
 from locallb.model.identities import Protocol
 from locallb.model.objects import ServicePort
 
 _OF_SCHEMES = {"http": 80, "https": 443}
 
 
-def with_mapped_redirects(chains: tuple[Chain, ...], ports: Iterable[ServicePort]) -> tuple[Chain, ...]:
-    """Return chains whose redirects lead to where clients find `ports`; the very same where none is mapped."""
+def with_mapped_redirects(
+    chains: tuple[Chain, ...], entrance: ServicePort, ports: Iterable[ServicePort], every: Iterable[Sequence[Chain]]
+) -> tuple[Chain, ...]:
+    """Return the chains of the port `entrance` whose redirects lead to where clients find `ports`.
+
+    `every` has the chains of all ports. They are the very same where none is mapped.
+    """
     numbers = {port.port: port.number for port in ports if port.protocol is Protocol.TCP and port.number != port.port}
-    return tuple(_chain(chain, numbers) for chain in chains) if numbers else chains
+    if not numbers:
+        return chains
+    here = frozenset(name for some in every for chain in some for host in _hosts(chain) for name in host.domains)
+    return tuple(_chain(chain, _Mapping(entrance, numbers, here)) for chain in chains)
 
 
-def _chain(chain: Chain, numbers: Mapping[int, int]) -> Chain:
+@dataclass(frozen=True, slots=True)
+class _Mapping:
+    """What decides about the port of a redirect."""
+
+    entrance: ServicePort
+    numbers: Mapping[int, int]
+    """Of mapped ports."""
+    here: frozenset[str]
+    """The hostnames for which there are routes."""
+
+    def redirect(self, to: Redirect) -> Redirect:
+        """Return a redirect that clients can follow."""
+        asked = to.port or _OF_SCHEMES.get(to.scheme, 0)
+        if self._leads_elsewhere(to.hostname):
+            return to if asked else replace(to, port=self.entrance.port)
+        number = self.numbers.get(asked)
+        return replace(to, port=number) if number else to
+
+    def _leads_elsewhere(self, hostname: str) -> bool:
+        parts = hostname.split(".")
+        wider = ("*." + ".".join(parts[number:]) for number in range(1, len(parts)))
+        return bool(hostname) and self.here.isdisjoint({hostname, *wider})
+
+
+def _hosts(chain: Chain) -> Sequence[VirtualHost]:
+    return chain.serves.hosts if isinstance(chain.serves, HttpRoutes) else ()
+
+
+def _chain(chain: Chain, mapping: _Mapping) -> Chain:
     if not isinstance(chain.serves, HttpRoutes):
         return chain
-    hosts = (replace(host, routes=tuple(_route(each, numbers) for each in host.routes)) for host in chain.serves.hosts)
+    hosts = (replace(host, routes=tuple(_route(each, mapping) for each in host.routes)) for host in chain.serves.hosts)
     return replace(chain, serves=replace(chain.serves, hosts=tuple(hosts)))
 
 
-def _route(route: Route, numbers: Mapping[int, int]) -> Route:
-    to = route.action
-    if not isinstance(to, Redirect) or to.hostname:
-        return route
-    number = numbers.get(to.port or _OF_SCHEMES.get(to.scheme, 0))
-    return replace(route, action=replace(to, port=number)) if number else route
+def _route(route: Route, mapping: _Mapping) -> Route:
+    return replace(route, action=mapping.redirect(route.action)) if isinstance(route.action, Redirect) else route

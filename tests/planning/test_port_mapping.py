@@ -161,6 +161,12 @@ REDIRECTS = (
     (Redirect(301, port=8443), Redirect(301, port=8443)),
     (Redirect(301), Redirect(301)),
     (Redirect(301, "https", "other.test"), Redirect(301, "https", "other.test")),
+    (Redirect(301, hostname="other.test"), Redirect(301, hostname="other.test", port=80)),
+    (Redirect(301, hostname="other.test", port=443), Redirect(301, hostname="other.test", port=443)),
+    (Redirect(301, hostname="a.test"), Redirect(301, hostname="a.test")),  # by the port at which it listens
+    (Redirect(301, "https", "a.test"), Redirect(301, "https", "a.test", 10443)),
+    (Redirect(301, "https", "x.b.test"), Redirect(301, "https", "x.b.test", 10443)),
+    (Redirect(301, "https", "b.test"), Redirect(301, "https", "b.test")),
 )
 
 
@@ -168,11 +174,12 @@ def test_a_redirect_to_a_port_of_the_same_listeners_names_what_clients_use() -> 
     """One to another host, or to a port that isn't served here, stays."""
     routes = tuple(Route(Match(), action) for action, _ in REDIRECTS)
     chain = Chain(HttpRoutes((VirtualHost(("*",), routes),)))
-    ports = (ServicePort(80, mapped=10080), ServicePort(443, mapped=10443))
-    (changed,) = with_mapped_redirects((chain,), ports)
+    secure = Chain(HttpRoutes((VirtualHost(("a.test", "*.b.test"), ()),)))
+    ports, every = (ServicePort(80, mapped=10080), ServicePort(443, mapped=10443)), [(chain,), (secure,)]
+    (changed,) = with_mapped_redirects((chain,), ports[0], ports, every)
     assert isinstance(changed.serves, HttpRoutes)
     assert [route.action for route in changed.serves.hosts[0].routes] == [wanted for _, wanted in REDIRECTS]
-    assert with_mapped_redirects((chain,), [ServicePort(443, mapped=443)])[0] is chain
+    assert with_mapped_redirects((chain,), ports[0], [ServicePort(443, mapped=443)], every)[0] is chain
 
 
 def test_a_number_of_a_service_that_is_gone_is_free_only_once_it_is_released() -> None:
