@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from locallb.ledger.claim_files import ClaimFiles
-from locallb.ledger.claims import claimed_in, entry_name, entry_text, unfinished
+from locallb.ledger.claims import claimed_in, entry_name, entry_text, read_entry, unfinished
 from locallb.ledger.conflicts import ContendedError, LedgerError, refuse_others
 from locallb.model.identities import IPAddress, Owner, Protocol
 from locallb.model.snapshot import MappedPort
@@ -132,17 +132,24 @@ def _impossible(ledger: ClaimFiles, claim: Wanted, error: Exception) -> LedgerEr
 def _given_way(ledger: ClaimFiles, beside: Mapping[Wanted, Path]) -> Iterator[tuple[Wanted, LedgerError]]:
     """Find those that another has by now, or is about to have."""
     names, mine = ledger.all_names(), {path.name for path in beside.values()}
-    rivals = {}
+    rivals: dict[IPAddress, list[Path]] = {}
     for name in set(unfinished(names)) - mine:
         if rival := claimed_in(ledger.path / name):
-            rivals[rival.address] = ledger.path / name
+            rivals.setdefault(rival.address, []).append(ledger.path / name)
     looks = _Looks(ledger, among(names, tuple(beside)))
     for claim in beside:
-        if where := rivals.get(claim.address):
+        if where := next((path for path in rivals.get(claim.address, ()) if not _is_apart(path, claim)), None):
             what = f"{claim.address} is being claimed by another process ({where}): run again"
             yield claim, ContendedError(what)
         elif problem := looks.refusal(claim):
             yield claim, problem
+
+
+def _is_apart(rival: Path, claim: Wanted) -> bool:
+    """Return whether somebody is about to claim ports of the address, all of them others than those of `claim`."""
+    entry = read_entry(rival, claim.address)
+    theirs = {port.place for port in entry.claim.ports} if entry else set()
+    return bool(theirs and claim.places) and claim.places.isdisjoint(theirs)
 
 
 def _withdrawn(ledger: ClaimFiles, linked: Sequence[Wanted]) -> Iterator[tuple[Wanted, LedgerError]]:

@@ -19,10 +19,11 @@ from hypothesis import strategies as st
 from locallb.kubernetes.api.fence import FENCE
 from locallb.ledger import ledger as module
 from locallb.ledger import lock
+from locallb.ledger.claim_files import ClaimFiles
 from locallb.ledger.claims import entry_name, entry_text
-from locallb.ledger.conflicts import LedgerError
+from locallb.ledger.conflicts import ContendedError, LedgerError
 from locallb.ledger.ledger import Ledger
-from locallb.ledger.publishing import Wanted
+from locallb.ledger.publishing import Wanted, publish
 from locallb.model.identities import Protocol
 from locallb.model.snapshot import Claim, MappedPort
 from locallb.storage import files
@@ -108,6 +109,24 @@ def test_who_changes_ports_gives_way_to_one_who_did_so_at_the_same_moment(
         ledger.claim(LOCALHOST, owner("web"), ports=new)
     assert ledger.holds(LOCALHOST, owner("web"), old)
     assert ledger.holds(LOCALHOST, owner("other"), new)
+
+
+@pytest.mark.parametrize(
+    ("text", "hinders"),
+    [
+        (entry_text(LOCALHOST, owner("other"), "", [MappedPort(80, Protocol.TCP, 2)]), False),
+        (entry_text(LOCALHOST, owner("other"), "", [MappedPort(443, Protocol.TCP, 1)]), True),
+        (entry_text(LOCALHOST, owner("other"), ""), True),
+        ("", True),
+    ],
+)
+def test_a_claim_of_other_ports_that_was_left_half_done_hinders_nobody(
+    tmp_path: Path, text: str, *, hinders: bool
+) -> None:
+    """Of another user, who was killed at it: only for a minute, but all Services are at that address."""
+    files.write_beside(tmp_path / entry_name(LOCALHOST, owner("other")), text)
+    wanted = Wanted(LOCALHOST, owner("web"), ports=(MappedPort(80, Protocol.TCP, 1),))
+    assert [type(problem) for problem in publish(ClaimFiles(tmp_path), [wanted]).values()] == [ContendedError] * hinders
 
 
 def test_threads_that_claim_while_another_does_share_the_next_look(
