@@ -18,6 +18,7 @@ from locallb.model.memory import Each, Memory
 from locallb.model.objects import Service
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.addresses.allocation import Answer, allocate
+from locallb.planning.addresses.port_mapping import MappedServices
 from locallb.planning.gateways import Gateways, gateways_of
 from locallb.planning.planned import PlannedProxy, PlannedStatus
 from locallb.planning.pod_routes import RoutePlan, routes_of
@@ -53,6 +54,8 @@ class PlanMemory:
     """The last of those, whose seats are given on where they are equal, so that who keeps one is known by identity."""
     _addresses: Mapping[ObjectKey, Answer] = field(default_factory=dict)
     """The last addresses, likewise."""
+    _mapped: Mapping[ObjectKey, Service] = field(default_factory=dict)
+    """The last Services with mapped ports, likewise."""
     _routing: Memory[RoutePlan] = field(default_factory=lambda: Memory(_lead_the_same_way))
     _answers: Memory[Mapping[ObjectKey, Answer]] = field(default_factory=lambda: Memory(_asks_the_same))
 
@@ -61,6 +64,12 @@ class PlanMemory:
         self._ours.within(settings)
         ours = self._ours.of(lambda service: is_ours(service, settings) and not service.deleting, services)
         return list(compress(services, ours))
+
+    def mapped(self, made: MappedServices) -> MappedServices:
+        """Return the same, each that is equal to what it was the last time as that very object."""
+        self._mapped = _as_before(self._mapped, {service.key: service for service in made.services})
+        self._addresses = _as_before(self._addresses, made.answers)
+        return MappedServices(tuple(self._mapped.values()), self._addresses)
 
     def problems(
         self, host: HostFacts, services: Sequence[Service], find: Callable[[Service], PortProblems]

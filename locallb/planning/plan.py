@@ -43,7 +43,7 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
     gateways = told.bound
     snapshot = with_gateways(snapshot, gateways)
     wanted = memory.ours(snapshot.services, settings)
-    mapped = map_ports(snapshot, wanted) if settings.port_mapping else None
+    mapped = memory.mapped(map_ports(snapshot, wanted)) if settings.port_mapping else None
     wanted = list(mapped.services) if mapped else wanted
     ports = HostPorts(snapshot.host)
     problems = memory.problems(snapshot.host, wanted, ports.problems)

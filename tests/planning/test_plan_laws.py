@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 from random import Random
 from typing import TypeVar
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,7 +24,7 @@ from locallb.planning.planned import Plan
 from tests.planning import strategies
 
 SNAPSHOTS = strategies.snapshots()
-SETTINGS = strategies.settings()
+SETTINGS = st.builds(lambda drawn, mapped: replace(drawn, port_mapping=mapped), strategies.settings(), st.booleans())
 C = ClusterName("c")
 Thing = TypeVar("Thing")
 
@@ -49,7 +50,7 @@ def shuffled(snapshot: Snapshot, seed: int) -> Snapshot:
 def applied(snapshot: Snapshot, plan: Plan) -> Snapshot:
     """Return the snapshot after the plan was carried out: claims and proxies are those of the plan."""
     others = tuple(claim for claim in snapshot.claims if claim.owner.home != snapshot.home)
-    mine = tuple(Claim(address, p.owner) for p in plan.placements for address in p.addresses)
+    mine = tuple(Claim(address, p.owner, p.mapped) for p in plan.placements for address in p.addresses)
     proxies = tuple(HeldProxy(p.owner.service, p.proxy.discovery) for p in plan.proxies)
     return replace(snapshot, claims=(*others, *mine), remembered=mine, proxies=proxies)
 
@@ -104,11 +105,13 @@ def test_a_memory_changes_no_plan(
         settings = data.draw(st.sampled_from((settings, others)))
 
 
-def test_a_memory_saves_the_work_of_what_is_unchanged() -> None:
+@pytest.mark.parametrize("mapped", [False, True])
+def test_a_memory_saves_the_work_of_what_is_unchanged(*, mapped: bool) -> None:
     """A Service whose port changes is placed again, and its neighbour isn't."""
-    one, other = (Service(ObjectKey(C, "n", name), (ServicePort(8080, node_port=30080),)) for name in "ab")
+    ports = {"a": ServicePort(8080, node_port=30080), "b": ServicePort(9090, node_port=30090)}
+    one, other = (Service(ObjectKey(C, "n", name), (port,)) for name, port in ports.items())
     snapshot = Snapshot(Home("p", "s", "/p"), services=(one, other))
-    settings, memory = Settings((), (DEFAULT_POOL,)), PlanMemory()
+    settings, memory = Settings((), (DEFAULT_POOL,), port_mapping=mapped), PlanMemory()
     before = make_plan(snapshot, settings, memory).placements
     changed = replace(snapshot, services=(replace(one, ports=(ServicePort(8081, node_port=30081),)), other))
     after = make_plan(changed, settings, memory).placements
