@@ -67,10 +67,11 @@ def allow(api: Client, *names: str) -> None:
 def names(plane: ControlPlane) -> Iterator[FollowedNames]:
     """Follow nothing yet."""
     access, name = Access(str(plane.kubeconfig), plane.name), ClusterName("real")
-    how = Follow(name, access, {}, lambda _: Parsed(), lambda: None, ToldWriters(access))
-    made = FollowedNames(how, lambda: None)
+    writers = ToldWriters(access)
+    made = FollowedNames(Follow(name, access, {}, lambda _: Parsed(), lambda: None, writers), lambda: None)
     yield made
     made.stop()
+    writers.end()  # while a cluster is followed, requests to it wait for turns, and events are sent in threads
 
 
 def test_a_right_for_one_name_suffices_for_it_and_for_no_other(owner: Client, names: FollowedNames) -> None:
