@@ -66,7 +66,7 @@ doctor: setup ## Say what this host allows, what is in the way, and what to do a
 JOBS ?= 2
 COVER := -p tests.pure_coverage --cov --cov-report=
 
-test: .venv/dev ## Check the code and test it, real Envoys included (five minutes)
+test: .venv/dev ## Check the code and test it, real Envoys included (twelve minutes)
 	@$(MAKE) --no-print-directory lint
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(or $(PYTEST_ARGS),$(COVER)) \
 		-m "not slow and not docker and not cluster and not soak"
