@@ -8,7 +8,7 @@ from typing import NoReturn
 from locallb.ledger.claims import Entry
 from locallb.model.errors import ClientError
 from locallb.model.identities import Owner
-from locallb.model.snapshot import MappedPort
+from locallb.model.snapshot import MappedPort, Place
 from locallb.storage import paths
 
 
@@ -34,6 +34,11 @@ def is_shared(entry: Entry, owner: Owner, sharing: str) -> bool:
     return bool(sharing and entry.sharing and entry.claim.owner.home == owner.home)
 
 
+def are_apart(places: Collection[Place], others: Collection[Place]) -> bool:
+    """Return whether neither is all of an address, and they have no port in common."""
+    return bool(places and others) and frozenset(places).isdisjoint(others)
+
+
 def refuse_others(
     held: Iterable[Entry], owner: Owner, sharing: str, ports: Collection[MappedPort] = (), *, alone: bool
 ) -> None:
@@ -46,7 +51,7 @@ def refuse_others(
             raise LedgerError(f"{entry.claim.address} can't be claimed: {entry.problem}")
         if entry.claim.owner == owner or not alone or is_shared(entry, owner, sharing):
             continue
-        theirs = {port.place for port in entry.claim.ports}
+        theirs = entry.claim.places
         if not (ports and theirs):
             _refuse(entry, owner, str(entry.claim.address), f"choose another address for {owner.service}")
         if common := sorted(port for port in ports if port.place in theirs):

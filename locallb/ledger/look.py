@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 
 from locallb.ledger.claims import Entry
-from locallb.model.identities import Owner, Protocol
-from locallb.model.snapshot import MappedPort
+from locallb.model.identities import Owner
+from locallb.model.snapshot import MappedPort, Place
 
-_Place = tuple[int, Protocol] | None
+_Held = Place | None
 """None is all of the address: of whoever has that, or says what nobody understands."""
 
 
@@ -23,7 +23,7 @@ class Look:
     def __init__(self, entries: Sequence[Entry]) -> None:
         self.entries = entries
         self._owners: dict[Owner, list[Entry]] = defaultdict(list)
-        self._places: dict[_Place, list[int]] = defaultdict(list)
+        self._places: dict[_Held, list[int]] = defaultdict(list)
         for number, entry in enumerate(entries):
             self._owners[entry.claim.owner].append(entry)
             for place in _places(entry.claim.ports):
@@ -42,5 +42,5 @@ class Look:
         return [self.entries[number] for number in sorted(numbers)]
 
 
-def _places(ports: Collection[MappedPort]) -> Sequence[_Place]:
+def _places(ports: Collection[MappedPort]) -> Sequence[_Held]:
     return [port.place for port in ports] or [None]

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from locallb.ledger.claim_files import ClaimFiles
 from locallb.ledger.claims import claimed_in, entry_name, entry_text, read_entry, unfinished
-from locallb.ledger.conflicts import ContendedError, LedgerError, refuse_others
-from locallb.model.identities import IPAddress, Owner, Protocol
-from locallb.model.snapshot import MappedPort
+from locallb.ledger.conflicts import ContendedError, LedgerError, are_apart, refuse_others
+from locallb.model.identities import IPAddress, Owner
+from locallb.model.snapshot import Claim, MappedPort, Place
 from locallb.storage import files
 
 
@@ -31,9 +31,9 @@ class Wanted:
     """What of the address is wanted; empty for all of it."""
 
     @property
-    def places(self) -> frozenset[tuple[int, Protocol]]:
+    def places(self) -> frozenset[Place]:
         """What nobody else may have at the address; empty for all of it."""
-        return frozenset(port.place for port in self.ports)
+        return Claim(self.address, self.owner, self.ports).places
 
     @property
     def text(self) -> str:
@@ -66,12 +66,11 @@ class _Round:
 
     number: int = 0
     owners: set[Owner] = field(default_factory=set)
-    places: set[tuple[int, Protocol]] = field(default_factory=set)
+    places: set[Place] = field(default_factory=set)
 
     def admits(self, claim: Wanted) -> bool:
         """Return whether nobody in it wants what `claim` does."""
-        apart = bool(self.places and claim.places) and self.places.isdisjoint(claim.places)
-        return not self.owners or (apart and claim.owner not in self.owners)
+        return not self.owners or (are_apart(claim.places, self.places) and claim.owner not in self.owners)
 
 
 def publish(ledger: ClaimFiles, wanted: Sequence[Wanted]) -> dict[Wanted, LedgerError]:
@@ -148,8 +147,7 @@ def _given_way(ledger: ClaimFiles, beside: Mapping[Wanted, Path]) -> Iterator[tu
 def _is_apart(rival: Path, claim: Wanted) -> bool:
     """Return whether somebody is about to claim ports of the address, all of them others than those of `claim`."""
     entry = read_entry(rival, claim.address)
-    theirs = {port.place for port in entry.claim.ports} if entry else set()
-    return bool(theirs and claim.places) and claim.places.isdisjoint(theirs)
+    return entry is not None and are_apart(claim.places, entry.claim.places)
 
 
 def _withdrawn(ledger: ClaimFiles, linked: Sequence[Wanted]) -> Iterator[tuple[Wanted, LedgerError]]:

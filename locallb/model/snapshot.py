@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from locallb.model.faults import Order
 from locallb.model.gateway.of_cluster import ObjectOfCluster
@@ -47,6 +47,10 @@ class Access:
     """The context in it."""
 
 
+Place: TypeAlias = tuple[int, Protocol]
+"""A port of an address."""
+
+
 class MappedPort(NamedTuple):
     """A port of a Service, and the port of a loopback address at which clients find it."""
 
@@ -56,7 +60,7 @@ class MappedPort(NamedTuple):
     """At the address."""
 
     @property
-    def place(self) -> tuple[int, Protocol]:
+    def place(self) -> Place:
         """What nobody else may have there."""
         return self.number, self.protocol
 
@@ -82,6 +86,11 @@ class Claim:
     owner: Owner
     ports: tuple[MappedPort, ...] = ()
     """What is held of an address that many share by its ports; empty where it is held as a whole."""
+
+    @property
+    def places(self) -> frozenset[Place]:
+        """What nobody else may have at the address; empty for all of it."""
+        return frozenset(port.place for port in self.ports)
 
     @property
     def name(self) -> str:

@@ -17,14 +17,13 @@ from locallb.model.network.host_addresses import usable
 from locallb.model.network.ranges import AddressRange
 from locallb.model.objects import FamilyPolicy, Service, ServicePort
 from locallb.model.reasons import Problem, Reason
-from locallb.model.snapshot import HostFacts, Snapshot
+from locallb.model.snapshot import HostFacts, Place, Snapshot
 from locallb.planning.addresses.allocation import Answer
 from locallb.planning.addresses.holders import age
 
 LOOPBACK: Mapping[Family, IPAddress] = {Family.IPV4: IPv4Address("127.0.0.1"), Family.IPV6: IPv6Address("::1")}
 FIRST, COUNT = 10_000, 20_000
 """Numbers for ports whose own isn't free: below NodePorts and what kernels give to clients."""
-_Place = tuple[int, Protocol]
 _NOBODY = Home("", "", "")
 
 
@@ -65,11 +64,11 @@ class _Numbers:
             for socket in snapshot.host.sockets
             if socket.address.is_unspecified or socket.address in here
         }
-        self._owners: dict[_Place, ObjectKey | None] = {}
+        self._owners: dict[Place, ObjectKey | None] = {}
         """None for whoever isn't asking."""
         self._held: dict[ObjectKey, dict[tuple[int, Protocol], int]] = {}
         self._given: dict[tuple[ObjectKey, ServicePort], int] = {}
-        self._taken: set[_Place] = set()
+        self._taken: set[Place] = set()
         remembered = frozenset(snapshot.remembered)
         for claim in (*snapshot.remembered, *snapshot.claims):
             key = claim.owner.service

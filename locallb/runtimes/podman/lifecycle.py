@@ -42,9 +42,8 @@ class Lifecycle:
             if labels_of(seen).get(SPEC_LABEL) == wanted["Labels"][SPEC_LABEL]:
                 self._have_run(seen, new)
                 return str(seen["Id"])
-        provide_image(
-            self._containers, new.image, new.name, new.pull
-        )  # first: what another version of ours made serves meanwhile
+        # First: what another version of ours made serves meanwhile.
+        provide_image(self._containers, new.image, new.name, new.pull)
         if seen is not None:
             self._end(seen)
         return make_started(self._containers, new.name, wanted)

@@ -89,13 +89,17 @@ def _changed_routes(directory: Path, look: Look) -> Mapping[ClusterName, tuple[P
     """Return the ways to be kept, none for Nodes that are gone; also for shoots whose control planes are elsewhere."""
     if look.machines is None:
         return {}
-    return dict.fromkeys(_kept_routes(directory), ()) | _by_shoot(look.machines)
+    return dict.fromkeys(_route_files(directory), ()) | _by_shoot(look.machines)
 
 
 def _kept_routes(directory: Path) -> dict[ClusterName, tuple[PodRoute, ...]]:
     """Return the ways that were kept, by shoot."""
-    paths = sorted(directory.glob(f"*{_ROUTES}"))
-    return {ClusterName(path.name.removesuffix(_ROUTES)): parsed(files.read(path) or "") for path in paths}
+    return {name: parsed(files.read(path) or "") for name, path in _route_files(directory).items()}
+
+
+def _route_files(directory: Path) -> dict[ClusterName, Path]:
+    """Return the files of kept ways, by shoot."""
+    return {ClusterName(path.name.removesuffix(_ROUTES)): path for path in sorted(directory.glob(f"*{_ROUTES}"))}
 
 
 def _by_shoot(machines: Mapping[str, tuple[PodRoute, ...]]) -> dict[ClusterName, tuple[PodRoute, ...]]:
