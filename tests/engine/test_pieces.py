@@ -1,5 +1,7 @@
 """The engine's small parts, where a whole run would show too little."""
 
+import os
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from locallb.engine.protocol.monitor import EngineService, Monitor
 from locallb.engine.providers.wire import from_property_values, from_struct, to_property_values, to_struct
 from locallb.engine.state.checkpoint import parse_checkpoint, timestamp
 from locallb.engine.state.errors import EngineError, Unsupported
+from locallb.engine.state.files import Files
 from locallb.engine.state.journal import decode, encode
 from locallb.engine.state.resource import Pending, ResourceState
 from locallb.engine.state.snapshot import Begin, Drop, End, Free, Mutation, Put, Snapshot, Supersede
@@ -211,3 +214,23 @@ def test_one_provider_object_serves_one_configuration(tmp_path: Path) -> None:
 
     result = engine.up(program)
     assert "a second configuration of one provider object" in result.diagnostics[0].message
+
+
+@pytest.mark.parametrize("most", [1, 7, 1 << 20])
+def test_a_file_has_all_of_its_pieces_however_many_bytes_the_kernel_takes_at_once(
+    most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More pieces than one call takes, empty ones among them, and calls that write a part of what they are given."""
+    write, path = os.write, tmp_path / "state.json"
+
+    def some(descriptor: int, data: bytes | memoryview) -> int:
+        return write(descriptor, bytes(data)[:most])
+
+    def some_pieces(descriptor: int, pieces: Sequence[bytes]) -> int:
+        return some(descriptor, b"".join(pieces))
+
+    monkeypatch.setattr(os, "write", some)
+    monkeypatch.setattr(os, "writev", some_pieces)
+    pieces = [b"%d," % number * (number % 3) for number in range(2 * os.sysconf("SC_IOV_MAX") + 1)]
+    Files().replace(path, pieces)
+    assert path.read_bytes() == b"".join(pieces)
