@@ -30,7 +30,7 @@ from locallb.watch.checks import Checks
 from locallb.watch.differing import differences_of, told_of
 from locallb.watch.outcome import Outcome, failures_of, touched_by
 from locallb.watch.taken import TakenProxies
-from locallb.watch.work import FEW, MOST, Batch, Work, together
+from locallb.watch.work import FEW, MOST, Batch, Work, differing_work, together
 
 BALANCER, PROXY, ROUTES = "locallb:index:LoadBalancer", "locallb:index:Proxy", "locallb:index:ClusterRoutes"
 TOLD, ZONES = "locallb:index:GatewayObject", "locallb:index:ClusterZones"
@@ -64,6 +64,7 @@ class Converger:
     """The plan that has just these, if that is known."""
     _spare: frozenset[ObjectKey] = frozenset()
     """Proxies that nobody needs yet."""
+    _only_told: Collection[ObjectKey] = ()
     _proxies: Mapping[ObjectKey, ProxyName] = field(default_factory=dict)
     """Who serves each load balancer."""
     _taken: TakenProxies = field(default_factory=TakenProxies)
@@ -124,8 +125,9 @@ class Converger:
             for planned, digest in zip(plan.statuses, self._statuses.of(_digest, plan.statuses), strict=True)
         }
         needed = set(self._proxies.values())
-        unneeded = (planned for planned in plan.proxies if planned.proxy.name not in needed)
-        self._spare = frozenset(planned.key for planned in unneeded if not planned.proxy.names)
+        idle = (planned for planned in plan.proxies if not (planned.proxy.name in needed or planned.proxy.names))
+        self._spare = frozenset(planned.key for planned in idle)
+        self._only_told = statuses.keys() - placed.keys()
         self._taken.plan(plan)
         stacks = {planned.key: proxies[planned.proxy.name] for planned in plan.proxies if not planned.root.cluster}
         routes = {planned.key: planned.digest for planned in plan.routes}
@@ -175,14 +177,12 @@ class Converger:
         self._taken.leave(known, checks.unchecked)
         unchecked = (key for key in checks.unchecked if wanted.get(key) == known[key])
         there = {key for key in broken if key in wanted and (key in known or self._taken.of(key))}
-        return Work(
-            broken=tuple(sorted(there)),
-            gone=tuple(sorted((key for key in known if key not in wanted), key=lambda key: (not key.cluster, key))),
-            changed=tuple(
-                key for key, digest in wanted.items() if key not in broken and known.get(key, digest) != digest
-            ),
-            new=tuple(key for key in wanted if not (key in known or key in there or key in self._spare)),
-            spare=tuple(key for key in wanted if key not in known and key in self._spare),
+        return differing_work(
+            wanted,
+            known,
+            tuple(sorted(there)),
+            spare=self._spare,
+            told=self._only_told,
             unchecked=together(unchecked, self._proxies),
             few=MOST if checks.look_only else FEW,
         )

@@ -26,6 +26,8 @@ class Work:
     """Not planned any more."""
     changed: tuple[ObjectKey, ...] = ()
     new: tuple[ObjectKey, ...] = ()
+    told: tuple[ObjectKey, ...] = ()
+    """New or changed as well, but only told something: nothing is served by it."""
     spare: tuple[ObjectKey, ...] = ()
     """New as well, but proxies that nobody needs yet."""
     unchecked: tuple[ObjectKey, ...] = ()
@@ -36,12 +38,12 @@ class Work:
     @property
     def keys(self) -> tuple[ObjectKey, ...]:
         """All of them."""
-        return (*self.broken, *self.gone, *self.changed, *self.new, *self.spare, *self.unchecked)
+        return (*self.broken, *self.gone, *self.changed, *self.new, *self.told, *self.spare, *self.unchecked)
 
     @property
     def urgent(self) -> bool:
         """Whether somebody waits for any of it."""
-        return bool(self.broken or self.gone or self.changed or self.new)
+        return bool(self.broken or self.gone or self.changed or self.new or self.told)
 
     def without(self, keys: Collection[ObjectKey]) -> Work:
         """Leave some out."""
@@ -50,17 +52,23 @@ class Work:
         def rest(some: tuple[ObjectKey, ...]) -> tuple[ObjectKey, ...]:
             return tuple(key for key in some if key not in excluded)
 
-        every = (self.broken, self.gone, self.changed, self.new, self.spare, self.unchecked)
+        every = (self.broken, self.gone, self.changed, self.new, self.told, self.spare, self.unchecked)
         return Work(*(rest(some) for some in every), few=self.few)
 
     def first(self) -> Batch:
-        """Return those of the next update: what is there already never waits for what is new."""
+        """Return those of the next update.
+
+        What is there already never waits for what is new, and nothing that serves for what is only told something: a
+        few of those come along with others, many come afterwards.
+        """
         if self.broken:
             return Batch(self.broken[:MOST], refresh=True)
-        if there := (*self.gone, *self.changed):
-            return Batch(tuple(sorted(there, key=self._is_left_by_others)[:MOST]))
-        if new := self.new or self.spare:
-            return Batch(new[:MOST])
+        there = tuple(sorted((*self.gone, *self.changed), key=self._is_left_by_others))
+        if serving := there or self.new:
+            along = self.told if len(serving) + len(self.told) <= FEW else ()
+            return Batch((*serving[:MOST], *along))
+        if rest := self.told or self.spare:
+            return Batch(rest[:MOST])
         return Batch(self.unchecked[: self.few], refresh=True)
 
     def _is_left_by_others(self, key: ObjectKey) -> bool:
@@ -79,3 +87,28 @@ class Batch:
 
     keys: tuple[ObjectKey, ...]
     refresh: bool = False
+
+
+def differing_work(  # noqa: PLR0913 - all that decides
+    wanted: Mapping[ObjectKey, str],
+    known: Mapping[ObjectKey, str],
+    broken: Collection[ObjectKey],
+    *,
+    spare: Collection[ObjectKey],
+    told: Collection[ObjectKey],
+    unchecked: tuple[ObjectKey, ...],
+    few: int,
+) -> Work:
+    """Return what isn't as `wanted`, where that is `known`; `broken` is sorted, `spare` and `told` say which are."""
+    changed = [key for key, digest in wanted.items() if key not in broken and known.get(key, digest) != digest]
+    new = [key for key in wanted if not (key in known or key in broken)]
+    return Work(
+        broken=tuple(broken),
+        gone=tuple(sorted((key for key in known if key not in wanted), key=lambda key: (not key.cluster, key))),
+        changed=tuple(key for key in changed if key not in told),
+        new=tuple(key for key in new if key not in spare and key not in told),
+        told=tuple(key for key in (*changed, *new) if key in told),
+        spare=tuple(key for key in new if key in spare),
+        unchecked=unchecked,
+        few=few,
+    )

@@ -64,7 +64,7 @@ def test_a_route_that_changes_is_one_update_and_one_write(change: str) -> None:
         converger = learned(engine)
         api.asked.clear()
         found = work(converger, after)
-        assert found.changed + found.gone == (LOST,)
+        assert found.told + found.gone == (LOST,)
         assert converger.update(after, converger.wanted(after), Batch((LOST,))).result.ok
         assert api.asked == ["patch httproutes/lost"]
         assert work(converger, after).urgent is False

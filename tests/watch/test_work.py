@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import fields
 
 from hypothesis import given
@@ -11,7 +12,7 @@ from locallb.model.identities import ClusterName, ObjectKey
 from locallb.watch.work import FEW, MOST, Work
 
 KINDS = [field.name for field in fields(Work) if field.name != "few"]
-MAKES = {"broken", "gone", "changed", "new"}
+MAKES = {"broken", "gone", "changed", "new", "told"}
 
 
 @st.composite
@@ -34,8 +35,39 @@ def test_all_is_done_once_the_most_urgent_first(work: Work) -> None:
         assert 0 < len(portion.keys) <= MOST
         done.extend(portion.keys)
         left = left.without(portion.keys)
-    assert tuple(done) == work.keys
+    assert sorted(done) == sorted(work.keys)
+    assert _serving(done) == _serving(work.keys)
     assert left == Work()
+
+
+def _serving(keys: Iterable[ObjectKey]) -> list[ObjectKey]:
+    """Leave out what is only told."""
+    return [key for key in keys if key.namespace != "told"]
+
+
+@given(works())
+def test_what_is_only_told_comes_along_where_it_is_little_and_after_all_that_serves_where_it_is_much(
+    work: Work,
+) -> None:
+    """So a route's status costs a new Gateway no update of its own, and a thousand of them hold up none."""
+    portion = work.first()
+    kinds = [key.namespace for key in portion.keys]
+    serving = [kind for kind in kinds if kind in {"gone", "changed", "new"}]
+    if serving:
+        along = len(work.told) if len(serving) + len(work.told) <= FEW else 0
+        assert kinds.count("told") == along
+    elif "told" in kinds:
+        assert kinds == ["told"] * min(len(work.told), MOST)
+        assert (work.broken, work.gone, work.changed, work.new) == ((), (), (), ())
+
+
+def test_one_route_and_its_new_gateway_are_one_update() -> None:
+    """And what was there and changes goes before what is new, as ever."""
+    web, route, other = (ObjectKey(ClusterName("c"), "n", name) for name in ("web", "route", "other"))
+    assert Work(new=(web,), told=(route,)).first().keys == (web, route)
+    left = Work(changed=(other,), new=(web,), told=(route,))
+    assert left.first().keys == (other, route)
+    assert left.without(left.first().keys).first().keys == (web,)
 
 
 @given(works())
