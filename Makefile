@@ -83,7 +83,7 @@ test-wheel: wheel ## Run the tests against the wheel, installed where no checkou
 test-cluster: .venv/dev ## Run the tests against real Kubernetes: API, Nodes with kube-proxy (root, etcd; builds once)
 	@command -v go >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/cluster/requirements.txt
 	@$(BIN)/python -m tests.cluster.build
-	@$(BIN)/python -m pytest -q $(PYTEST_ARGS) -m "cluster and not kubelets"
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile $(PYTEST_ARGS) -m "cluster and not kubelets"
 
 test-kubelets: .venv/dev ## Run the tests against real kubelets: Nodes are containers (Docker, mmdebstrap; builds once)
 	@command -v go >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/cluster/requirements.txt

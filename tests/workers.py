@@ -19,7 +19,7 @@ ALONE = "alone"
 GROUPS = {
     ALONE: r"tests/e2e/test_scale\.py",
     "podman": r"tests/docker/(test_podman\.py|.*\[podman)",
-    "docker": r"tests/(docker|takeover|packaging)/|tests/cli/test_own_project\.py",
+    "docker": r"tests/((docker|takeover|packaging)/|cli/test_own_project\.py|cluster/test_(containers|kind|pods)\.py)",
     "other users": r"tests/(host|ledger)/|tests/faults/test_host_faults\.py",
 }
 """How the ids of a group's tests begin; the first group that fits has the test."""

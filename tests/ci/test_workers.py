@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.controlplane import node_ports
 from tests.workers import GROUPS, group
 
 pytestmark = pytest.mark.slow
@@ -22,6 +23,7 @@ PLACES = {
     "docker/test_b.py": 2,
     "docker/test_podman.py": 1,
     "takeover/test_c.py": 3,
+    "cluster/test_kind.py": 1,
     "e2e/test_scale.py": 4,
     "e2e/test_d.py": 1,
     "envoy/test_e.py": 7,
@@ -102,3 +104,22 @@ def test_every_group_has_a_test_of_this_project(name: str) -> None:
     files = [f"{path.relative_to(CHECKOUT)}" for path in (CHECKOUT / "tests").rglob("test_*.py")]
     parameters = ("", "::test[podman-x]")
     assert any(group(file + more) == name for file in files for more in parameters)
+
+
+def test_clusters_of_workers_side_by_side_give_no_node_port_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has enough for a thousand Services; alone it has all."""
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    whole = _numbers(node_ports())
+    of_all: list[int] = []
+    for worker in ("gw0", "gw1", "gw7"):
+        monkeypatch.setenv("PYTEST_XDIST_WORKER", worker)
+        own = _numbers(node_ports())
+        assert len(own) > 1000
+        assert set(own) < set(whole)
+        of_all += own
+    assert len(of_all) == len(set(of_all))
+
+
+def _numbers(ports: str) -> range:
+    first, last = map(int, ports.split("-"))
+    return range(first, last + 1)

@@ -6,6 +6,7 @@ Not here: how the binaries are built (`build`), what answers on NodePorts (by ha
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import socket
 import ssl
@@ -120,7 +121,7 @@ class ControlPlane:
             f"--service-account-key-file={self.root}/sa.key",
             f"--service-account-signing-key-file={self.root}/sa.key",
             "--service-cluster-ip-range=10.96.0.0/16,fd00:10:96::/112",
-            "--service-node-port-range=20000-31999",
+            f"--service-node-port-range={node_ports()}",
             f"--audit-policy-file={self._audit_policy()}",
             f"--audit-log-path={self.audit_log}",
             "--shutdown-delay-duration=0s",
@@ -331,6 +332,20 @@ class Objects:
             list(pool.map(lambda name: self.change(name, {"metadata": {"finalizers": None}}), waiting))
         self.client.deletecollection(SLICE, namespace="n")
         self.client.deletecollection(EVENT, namespace="n")
+
+
+def node_ports() -> str:
+    """Return the NodePorts that an API may give, which tests listen at on 127.0.0.1.
+
+    Of processes that test side by side each has an eighth of them, enough for a thousand Services: two clusters would
+    give one port to both.
+    """
+    first, last = 20000, 31999
+    if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+        each = (last + 1 - first) // 8
+        first += int(worker.removeprefix("gw")) % 8 * each
+        last = first + each - 1
+    return f"{first}-{last}"
 
 
 def _free_ports(count: int) -> list[int]:
