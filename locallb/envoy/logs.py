@@ -16,6 +16,8 @@ from locallb.storage import files
 NAME, PREVIOUS = "envoy.log", "envoy.log.previous"
 ARGUMENTS = ("--log-path", NAME, "--file-flush-interval-msec", "1000")
 """What makes an Envoy write it."""
+NOISE = r"\]\[backtrace\]|stacktrace for envoy bug|#\d+: |UNKNOWN \["
+"""Lines of it that tell a user nothing."""
 FULL = 1 << 19
 """Bytes from which a log is cut, half of what its writer may write."""
 KEPT = 1 << 18

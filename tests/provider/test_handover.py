@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +26,7 @@ from locallb.runtimes.process.stopping import running
 from tests.envoy.traffic import Load, Server, ask_tcp
 from tests.provider.support import Driver, Wanted
 from tests.provider.test_life_of_a_proxy import process_of
+from tests.provider.waiting import becomes
 
 pytestmark = pytest.mark.envoy
 
@@ -169,8 +172,7 @@ def test_a_version_that_fails_to_take_over_begins_by_itself(
 
 @pytest.fixture(params=[True, False], ids=["hands over", "can't hand over"])
 def apart(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Return a place for programs that are tried for a moment; processes hand over or there is no memory for it."""
-    monkeypatch.setattr(trial, "PATIENCE", 3.0)
+    """Return a place for programs that are tried; processes hand over or there is no memory for it."""
     if not request.param:
         monkeypatch.setattr(handover, "MEMORY", tmp_path / "none")
     return tmp_path
@@ -181,6 +183,10 @@ BROKEN = [
     ("exit 127", "it ends with status 127"),
     ("kill -SEGV $$", "ends with status -11"),
     ('case "$*" in *validate*) exec sleep 60;; esac; exit 1', "isn't done"),
+    ('case "$*" in *validate*) exit 0;; esac; echo Illegal instruction; exit 132', "Illegal instruction"),
+    ('case "$*" in *validate*) exit 0;; esac; exit 132', "it ends with status 132"),
+    ('case "$*" in *validate*) exit 0;; esac; kill -SEGV $$', "Segmentation fault"),
+    ('case "$*" in *validate*) exit 0;; esac; exec sleep 60', "it doesn't answer within 3 s"),
 ]
 
 
@@ -194,14 +200,37 @@ def test_a_version_that_cannot_be_run_takes_nothing_down(
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     install("1.40.1", program)
-    with pytest.raises(ProviderError, match=f"{why}.*; Envoy {wanted.process['version']} goes on serving"):
-        driver.update("EnvoyProcess", process, changed)
+    told = f"{why}.*; Envoy {wanted.process['version']} goes on serving"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trial, "PATIENCE", 3.0)
+        with pytest.raises(ProviderError, match=told):
+            driver.update("EnvoyProcess", process, changed)
     assert running(directory_of(config)) == (process_of(process),)
     assert driver.read("EnvoyProcess", process) == process
     assert ask_tcp(wanted.address, 8080) == "a"
+    assert not (directory_of(config) / trial.PLACE).exists()
     install("1.40.1")
     assert driver.update("EnvoyProcess", process, changed)["pid"] != process["pid"]
     assert ask_tcp(wanted.address, 8080) == "a"
+
+
+def test_one_that_is_tried_ends_with_who_tries_it(apart: Path) -> None:
+    """By SIGKILL as well; what lies there then is in nobody's way."""
+    program = apart / "envoy"
+    program.write_text('#!/bin/sh\ncase "$*" in *validate*) exit 0;; esac\necho $$ >../pid; exec sleep 60\n')
+    program.chmod(0o755)
+    (apart / "bootstrap.json").write_text("{}")
+    asked = f"why_unfit(EnvoyBinary(Path({str(program)!r}), '1'), Path({str(apart)!r}))"
+    code = f"from pathlib import Path; from {trial.__name__} import why_unfit, EnvoyBinary; {asked}"
+    with subprocess.Popen([sys.executable, "-c", code]) as trying:
+        becomes(lambda: (apart / "pid").is_file() and (apart / "pid").read_text().endswith("\n"))
+        tried = processes.identify(int((apart / "pid").read_text()))
+        trying.kill()
+    assert tried is not None
+    becomes(lambda: not processes.is_alive(tried))
+    program.write_text("#!/bin/sh\nexit 0\n")
+    assert trial.why_unfit(EnvoyBinary(program, "1"), apart) == "it ends with status 0"
+    assert not (apart / trial.PLACE).exists()
 
 
 def test_clients_of_one_that_nobody_takes_over_from_get_their_time(

@@ -38,8 +38,6 @@ ADOPTION_PATIENCE = 1.0
 LOG = logs.NAME
 BOOTSTRAP_MARK, VERSION_MARK = "LOCALLB_BOOTSTRAP", "LOCALLB_VERSION"
 _PAUSE = 0.005
-_NOISE = r"\]\[backtrace\]|stacktrace for envoy bug|#\d+: |UNKNOWN \["
-"""Lines of Envoy's log that tell a user nothing."""
 _OWN_WATCHES = 2  # of lds.json and cds.json
 
 
@@ -96,20 +94,20 @@ class EnvoyProcess(ResourceType[EnvoyProcessInputs, EnvoyProcessState]):
         """Note the new owner; the process stays, or another version takes over from it."""
         if new.version == old.version:
             return grown(self.state, new, pid=old.pid, started=old.started, binary=old.binary)
-        former = Process(old.pid, old.started)
-        if taken := self._take_over(new, former):
-            return taken
-        directory = _own_directory(new)
+        former, directory = Process(old.pid, old.started), _own_directory(new)
+        if _serves(directory, former):
+            _require_sound(directory, old.version, new)
+            if taken := self._take_over(new, former):
+                return taken
         if runs_in(directory, former):
-            _require_sound(directory, old, new)
             stop_process(directory, former)
         return self.create(new)[1]
 
     def _take_over(self, new: EnvoyProcessInputs, former: Process) -> EnvoyProcessState | None:
         """Start the wanted version, which takes over from one that serves; None if that can't be, or failed."""
         directory, binary = _own_directory(new), _wanted_binary(new.version)
-        epoch = handover.after(directory, former) if runs_in(directory, former) else None
-        if epoch is None or handover.successor_of(former, running(directory)):  # a stopped run has begun it
+        epoch = handover.after(directory, former)
+        if epoch is None:
             return None
         with handover.admin_aside(directory, former), suppress(InotifyError):  # not enough for two of them at once
             process = _start(directory, binary, new, epoch)
@@ -158,13 +156,17 @@ def _wanted_binary(version: str) -> EnvoyBinary:
     return binary
 
 
-def _require_sound(directory: Path, old: EnvoyProcessState, new: EnvoyProcessInputs) -> None:
+def _serves(directory: Path, process: Process) -> bool:
+    """Return whether a process runs from which no other one takes over already, which a stopped run has begun."""
+    return runs_in(directory, process) and not handover.successor_of(process, running(directory))
+
+
+def _require_sound(directory: Path, former: str, new: EnvoyProcessInputs) -> None:
     """Check that another version can be run, before the one that serves is ended for it. Raises ProviderError."""
     binary = _wanted_binary(new.version)
     if why := why_unfit(binary, directory):
-        _proxies().record(new.proxy, ProcessRecord(old.pid, old.started, old.binary, old.version, old.bootstrap))
         raise ProviderError(
-            f"Envoy {new.version} at {binary.path} can't be run: {why}; Envoy {old.version} goes on serving proxy"
+            f"Envoy {new.version} at {binary.path} can't be run: {why}; Envoy {former} goes on serving proxy"
             f" {new.proxy}: install requirements.txt again, then run up"
         )
 
@@ -211,13 +213,13 @@ def _await_answer(directory: Path, process: Process) -> None:
     admin = EnvoyAdmin(directory)
     while not admin.answers():
         if not processes.is_alive(process):
-            words = processes.last_words(directory / LOG, without=_NOISE)
+            words = processes.last_words(directory / LOG, without=logs.NOISE)
             raise ProviderError(f"Envoy of proxy {directory.name} ended at once: {words or 'without a word'}")
         if time.monotonic() > deadline:
             processes.stop(process, STOP_PATIENCE)
             raise ProviderError(
                 f"Envoy of proxy {directory.name} didn't answer within {START_PATIENCE:g} s and was stopped:"
-                f" {processes.last_words(directory / LOG, without=_NOISE) or 'its log is empty'}"
+                f" {processes.last_words(directory / LOG, without=logs.NOISE) or 'its log is empty'}"
             )
         time.sleep(_PAUSE)
 
