@@ -32,8 +32,8 @@ def shown(value: object) -> str:
 def clipped(text: str) -> str:
     """Return the printable beginning of `text`, without quotes."""
     if len(text) > LONGEST:
-        return f"{_printable(text[:LONGEST])}… ({len(text)} characters)"
-    return _printable(text)
+        return f"{printable(text[:LONGEST])}… ({len(text)} characters)"
+    return printable(text)
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
@@ -59,12 +59,8 @@ def _described(value: object) -> str:
             return f"a {type(value).__name__}"
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
+    """Replace what a terminal would act on: control characters, and whatever isn't printable."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-
-
-def printable(text: str) -> str:
-    """Replace what a terminal would act on: control characters, and whatever isn't printable."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

@@ -14,10 +14,11 @@ from itertools import islice
 from pathlib import Path
 
 from locallb.certificates.store import subject_of_user
+from locallb.programs import program
 from locallb.storage import paths
 from locallb.trust import nss, system
 from locallb.trust.plan import Kind, TrustStep, TrustStore, believes
-from locallb.trust.tools import TrustError, find_tool
+from locallb.trust.tools import TrustError
 
 ANCHORS = (
     ("/etc/pki/ca-trust/source/anchors", ("update-ca-trust", "extract"), ()),
@@ -67,7 +68,7 @@ def change(step: TrustStep) -> None:
 
 def _system() -> Iterator[TrustStore]:
     for place, gather, anew in ANCHORS:
-        if Path(place).is_dir() and find_tool(gather[0]):
+        if Path(place).is_dir() and program.find(gather[0]):
             by_root = os.geteuid() != 0
             store = TrustStore(Kind.SYSTEM, place, "curl, git and most programs of this host", by_root=by_root)
             store = replace(store, gather=gather, gather_anew=(*gather, *anew), lacks=_BY_ROOT if by_root else "")
@@ -104,7 +105,7 @@ def _forbidden(place: Path) -> str:
     with suppress(OSError):
         if (owner := nearest.stat().st_uid) != os.geteuid():
             return f"{nearest} belongs to user {owner}: run this as that user"
-    return "" if find_tool("certutil") else _NO_CERTUTIL
+    return "" if program.find("certutil") else _NO_CERTUTIL
 
 
 def _with_entries(store: TrustStore) -> TrustStore:
@@ -116,7 +117,7 @@ def _with_entries(store: TrustStore) -> TrustStore:
             case Kind.KEYCHAIN:
                 return replace(store, entries=system.keychain_entries(store.place, os.getuid(), subject_of_user()))
             case Kind.NSS:
-                there = store.exists and find_tool("certutil")
+                there = store.exists and program.find("certutil")
                 return replace(store, entries=nss.entries(store.place) if there else ())
     except TrustError as error:
         return replace(store, lacks=str(error))

@@ -180,11 +180,11 @@ def apart(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_p
 
 BROKEN = [
     ("echo no such symbol; exit 1", "no such symbol"),
-    ("exit 127", "it ends with status 127"),
-    ("kill -SEGV $$", "ends with status -11"),
-    ('case "$*" in *validate*) exec sleep 60;; esac; exit 1', "isn't done"),
+    ("exit 127", "it ended with 127"),
+    ("kill -SEGV $$", "it ended with -11"),
+    ('case "$*" in *validate*) exec sleep 60;; esac; exit 1', "it was ended after 3 s"),
     ('case "$*" in *validate*) exit 0;; esac; echo Illegal instruction; exit 132', "Illegal instruction"),
-    ('case "$*" in *validate*) exit 0;; esac; exit 132', "it ends with status 132"),
+    ('case "$*" in *validate*) exit 0;; esac; exit 132', "it ended with 132"),
     ('case "$*" in *validate*) exit 0;; esac; kill -SEGV $$', "Segmentation fault"),
     ('case "$*" in *validate*) exit 0;; esac; exec sleep 60', "it doesn't answer within 3 s"),
 ]
@@ -229,7 +229,7 @@ def test_one_that_is_tried_ends_with_who_tries_it(apart: Path) -> None:
     assert tried is not None
     becomes(lambda: not processes.is_alive(tried))
     program.write_text("#!/bin/sh\nexit 0\n")
-    assert trial.why_unfit(EnvoyBinary(program, "1"), apart) == "it ends with status 0"
+    assert trial.why_unfit(EnvoyBinary(program, "1"), apart) == "it ended with 0"
     assert not (apart / trial.PLACE).exists()
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from locallb.programs import program
 from locallb.trust import stores
 from tests.e2e.support import Done, Stage, stage
 from tests.trust.support import certutil, nss
@@ -139,7 +140,7 @@ def test_a_system_that_doesnt_gather_has_its_files_as_before(user: User, monkeyp
     user.gathering("exit 0")
     assert user.ca("trust", "--apply").code == 0
     user.gathering("exit 1")
-    assert 'gather says "exit code 1"' in user.ca("untrust", "--apply").err
+    assert "gather ended with 1" in user.ca("untrust", "--apply").err
     assert [len(names) for names in user.believed()] == [0, 0, 1]
     user.gathering("exit 0")
     assert user.ca("untrust", "--apply").code == 0
@@ -158,5 +159,5 @@ def test_a_store_that_cant_be_used_is_told(user: User, monkeypatch: pytest.Monke
     (about,) = [each for each in findings if each["topic"] == "authority"]
     assert (about["level"], about["text"].endswith(" isn't believed by Firefox")) == ("note", True)
     monkeypatch.setenv("PATH", str(user.tools))
-    monkeypatch.setattr(stores, "find_tool", lambda name: "" if name == "certutil" else name)
+    monkeypatch.setattr(program, "find", lambda name, *_: "" if name == "certutil" else name)
     assert "it takes certutil (Debian: apt install libnss3-tools" in user.ca("trust").err

@@ -19,6 +19,7 @@ from locallb.model.identities import Home
 from locallb.model.snapshot import Snapshot
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
+from locallb.programs.git import Revision
 from locallb.report.assemble import assembled
 from locallb.report.changes import Report
 from locallb.report.sides import planned_side
@@ -26,7 +27,6 @@ from locallb.sources import SourceError
 from locallb.sources.configuration import stack_settings
 from locallb.sources.hostless import holding, read_hostless
 from locallb.sources.source import source_type
-from locallb.storage.git import Revision
 
 NEW = "the manifests"
 

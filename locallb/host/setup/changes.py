@@ -9,9 +9,7 @@ from __future__ import annotations
 import grp
 import json
 import os
-import shutil
 import stat
-import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
 from ipaddress import ip_address, ip_network
@@ -33,6 +31,8 @@ from locallb.model.errors import ClientError
 from locallb.model.network.host_addresses import survey
 from locallb.model.network.routes import Route
 from locallb.planning.addresses.pool_routes import is_local, pool_routes
+from locallb.programs import program
+from locallb.programs.program import Program, ProgramError
 from locallb.storage import files, kept_files
 
 RECORD = Path("/var/lib/locallb/host.json")
@@ -68,7 +68,7 @@ def look(
         ledger=_ledger(),
         texts={path: text for path in (*_TEXTS, *looked_at(zones)) if (text := _text(Path(path)))},
         group=group,
-        ip_command=shutil.which("ip", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") or "",
+        ip_command=program.find("ip"),
         record=read_record(),
         zones=zones,
         names=names,
@@ -167,9 +167,11 @@ def _change_file(path: Path, step: Step) -> None:
     _put_file(path, step)
     if service := restarted_by(step.what):
         try:
-            subprocess.run(["systemctl", "try-restart", service], check=True, capture_output=True, timeout=_RESTART)
-        except (OSError, subprocess.SubprocessError):
-            raise HostSetupError(f"{path} is changed, but {service} hasn't read it: restart it") from None
+            Program(("systemctl", "try-restart", service), _RESTART).output()
+        except ProgramError as error:
+            raise HostSetupError(
+                f"{path} is changed, but {service} hasn't read it, as systemctl {error.why}: restart it"
+            ) from None
 
 
 def _put_file(path: Path, step: Step) -> None:

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import selectors
-import signal
-import subprocess
 import threading
 import time
 from collections.abc import Mapping
@@ -19,11 +16,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import IO, Any
+from typing import Any
 
 from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.model.formatting import clipped
 from locallb.model.snapshot import Access
+from locallb.programs.program import Program, ProgramError
 from locallb.threads.supervised import Task, do_once
 
 DEADLINE = 10.0
@@ -154,54 +152,11 @@ def _run(plugin: Plugin) -> bytes:
     """Run it to its end; what takes too long or says too much is ended with all that it started."""
     info = {"apiVersion": plugin.version, "kind": "ExecCredential", "spec": {"interactive": False}}
     environment = {**os.environ, "KUBERNETES_EXEC_INFO": json.dumps(info), **dict(plugin.variables)}
+    words = (plugin.command, *plugin.arguments)
     try:
-        process = subprocess.Popen(  # the user's own kubeconfig names it
-            [plugin.command, *plugin.arguments],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "its words can't be passed on"
-        raise _FailedError(f"it can't be run ({why})") from None
-    ends = time.monotonic() + DEADLINE
-    try:
-        output = _output(process.stdout, ends) if process.stdout else b""
-        code = process.wait(max(0.0, ends - time.monotonic()))
-    except (subprocess.TimeoutExpired, _FailedError) as error:
-        _end(process)
-        raise _FailedError(str(error) if isinstance(error, _FailedError) else _late()) from None
-    finally:
-        if process.stdout:
-            process.stdout.close()
-    if code:
-        raise _FailedError(f"it ended with {code}")
-    return output
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End it with all that it started."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def _output(pipe: IO[bytes], ends: float) -> bytes:
-    """Read what it prints until it closes its output."""
-    read = b""
-    with selectors.DefaultSelector() as selector:
-        selector.register(pipe, selectors.EVENT_READ)
-        while selector.select(max(0.0, ends - time.monotonic())):
-            part = os.read(pipe.fileno(), 65_536)
-            read += part
-            if not part:
-                return read
-            if len(read) > MOST:
-                raise _FailedError(f"it prints more than {MOST} bytes")
-    raise _FailedError(_late())
-
-
-def _late() -> str:
-    return f"it was ended after {DEADLINE:g} s"
+        ended = Program(words, DEADLINE, most=MOST, environment=environment, heard=False).run()
+    except ProgramError as error:
+        raise _FailedError(f"it {error.why}") from None
+    if ended.code:
+        raise _FailedError(f"it ended with {ended.code}")
+    return ended.output

@@ -6,23 +6,20 @@ The root file system is as small as the official distroless one, and starts Envo
 from __future__ import annotations
 
 import re
-import subprocess
 import tarfile
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from locallb.envoy.binary import installed
-from locallb.model.errors import ClientError
+from locallb.programs.program import Program
 from locallb.runtimes.docker.engine_api import Containers
 
 REPOSITORY = "local-lb/envoy"
 BINARY = "usr/local/bin/envoy"
+_PATIENCE = 60
+"""Seconds for listing a program's libraries."""
 _LIBRARY = re.compile(r"(?:=>\s+)?(/\S+)\s+\(0x")
-
-
-class EnvoyImageError(ClientError):
-    """The image can't be made: one sentence."""
 
 
 def make_image(containers: Containers) -> str:
@@ -38,7 +35,7 @@ def make_image(containers: Containers) -> str:
 
 
 def add_program(tar: tarfile.TarFile, path: Path, name: str) -> None:
-    """Add a program of this host and the libraries that it needs. Raises EnvoyImageError."""
+    """Add a program of this host and the libraries that it needs. Raises ProgramError."""
     _add(tar, path, name, executable=True)
     for library in _libraries(path):
         _add(tar, library, str(library).lstrip("/"), executable=True)
@@ -46,11 +43,8 @@ def add_program(tar: tarfile.TarFile, path: Path, name: str) -> None:
 
 def _libraries(binary: Path) -> Iterator[Path]:
     """Find the shared libraries of a program, with the loader, under the names by which it looks for them."""
-    try:
-        done = subprocess.run(["ldd", str(binary)], check=True, capture_output=True, text=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise EnvoyImageError(f"ldd can't tell which libraries {binary} needs: {error}") from error
-    return (Path(path) for path in _LIBRARY.findall(done.stdout))
+    told = Program(("ldd", str(binary)), _PATIENCE, f"run `ldd {binary}` to see why").output()
+    return (Path(path) for path in _LIBRARY.findall(told))
 
 
 def _add(tar: tarfile.TarFile, source: Path, name: str, *, executable: bool) -> None:

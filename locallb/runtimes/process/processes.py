@@ -11,7 +11,6 @@ import os
 import re
 import select
 import signal
-import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from functools import cache
 from pathlib import Path
 
 from locallb.model.errors import ClientError
+from locallb.programs.program import Program, ProgramError
 
 LOG_LIMIT = 1 << 20
 """Bytes that a process may write to one file, set as its resource limit: a log stays bounded without anybody's help."""
@@ -66,24 +66,18 @@ def start(command: Sequence[str], directory: Path, mark: Mapping[str, str], log:
     The log is a file of mode 0600 that doesn't grow beyond LOG_LIMIT. An `exec` that fails shows in the log, and as a
     process that ended. Raises ProcessError. Safe in a process with threads, and leaves no zombie to the caller.
     """
+    words = ["/bin/sh", "-c", _DETACH, "sh", str(LOG_LIMIT // _BLOCK), str(log), *command]
     try:
         os.close(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
-        done = subprocess.run(
-            ["/bin/sh", "-c", _DETACH, "sh", str(LOG_LIMIT // _BLOCK), str(log), *command],
-            cwd=directory,
-            env=dict(mark),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            start_new_session=True,
-            timeout=_START_PATIENCE,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        ended = Program(tuple(words), _START_PATIENCE, directory=directory, environment=mark).run()
+    except OSError as error:
         raise ProcessError(f"{command[0]} can't be started in {directory}: {error}") from error
-    stat = _parse(done.stdout)
+    except ProgramError as error:
+        raise ProcessError(f"{command[0]} can't be started in {directory}: {error}") from None
+    stat = _parse(ended.output.decode())
     if stat is None:
-        raise ProcessError(f"{command[0]} can't be started in {directory}: {done.stderr.strip() or 'the shell failed'}")
+        why = ended.last_words or "the shell failed"
+        raise ProcessError(f"{command[0]} can't be started in {directory}: {why}")
     return stat.process
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from locallb.envoy import ARGUMENTS, logs, rollout
@@ -13,6 +10,8 @@ from locallb.envoy.admin import EnvoyAdmin
 from locallb.envoy.binary import EnvoyBinary
 from locallb.envoy.document import Discovered, text
 from locallb.host import inotify
+from locallb.programs import program
+from locallb.programs.program import Program, ProgramError
 from locallb.runtimes.process import processes
 from locallb.storage import files, paths
 
@@ -39,24 +38,10 @@ def why_unfit(binary: EnvoyBinary, directory: Path) -> str:
 
 def _why_invalid(binary: EnvoyBinary, directory: Path) -> str:
     try:
-        done = subprocess.run(
-            [*_command(binary), "--mode", "validate"],
-            cwd=directory,
-            env={},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=PATIENCE,
-            check=False,
-        )
-    except OSError as error:
-        return str(error.strerror)
-    except subprocess.TimeoutExpired:
-        return f"it isn't done with reading its configuration after {PATIENCE:g} s"
-    if done.returncode == 0:
-        return ""
-    lines = done.stdout.decode(errors="replace").strip().splitlines()
-    return lines[-1][-_WORDS:] if lines else _status(done.returncode)
+        ended = Program((*_command(binary), "--mode", "validate"), PATIENCE, directory=directory, environment={}).run()
+    except ProgramError as error:
+        return f"it {error.why}"
+    return (ended.last_words or _status(ended.code)) if ended.code else ""
 
 
 def _why_not_live(binary: EnvoyBinary, directory: Path) -> str:
@@ -67,7 +52,7 @@ def _why_not_live(binary: EnvoyBinary, directory: Path) -> str:
     files.remove_tree(place, directory)  # of a run that was killed
     try:
         _furnish(place, files.read_shared(directory / rollout.BOOTSTRAP) or "")
-        with _attended(binary, place):
+        with program.alongside(("/bin/sh", "-c", _ATTENDED, logs.NAME, *_command(binary)), place):
             return _why_silent(place)
     finally:
         files.remove_tree(place, directory)
@@ -78,21 +63,6 @@ def _furnish(place: Path, bootstrap: str) -> None:
     nothing = text(Discovered(()).response)
     for name, content in ((rollout.BOOTSTRAP, bootstrap), (rollout.LISTENERS, nothing), (rollout.CLUSTERS, nothing)):
         files.write(place / name, content)
-
-
-@contextmanager
-def _attended(binary: EnvoyBinary, place: Path) -> Iterator[None]:
-    """Run it meanwhile, and no longer than we live."""
-    with subprocess.Popen(
-        ["/bin/sh", "-c", _ATTENDED, logs.NAME, *_command(binary)],
-        cwd=place,
-        env={},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    ):
-        yield
 
 
 def _why_silent(place: Path) -> str:
@@ -114,4 +84,4 @@ def _command(binary: EnvoyBinary) -> tuple[str, ...]:
 
 
 def _status(number: int | str) -> str:
-    return f"it ends with status {str(number).strip()}"
+    return f"it ended with {str(number).strip()}"

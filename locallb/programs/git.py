@@ -6,15 +6,17 @@ Files come from the object store as they were committed: no filters, no attribut
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from locallb.model.errors import ClientError
+from locallb.programs.program import Program, ProgramError
 
 _PATIENCE = 60.0
 """Seconds that one question to Git may take."""
+_MOST = 2**30
+"""Bytes of an answer: all manifests of a project."""
 _LINK = "120000"
 _FILES = frozenset({"100644", "100755", _LINK})
 """Modes of the entries of a tree that are files."""
@@ -118,16 +120,12 @@ def _led(entry: _Entry, target: bytes) -> str:
 def _git(project: Path, *words: str, given: bytes = b"") -> bytes:
     """Ask Git; the answer of a question that is quiet about failing is empty. Raises GitError."""
     environment = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
-    command = ["git", "-C", str(project), "--no-optional-locks", "--literal-pathspecs", *words]
+    command = ("git", "-C", str(project), "--no-optional-locks", "--literal-pathspecs", *words)
     try:
-        done = subprocess.run(
-            command, input=given, env=environment, capture_output=True, timeout=_PATIENCE, check=False
-        )
-    except FileNotFoundError:
-        raise GitError("there is no git here to read another revision with; install it or name a directory") from None
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise GitError(f"git can't be asked about {project}: {error}") from error
-    if done.returncode and done.stderr.strip():
-        said = " ".join(done.stderr.decode(errors="replace").split())
+        ended = Program(command, _PATIENCE, most=_MOST, environment=environment, given=given).run()
+    except ProgramError as error:
+        raise GitError(f"{project} can't be compared with another revision, as git {error.why}") from None
+    if ended.code and ended.complaints.strip():
+        said = " ".join(ended.complaints.decode(errors="replace").split())
         raise GitError(f"git can't read the repository of {project}: {said}")
-    return done.stdout if not done.returncode else b""
+    return ended.output if not ended.code else b""

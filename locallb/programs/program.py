@@ -1,0 +1,188 @@
+"""Runs a program of this host to its end, so that none holds us up, asks something or fills our memory.
+
+It gets a list of words and no shell, no terminal, no standard input but what is given, a deadline at which its whole
+process group ends, and a bound to what it may print. Not here: what is run, and processes that outlive us.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from locallb.model.errors import ClientError
+from locallb.model.formatting import clipped, printable
+
+ADMINISTRATION = ("/usr/sbin", "/sbin")
+"""Directories of tools that a user's PATH may not name, though the user may run them."""
+MOST = 2**26
+"""Bytes that a program may print where nothing else is said."""
+_COMPLAINTS = 2**16
+"""Bytes of what it complains that are kept: the last."""
+_WORDS = 300
+"""Characters of its last words that are told."""
+_PART = 2**16
+
+
+class ProgramError(ClientError):
+    """A program can't be run, takes too long, prints too much or fails: one sentence."""
+
+    def __init__(self, name: str, why: str, remedy: str = "") -> None:
+        super().__init__("; ".join(filter(None, (f"{clipped(name)} {why}", remedy))))
+        self.why = why
+        """The sentence without its subject and its remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A program that ended by itself."""
+
+    code: int
+    """As the kernel tells it: negative is a signal."""
+    output: bytes
+    complaints: bytes
+
+    @property
+    def last_words(self) -> str:
+        """The last line that it complained of, or else printed; empty if it said nothing."""
+        lines = (self.complaints.strip() or self.output.strip()).decode(errors="replace").splitlines()
+        return printable(lines[-1].strip()[-_WORDS:]) if lines else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program, and what it may do."""
+
+    words: tuple[str, ...]
+    """Its name, looked for in PATH, or its path; then its arguments."""
+    seconds: float
+    """How long it may take."""
+    remedy: str = ""
+    """What to do where it fails."""
+    most: int = MOST
+    """Bytes that it may print."""
+    directory: Path | None = None
+    environment: Mapping[str, str] | None = None
+    """None: ours."""
+    given: bytes = b""
+    """What it reads as its standard input."""
+    heard: bool = True
+    """Whether its complaints are kept; if not, what it leaves running may go on writing there."""
+
+    def run(self) -> Ended:
+        """Run it, whatever its exit code. Raises ProgramError."""
+        ends = time.monotonic() + self.seconds
+        with _standard_input(self.given) as given, ExitStack() as stack:
+            process = self._started(given, stack)
+            try:
+                output, complaints = self._read(process, ends)
+                return Ended(process.wait(max(0.0, ends - time.monotonic())), output, complaints)
+            except subprocess.TimeoutExpired:
+                raise self._late() from None
+            finally:
+                _end(process)
+
+    def output(self) -> str:
+        """Run it and return what it prints. Raises ProgramError, also with what it says when it fails."""
+        ended = self.run()
+        if ended.code:
+            said = ended.last_words.removeprefix(f"{self.words[0]}: ")
+            why = f'says "{said}"' if said else f"ended with {ended.code}"
+            raise ProgramError(self.words[0], why, self.remedy)
+        return ended.output.decode(errors="replace")
+
+    def _started(self, given: IO[bytes] | int, stack: ExitStack) -> subprocess.Popen[bytes]:
+        path = find(self.words[0], self.environment)
+        if not path:
+            raise ProgramError(self.words[0], "isn't installed", "install it, or name its directory in PATH")
+        try:
+            process = subprocess.Popen(
+                [path, *self.words[1:]],
+                cwd=self.directory,
+                env=self.environment,
+                stdin=given,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE if self.heard else subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else "its words can't be passed on"
+            raise ProgramError(self.words[0], f"can't be run ({why})") from None
+        for pipe in filter(None, (process.stdout, process.stderr)):
+            stack.enter_context(pipe)
+        return process
+
+    def _read(self, process: subprocess.Popen[bytes], ends: float) -> tuple[bytes, bytes]:
+        """Read what it prints and what it complains until it closes both."""
+        output, complaints = bytearray(), bytearray()
+        with selectors.DefaultSelector() as selector:
+            for pipe, read in ((process.stdout, output), (process.stderr, complaints)):
+                if pipe:
+                    selector.register(pipe, selectors.EVENT_READ, read)
+            while selector.get_map():
+                left = ends - time.monotonic()
+                ready = selector.select(left) if left > 0 else []
+                if not ready:
+                    raise self._late()
+                for key, _ in ready:
+                    key.data.extend(part := os.read(key.fd, _PART))
+                    if not part:
+                        selector.unregister(key.fileobj)
+                del complaints[:-_COMPLAINTS]
+                if len(output) > self.most:
+                    raise ProgramError(self.words[0], f"prints more than {self.most} bytes")
+        return bytes(output), bytes(complaints)
+
+    def _late(self) -> ProgramError:
+        return ProgramError(self.words[0], f"was ended after {self.seconds:g} s")
+
+
+def find(name: str, environment: Mapping[str, str] | None = None) -> str:
+    """Return where a program is; empty if it isn't installed. What has a slash is its path already."""
+    if os.sep in name:
+        return name
+    return shutil.which(name, path=os.pathsep.join((*os.get_exec_path(environment), *ADMINISTRATION))) or ""
+
+
+@contextmanager
+def alongside(words: Sequence[str], directory: Path) -> Iterator[None]:
+    """Run a program meanwhile, with no environment: the end of its standard input, also if we are killed, ends it."""
+    with subprocess.Popen(
+        words,
+        cwd=directory,
+        env={},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ):
+        yield
+
+
+@contextmanager
+def _standard_input(given: bytes) -> Iterator[IO[bytes] | int]:
+    """Write what a program reads to a file, where it can be read at any pace."""
+    if not given:
+        yield subprocess.DEVNULL
+        return
+    with tempfile.TemporaryFile() as file:
+        file.write(given)
+        file.seek(0)
+        yield file
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End it with all that it started, unless it has ended."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

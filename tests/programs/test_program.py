@@ -1,0 +1,143 @@
+"""Programs of this host: whatever one does, it holds nobody up, and what is wrong with it is one sentence."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from locallb.programs import program
+from locallb.programs.program import Program, ProgramError
+
+
+def shell(script: str, seconds: float = 60.0, remedy: str = "", most: int = program.MOST) -> Program:
+    """Describe a script."""
+    return Program(("sh", "-c", script), seconds, remedy, most)
+
+
+def test_it_gets_what_it_is_given_and_no_more() -> None:
+    """Its words as they are, its input, its directory, its environment; no terminal."""
+    assert Program(("printf", "%s|", "a b", "$HOME", "*"), 60.0).output() == "a b|$HOME|*|"
+    given = bytes(range(256)) * 4096
+    assert Program(("cat",), 60.0, given=given).run().output == given
+    assert shell("cat").run().output == b""
+    elsewhere = Program(("/bin/sh", "-c", "pwd; echo $A"), 60.0, directory=Path("/"), environment={"A": "b"})
+    assert elsewhere.output() == "/\nb\n"
+    with pytest.raises(ProgramError, match="sh says"):
+        shell("exec </dev/tty").output()
+
+
+def test_both_of_what_it_prints_are_read_together() -> None:
+    """More than a pipe holds of each; of its complaints the end is kept."""
+    ended = shell("head -c 200000 /dev/zero >&2; head -c 200000 /dev/zero; echo last >&2; exit 7").run()
+    assert (ended.code, len(ended.output), len(ended.complaints)) == (7, 200_000, 2**16)
+    assert ended.complaints.endswith(b"last\n")
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        ("exit 3", "sh ended with 3; try again"),
+        ("kill -9 $$", "sh ended with -9; try again"),
+        ("echo first >&2; echo 'sh: last' >&2; exit 1", 'sh says "last"; try again'),
+        ("echo printed; exit 1", 'sh says "printed"; try again'),
+        (r"printf 'a\033[2Jb' >&2; exit 1", r'sh says "a\\x1b\[2Jb"; try again'),
+    ],
+)
+def test_one_that_fails_is_told_by_its_last_words(script: str, told: str) -> None:
+    """On one line, and with what to do."""
+    with pytest.raises(ProgramError, match=f"^{told}$"):
+        shell(script, remedy="try again").output()
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["sleep 1000", "sleep 1000 & exit 0", "trap '' TERM INT HUP; sleep 1000", "yes >&2", "exec >&- 2>&-; sleep 1000"],
+)
+def test_one_that_takes_too_long_is_ended(script: str) -> None:
+    """Also while it complains without end, or says nothing any more."""
+    with pytest.raises(ProgramError, match=r"^sh was ended after 0.5 s$"):
+        shell(script, 0.5).run()
+
+
+def test_what_it_started_ends_with_it(tmp_path: Path) -> None:
+    """Its whole process group."""
+    with pytest.raises(ProgramError, match="was ended"):
+        shell(f"sleep 1000 & echo $! > {tmp_path}/child; wait", 1.0).run()
+    child = int((tmp_path / "child").read_text())
+    while _lives(child):
+        pass
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def test_one_that_prints_too_much_is_ended() -> None:
+    """However patient we are."""
+    with pytest.raises(ProgramError, match=r"^sh prints more than 1000 bytes$"):
+        shell("cat /dev/zero", most=1000).run()
+
+
+def test_what_it_leaves_running_holds_nobody_up_where_complaints_are_not_kept(tmp_path: Path) -> None:
+    """It may go on writing there."""
+    script = f"sleep 1000 >/dev/null & echo $! > {tmp_path}/child; echo said"
+    ended = Program(("sh", "-c", script), 60.0, heard=False).run()
+    os.kill(int((tmp_path / "child").read_text()), 9)
+    assert (ended.code, ended.output, ended.last_words) == (0, b"said\n", "said")
+
+
+def test_one_that_cannot_be_run_is_told(tmp_path: Path) -> None:
+    """By its name."""
+    with pytest.raises(ProgramError, match=r"^no-such isn't installed; install it, or name its directory in PATH$"):
+        Program(("no-such",), 60.0).run()
+    with pytest.raises(ProgramError, match=r"^/no/such can't be run \(No such file or directory\)$"):
+        Program(("/no/such",), 60.0).run()
+    with pytest.raises(ProgramError, match=r"^sh can't be run \(No such file or directory\)$"):
+        Program(("sh",), 60.0, directory=tmp_path / "absent").run()
+    with pytest.raises(ProgramError, match="its words can't be passed on"):
+        Program(("sh", "\0"), 60.0).run()
+
+
+def test_tools_of_administrators_are_found_without_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In PATH first, then where those are; the directory that we are in isn't searched."""
+    named, other = tmp_path / "named", tmp_path / "other"
+    for directory, tools in ((named, "a"), (other, "ab"), (tmp_path, "c")):
+        directory.mkdir(exist_ok=True)
+        for tool in tools:
+            (directory / tool).symlink_to("/bin/true")
+    monkeypatch.setattr(program, "ADMINISTRATION", (str(other),))
+    monkeypatch.setenv("PATH", str(named))
+    monkeypatch.chdir(tmp_path)
+    assert [program.find(name) for name in "abc"] == [str(named / "a"), str(other / "b"), ""]
+    assert program.find("a", {"PATH": str(other)}) == str(other / "a")
+    monkeypatch.delenv("PATH")
+    assert program.find("c") == ""
+
+
+def test_one_of_ours_that_is_interrupted_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by Ctrl-C, which the program itself doesn't see."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def interrupt(_self: Program, process: subprocess.Popen[bytes], _ends: float) -> tuple[bytes, bytes]:
+        started.append(process)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Program, "_read", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        shell("sleep 1000").run()
+    assert started[0].returncode == -9
+
+
+def test_one_alongside_sees_the_end_of_its_input(tmp_path: Path) -> None:
+    """It is gone when the block is left."""
+    with program.alongside(("/bin/sh", "-c", "echo $$ > started; read -r _; echo >ended"), tmp_path):
+        while not (tmp_path / "started").exists():
+            pass
+        assert not (tmp_path / "ended").exists()
+    assert (tmp_path / "ended").exists()
