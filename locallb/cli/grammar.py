@@ -11,9 +11,19 @@ from pathlib import Path
 from locallb import __version__
 from locallb.cli.exit_code import MEANINGS
 from locallb.cli.options import OPTIONS
-from locallb.cli.parser import Parser
+from locallb.cli.parser import COMMAND, Parser
 
 EPILOG = "exit codes:\n" + "".join(f"{code.value:>3}  {meaning}\n" for code, meaning in MEANINGS.items())
+FIRST_STEPS = """\
+Every Kubernetes Service of type LoadBalancer on a local cluster gets an address of its own on this host.
+
+first steps:
+  locallb watch      serve every cluster of kind, or the current context; Ctrl-C
+                     ends the view, not what serves
+  locallb status     show Services with their addresses and ports
+  locallb doctor     say what this host allows, and what is in the way
+  locallb destroy    remove all of it
+"""
 COMMANDS = {
     "up": "serve the stack's Services: create, update and remove what the plan asks for",
     "preview": "show what `up` would do; changes nothing anywhere",
@@ -45,12 +55,12 @@ def make_parser() -> Parser:
     _add_common(common, suppress=True)
     parser = Parser(
         prog="locallb",
-        description="An address of its own for every Kubernetes Service of type LoadBalancer on a local cluster.",
+        description=FIRST_STEPS,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _add_common(parser, suppress=False)
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(dest="command", metavar=COMMAND, required=True)
     for name, text in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text, parents=[common])
         for names, add in OPTIONS:

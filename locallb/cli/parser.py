@@ -6,6 +6,7 @@ Not here: which words there are (`grammar`).
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any, NoReturn
@@ -21,6 +22,8 @@ _ELSEWHERE = {
     "version": "--version",
 }
 """What other programs call it, if that is a word of ours."""
+COMMAND = "COMMAND"
+"""What the first word is called."""
 _MISSING = "the following arguments are required: "
 _VALUE = "ignored explicit argument"
 
@@ -42,6 +45,9 @@ class Parser(argparse.ArgumentParser):
         """Print the usage and what is wrong, and exit with 2."""
         name = message.removeprefix(_MISSING)
         choices = next((action.choices for action in self._actions if action.metavar == name and action.choices), None)
+        if choices and name == COMMAND:
+            self._print_message(f"{self.description}\n`{self.prog} --help` lists all commands.\n\n", sys.stderr)
+            self.exit(2, f"{self.prog}: error: {name} is missing\n")
         if choices:
             message = f"{name} is missing: {_listed(choices)}"
         super().error(message.replace(_VALUE, "takes no value, but was given"))
@@ -58,6 +64,8 @@ def _remedy(action: argparse.Action, value: str) -> str:
         return f"one of {_listed(choices)}; say it once for each: {repeated}"
     known = _ELSEWHERE.get(value, "") if action.dest == "command" else ""
     near = [known] if known else get_close_matches(value.lower(), choices, n=1)
+    if near and action.metavar == COMMAND:  # there are more than anybody reads
+        return f"a command; did you mean {near[0]}?"
     return f"one of {_listed(choices)}" + (f"; did you mean {near[0]}?" if near else "")
 
 

@@ -17,6 +17,12 @@ UNIX = "unix://"
 _PATIENCE = 1.0
 
 
+def docker_path() -> str:
+    """Return the path of Docker's socket: the one that DOCKER_HOST names, otherwise the usual one."""
+    given = os.environ.get("DOCKER_HOST", "")
+    return given.removeprefix(UNIX) if given.startswith(UNIX) else DOCKER
+
+
 def podman_place() -> str:
     """Return where Podman's service is: as its own command has it, otherwise root's for root, or this user's own."""
     runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}"

@@ -77,7 +77,9 @@ def _locked(path: Path, what: str) -> int:
         except BlockingIOError:
             pid = _pid(descriptor) or "unknown"
             os.close(descriptor)
-            raise TakenError(f"{what} runs already (pid {pid}): end that process, or leave it to it") from None
+            raise TakenError(
+                f"{what} runs already (pid {pid}): end that process first, or leave the work to it"
+            ) from None
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), path.stat()):
                 return descriptor

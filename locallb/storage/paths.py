@@ -6,6 +6,7 @@ Only where, and that the directories exist with the right mode; what lies in the
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from locallb.model.errors import ClientError
@@ -115,4 +116,18 @@ def private_directory(path: Path) -> Path:
 def _remedy(path: Path) -> str:
     """Return which variable leads to a directory that can't be made."""
     ledger = Path(os.environ.get(LEDGER_VARIABLE) or "/")
-    return f"correct {LEDGER_VARIABLE}" if path in {ledger, *ledger.parents} else "give a writable XDG_STATE_HOME"
+    if path in {ledger, *ledger.parents}:
+        return f"correct {LEDGER_VARIABLE}"
+    concerned = [
+        name for name, place in (("XDG_DATA_HOME", data_home), ("XDG_STATE_HOME", state_home)) if _on_way(place, path)
+    ]
+    return f"give a writable {' and '.join(concerned) or 'XDG_STATE_HOME'}"
+
+
+def _on_way(place: Callable[[], Path], path: Path) -> bool:
+    """Return whether `path` is above or below a place of ours."""
+    try:
+        found = place()
+    except PlaceError:  # of a home that isn't there nothing is made
+        return False
+    return path.is_relative_to(found) or found.is_relative_to(path)

@@ -28,7 +28,7 @@ def play() -> Iterator[Stage]:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("upp", "did you mean up?"),
+        ("upp", "'upp' isn't a command; did you mean up?\n"),
         ("down", "did you mean destroy?"),
         ("version", "did you mean --version?"),
         ("stack ls", "'ls' isn't one of list; did you mean list?"),

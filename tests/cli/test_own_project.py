@@ -89,7 +89,7 @@ def test_the_first_run_tells_in_five_lines_what_it_begins(place: Path) -> None:
     first = run("preview", "--manifests", "../shop")
     assert first.code == Exit.OK, first.err
     told = first.out.splitlines()[:5]
-    for line, words in zip(told, ("data/local-lb", "Envoy", "/shop", "/s/ledger", "destroy"), strict=True):
+    for line, words in zip(told, ("~/data/local-lb", "/shop", "Envoy", "~/s/ledger", "destroy"), strict=True):
         assert words in line
     assert told[0] not in run("preview").out
     assert json.loads(run("preview", "--json").out)["ok"]
@@ -205,12 +205,49 @@ def test_it_serves_and_leaves_nothing(place: Path) -> None:
     assert not [*(place / "s").rglob("bootstrap.json"), *(place / "s/ledger").iterdir()]
 
 
+def test_the_doctor_has_no_trouble_with_a_user_who_begins(place: Path) -> None:
+    """That there is no project yet is a note with the next step; the Docker that is looked for is DOCKER_HOST's."""
+    done = run("doctor", "--json")
+    told = [finding for finding in json.loads(done.out)["findings"] if finding["topic"] in {"stack", "Docker"}]
+    assert [(each["level"], each["text"]) for each in told] == [
+        ("ok", "Docker isn't running; the process runtime doesn't need it"),
+        ("note", f"there is no project here and none in {place}/data/local-lb"),
+    ]
+    assert told[1]["remedy"] == "`locallb watch` begins one"
+    assert not (place / "data").exists()
+
+
+def test_a_home_that_can_not_be_written_is_told_with_the_variables_that_lead_elsewhere(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both, where both lie below it."""
+    del place
+    monkeypatch.setenv("HOME", "/proc")  # where nobody can make a directory, root neither
+    monkeypatch.delenv("XDG_DATA_HOME")
+    done = run("up", "--kind")
+    assert (done.code, done.out) == (Exit.FAILED, "")
+    assert "give a writable XDG_DATA_HOME\n" in done.err
+    monkeypatch.delenv("XDG_STATE_HOME")
+    assert "give a writable XDG_DATA_HOME and XDG_STATE_HOME\n" in run("up", "--kind").err
+
+
+@pytest.mark.parametrize("words", ["", "--stack shop", "--json"])
+def test_a_command_line_without_a_command_shows_the_first_steps(place: Path, words: str) -> None:
+    """On standard error, as it isn't understood; nothing is begun."""
+    done = run(*words.split())
+    assert (done.code, done.out) == (Exit.USAGE, "")
+    for step in ("locallb watch", "locallb status", "locallb destroy", "`locallb --help` lists all commands"):
+        assert step in done.err
+    assert done.err.endswith("locallb: error: COMMAND is missing\n")
+    assert not (place / "data").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         ("status", "there is no project here and none in"),
         ("destroy --yes", "`locallb watch` or `locallb up` makes that one"),
-        ("up --yes", "there is nothing to serve that could be found: no cluster of kind"),
+        ("up --yes", "error: there is nothing to serve that could be found\nerror: kind: "),
         ("watch", "name what to serve by `--kind`, `--context NAME` or `--manifests DIR`"),
         ("up --stack ../x --kind", "can't be the name of a stack"),
         ("up --kind No!", "No!"),
@@ -218,7 +255,7 @@ def test_it_serves_and_leaves_nothing(place: Path) -> None:
     ],
 )
 def test_nothing_is_written_where_it_is_not_clear_what_to_serve(place: Path, words: str, told: str) -> None:
-    """One sentence with the remedy."""
+    """One sentence with the remedy, or one for each place that was looked at."""
     done = run(*words.split())
     assert (done.code, done.out) == (Exit.FAILED, "")
     assert told in done.err.replace(str(Path(sys.executable).parent) + "/", "")

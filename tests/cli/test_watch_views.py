@@ -7,6 +7,7 @@ import io
 import json
 import time
 from collections.abc import Iterator
+from ipaddress import ip_address
 
 import pytest
 from rich.console import Console
@@ -17,6 +18,10 @@ from locallb.cli.watching.log_record import LogRecord
 from locallb.cli.watching.records import Narrator, started
 from locallb.cli.watching.relay import Batch, Entry, Relay
 from locallb.cli.watching.screen import Screen
+from locallb.config.parsing.settings import parse_settings
+from locallb.model.identities import Protocol
+from locallb.model.snapshot import HostFacts, Socket
+from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.planning.status import State
 from locallb.watch.events import Cause, Converged, Failed, LoopEvent, Mark, Planned
@@ -113,7 +118,51 @@ def test_of_a_thousand_services_the_troubled_and_the_recent_are_shown_and_the_re
     lines = stream.getvalue().splitlines()
     table = lines[lines.index(next(line for line in lines if line.startswith("SERVICE"))) + 1 :]
     assert [line.split()[0] for line in table[:3]] == ["demo/shop/s0500", "demo/shop/s0700", "demo/shop/s0000"]
-    assert any(line.startswith("and 987 more, all serving") for line in lines)
+    assert any(line.startswith("and 988 more, all serving") for line in lines)
+
+
+def test_a_mapped_port_is_shown_as_clients_find_it() -> None:
+    """With both numbers, and what to try names the one that is served."""
+    screen = Screen("dev")
+    settings = parse_settings({"sources": [{"manifests": "m", "name": "demo"}], "portMapping": "loopback"})
+    taken = Socket(ip_address("127.0.0.1"), 8080, Protocol.TCP)
+    host = HostFacts(watches=10_000, sockets=(taken,))
+    event = dataclasses.replace(
+        planned(snapshot_of("web")), plan=make_plan(dataclasses.replace(snapshot_of("web"), host=host), settings)
+    )
+    screen.board.seen = serving(event.plan)
+    screen.board.take(Batch((Entry(NOON, event),), event))
+    screen.views = screen.board.views()
+    (row,) = screen.views
+    (port,) = row.row.ports
+    assert port.port.mapped not in {0, port.port.port}
+    text = render(screen)
+    assert f"8080/TCP={port.port.mapped}" in text
+    assert f"curl http://127.0.0.1:{port.port.mapped}/" in text
+
+
+def test_what_is_left_to_say_after_the_end() -> None:
+    """What goes on, and the commands that come next; before the first plan nothing is called absent."""
+    screen = Screen("dev")
+    assert "Reading the sources." in render(screen)
+    assert screen.farewell.startswith("Stopped watching. `locallb status`")
+    event = planned(snapshot_of("web", "api"))
+    screen.board.seen = serving(event.plan)
+    screen.board.take(Batch((Entry(NOON, event),), event))
+    screen.views = screen.board.views()
+    assert screen.farewell.startswith("Stopped watching; 2 Services go on serving. `locallb status`")
+    assert "`locallb destroy`" in screen.farewell
+    nothing = planned(snapshot_of())
+    screen.board.take(Batch((Entry(NOON, nothing),), nothing))
+    screen.views = screen.board.views()
+    assert "No Service of type LoadBalancer yet" in render(screen)
+
+
+def render(screen: Screen) -> str:
+    """Draw a screen of a usual size."""
+    stream = io.StringIO()
+    Console(file=stream, width=120, height=24, color_system=None).print(screen)
+    return stream.getvalue()
 
 
 def planned_large(names: list[str]) -> Planned:

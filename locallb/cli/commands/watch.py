@@ -132,6 +132,8 @@ class _Watch:
         self._teller.close()
         if self._fault:
             self._out.error(self._fault)
+        elif isinstance(self._face, OnScreen):
+            self._out.line(self._face.farewell)
         return Exit.FAILED if self._fault else Exit.OK
 
     def lead(self, leads: bool) -> None:  # noqa: FBT001 - as an election tells it

@@ -31,7 +31,7 @@ def print_services(
         _print_table(out, rows, told)
     for sentence in left_out:
         out.line(sentence)
-    if hint := _hint(rows):
+    if hint := next_step(rows):
         out.line("")
         out.line("Try: ", (hint, "bold"))
 
@@ -99,7 +99,7 @@ def _port(row: PortRow) -> str:
     return f"{row.port.label}→pods" if row.via is Via.PODS else row.port.label
 
 
-def _hint(rows: Sequence[Row]) -> str:
+def next_step(rows: Sequence[Row]) -> str:
     """Suggest what to try: a name that this host's resolver knows, or the first address that serves TCP.
 
     What routes answer at an address, they say themselves.

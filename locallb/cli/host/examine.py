@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+from locallb.cli.projects.own import own_project
 from locallb.cli.session import Session
 from locallb.config.settings import Pool, SettingsError
 from locallb.dns.names import is_wildcard
@@ -66,7 +67,7 @@ class Troubles:
 def look(directory: Path, stack: str) -> Seen:
     """Look at the host, and at the stack if there is one."""
     troubles = Troubles([])
-    session = troubles.guard("stack", lambda: Session.open(directory, stack), None)
+    session = _session(directory, stack, troubles)
     pools = troubles.guard("stack", lambda: session.settings.pools, ()) if session else ()
     here = session if session and troubles.guard("stack", lambda: _belongs_here(session), otherwise=False) else None
     plan = troubles.guard("sources", here.plan, None) if here and pools else None
@@ -88,7 +89,7 @@ def look(directory: Path, stack: str) -> Seen:
         claims=len(claims),
         ledger_problems=troubles.guard("ledger", ledger.problems, ()) if ledger else (),
         ledger_keepers=troubles.guard("ledger", ledger.keepers, ()) if ledger else (),
-        docker=container_sockets.state(container_sockets.DOCKER),
+        docker=container_sockets.state(container_sockets.docker_path()),
         podman=tuple(container_sockets.podman_sockets()),
         disk_free=troubles.guard("disk", lambda: limits.disk_left(paths.state_home()), limits.PLENTY),
     )
@@ -98,6 +99,15 @@ def look(directory: Path, stack: str) -> Seen:
     if here:
         seen = _with_stack(seen, here, plan, claims, troubles)
     return replace(seen, extra=tuple(troubles.findings))
+
+
+def _session(directory: Path, stack: str, troubles: Troubles) -> Session | None:
+    """Open the stack; that nobody has begun a project yet is nothing to mend."""
+    if directory == own_project() and not directory.exists():
+        text = f"there is no project here and none in {directory}"
+        troubles.findings.append(Finding(Level.NOTE, "stack", text, "`locallb watch` begins one"))
+        return None
+    return troubles.guard("stack", lambda: Session.open(directory, stack), None)
 
 
 def _names(plan: Planned) -> Iterator[NameSeen]:

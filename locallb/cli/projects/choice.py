@@ -15,6 +15,8 @@ MAKING = frozenset({"up", "preview", "watch"})
 """Commands that begin this user's own project."""
 USING = frozenset({"status", "destroy", "refresh", "state"})
 """Commands that need one."""
+LOOKING = "doctor"
+"""The command that looks at what isn't there yet, too."""
 _OF_OURS = ("local-lb", "locallb")
 
 
@@ -37,7 +39,8 @@ def chosen(args: Arguments, out: Out) -> Path:
         return prepare(args, out)
     if args.command in USING:
         return require_own()
-    return own_project() if is_trusted(own_project()) else directory
+    own = own_project()
+    return own if is_trusted(own) or (args.command == LOOKING and not own.exists()) else directory
 
 
 def require_ours(directory: Path) -> None:

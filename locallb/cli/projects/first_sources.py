@@ -10,10 +10,11 @@ from locallb.cli.projects.layout import Sources
 from locallb.model.errors import ClientError
 from locallb.sources.manifests.entry import cluster_name
 
-_UNCLEAR = (
-    "there is nothing to serve that could be found: no cluster of kind on this host's Docker ({docker}), no kubeconfig"
-    " with a current context ({kubeconfig}); name what to serve by `--kind`, `--context NAME` or `--manifests DIR`"
-)
+_UNCLEAR = """\
+there is nothing to serve that could be found
+kind: {docker}
+kubeconfig: {kubeconfig}
+start a cluster and run again, or name what to serve by `--kind`, `--context NAME` or `--manifests DIR`"""
 
 
 def named(options: Iterable[tuple[str, object]]) -> Sources:
@@ -65,7 +66,7 @@ def _why_no_kind() -> str:
     from locallb.sources.kind.finding import names_of_clusters  # noqa: PLC0415 - loads a client of Docker
 
     try:
-        return "" if names_of_clusters() else "it has none"
+        return "" if names_of_clusters() else "this host's Docker has no cluster of it"
     except ClientError as error:
         return str(error)
 

@@ -7,6 +7,7 @@ of its stacks are the user's from then on.
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -112,8 +113,18 @@ def _write(root: Path, texts: Mapping[str, str]) -> None:
 
 
 def _explanation(root: Path, stack: Path, sources: Sources) -> Iterator[str]:
-    yield f"There is no project here, so local-lb begins a Pulumi project of your own: {root}."
-    yield "Each Service of type LoadBalancer gets an address of this host, served by an Envoy of its own."
-    yield f"It serves {described(sources)}: {stack} says so, and all else that can be configured."
-    yield f"Proxies run from {paths.proxies_root()}, addresses are claimed in {paths.ledger_directory()}."
-    yield f"`locallb status` shows all of it, `locallb destroy` removes it; then {root} can be deleted."
+    yield f"There is no project here, so local-lb begins one of your own in {_near(root)}."
+    yield f"  serves  {described(sources)}, as {stack.relative_to(root)} there says"
+    yield "  gives   each Service of type LoadBalancer an address of this host, by an Envoy of its own"
+    claims = _near(paths.ledger_directory())
+    yield f"  keeps   proxies in {_near(paths.proxies_root())}, claims of addresses in {claims}"
+    yield f"  undo    `locallb destroy`, then remove {_near(root)}"
+
+
+def _near(path: Path) -> str:
+    """Write a path as a shell has it: shorter below this user's home, where that can be pasted."""
+    try:
+        below = str(path.relative_to(Path.home()))
+    except (ValueError, RuntimeError):
+        return str(path)
+    return f"~/{below}" if shlex.quote(below) == below else str(path)

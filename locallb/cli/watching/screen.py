@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from locallb.cli.display.service_table import STYLES
+from locallb.cli.display.service_table import STYLES, next_step
 from locallb.cli.watching.board import Board, View, by_urgency, count_states
 from locallb.cli.watching.lines import clock
 from locallb.cli.watching.log_record import Level, LogRecord
@@ -25,10 +25,12 @@ KEPT = 200
 """Records that are remembered for the screen."""
 MOST_PARTS = 6
 """Sources and pools that the head names."""
+_NOTHING_YET = "No Service of type LoadBalancer yet; one that is created shows up here."
 _LEVELS = {Level.INFO: "", Level.WARNING: "yellow", Level.ERROR: "red"}
 _NARROW = 50
 """Columns below which names are cut rather than states."""
 _LEAST_EVENTS, _HEAD_AND_GAPS = 3, 7
+_ENDING = "Ctrl-C ends the view, not what serves"
 
 
 @dataclass
@@ -43,9 +45,10 @@ class Screen:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw."""
         width, height = options.max_width, options.height or console.height
-        events = max(_LEAST_EVENTS, min(height // 3, len(self.records))) if height > 2 * _HEAD_AND_GAPS else 0
-        room = max(1, height - _HEAD_AND_GAPS - events)
-        for line in self._head():
+        is_roomy = height > 2 * _HEAD_AND_GAPS
+        events = max(_LEAST_EVENTS, min(height // 3, len(self.records))) if is_roomy else 0
+        room = max(1, height - _HEAD_AND_GAPS - is_roomy - events)
+        for line in (*self._head(), *([self._next()] if is_roomy else ())):
             line.truncate(width, overflow="ellipsis")
             yield line
         yield Text("")
@@ -105,10 +108,24 @@ class Screen:
         text.append(f"  {board.open} to do" if board.open else "")
         return text.append(f"  {board.waiting} tried again later" if board.waiting else "", "yellow")
 
+    def _next(self) -> Text:
+        step = visible(next_step([view.row for view in self.views]))
+        return Text.assemble("next     ", (step, "bold"), "  " if step else "", (_ENDING, "dim"))
+
+    @property
+    def farewell(self) -> str:
+        """What is said once the terminal is as it was, to whoever stopped the watch."""
+        serving = count_states(list(self.views))[State.SERVING]
+        told = f"{counted(serving, 'Service')} {'goes' if serving == 1 else 'go'} on serving" if serving else ""
+        return (
+            f"Stopped watching{f'; {told}' if told else ''}. `locallb status` shows what is there, `locallb watch` goes"
+            " on, `locallb destroy` removes it all."
+        )
+
     def _rest(self, shown: Sequence[View]) -> Text:
         left = len(self.views) - len(shown)
         if not left:
-            return Text("" if self.views else "Nothing to serve.")
+            return Text("" if self.views else _NOTHING_YET if self.board.planned else "Reading the sources.")
         troubled = sum(view.is_troubled for view in self.views) - sum(view.is_troubled for view in shown)
         return Text(f"and {left} more, {f'{troubled} of them troubled' if troubled else 'all serving'}", "dim")
 
@@ -127,7 +144,7 @@ _COLUMNS = (
     _Column("SERVICE", lambda view: (visible(str(view.row.key), LONGEST_NAME), ""), 0, 48),
     _Column("STATE", lambda view: (str(view.row.state), STYLES[view.row.state]), 0, 10),
     _Column("ADDRESS", lambda view: (" ".join(map(str, view.row.addresses)) or "-", ""), 70, 40),
-    _Column("PORTS", lambda view: (" ".join(map(_port, view.row.ports)) or "-", ""), 90, 30),
+    _Column("PORTS", lambda view: (" ".join(map(_port, view.row.ports)) or "-", ""), 78, 30),
     _Column("CHANGED", lambda view: (clock(view.change.at)[:-4] if view.change else "-", ""), 110, 8),
     _Column("TOOK", lambda view: (_took(view.change.seconds) if view.change else "-", ""), 110, 8),
     _Column("WHY", lambda view: (_why(view), ""), 50, 600),
@@ -162,7 +179,7 @@ def _why(view: View) -> str:
 
 
 def _port(row: PortRow) -> str:
-    return str(row.port) if row.state is State.SERVING else f"{row.port}!"
+    return row.port.label if row.state is State.SERVING else f"{row.port.label}!"
 
 
 def _took(seconds: float) -> str:

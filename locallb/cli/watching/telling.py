@@ -93,6 +93,11 @@ class OnScreen:
             screen, console=console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
         )
 
+    @property
+    def farewell(self) -> str:
+        """What is left to say after the end."""
+        return self._screen.farewell
+
     def open(self) -> None:
         """Take the terminal."""
         self._live.start(refresh=True)
