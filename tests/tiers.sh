@@ -5,13 +5,19 @@
 # a line `flaky: FILE::TEST` for each, or `flaky: none`; a line `failed: FILE::TEST` for what failed twice.
 tiers=() named=()
 
+remembered=.pytest_cache # where pytest remembers what failed
+lane='' put_off='' live='' # of a lane: its name, the file of tiers to repeat later, where a line tells what it begins
+
 # skipped WHY: say that a tier doesn't run on this machine, here and at the end.
 skipped() {
   step "SKIPPED: $1"
   tiers+=("SKIPPED    $1")
 }
 
-step() { printf '\n== %s (after %d s)\n' "$1" "$SECONDS"; }
+step() {
+  printf '\n== %s (after %d s)\n' "$1" "$SECONDS"
+  if [ -n "$lane" ]; then printf -- '-- %s: %s (after %d s)\n' "$lane" "$1" "$SECONDS" >&"$live"; fi
+}
 
 # tier TARGET [VARIABLE=VALUE...]: make a target; what fails there is repeated.
 tier() { timed "make $*" twice "$@"; }
@@ -29,20 +35,72 @@ timed() {
   return "$ended"
 }
 
+# side_by_side LANE...: run functions at the same time, each a lane of tiers one after the other. Each lane's output is
+# printed whole, in the order of their names here. All run to their ends, whatever fails in another; what fails in a
+# lane's tiers is repeated when all have ended: alone.
+side_by_side() {
+  local place each words pids=() ended=0
+  place=$(mktemp -d)
+  step "side by side: $*"
+  exec {live}>&1
+  for each; do
+    in_lane "$each" "$place/$each" >"$place/$each.output" 2>&1 &
+    pids+=($!)
+  done
+  for each; do
+    wait "${pids[0]}" || ended=$?
+    pids=("${pids[@]:1}")
+    cat "$place/$each.output"
+    mapfile -t -O "${#tiers[@]}" tiers < <(grep . "$place/$each.tiers")
+    mapfile -t -O "${#named[@]}" named < <(grep . "$place/$each.named")
+  done
+  exec {live}>&-
+  while read -r -a words <&3; do
+    remembered=.pytest_cache/${words[0]}
+    timed "make ${words[*]}: what failed, once more" again "${words[@]}" || ended=$?
+  done 3< <(cat "$place"/*.again 2>/dev/null)
+  remembered=.pytest_cache
+  rm -rf "$place"
+  return "$ended"
+}
+
+# in_lane LANE FILE: be a lane, and leave in files of that name what it has to tell.
+in_lane() {
+  trap - INT QUIT # or else all that it starts ignores them
+  lane=$1 put_off=$2.again tiers=() named=() told=$2
+  trap 'printf "%s\n" "${tiers[@]}" >"$told.tiers"; printf "%s\n" "${named[@]}" >"$told.named"' EXIT
+  "$1"
+}
+
 twice() {
-  make "$@" && return
+  if [ -n "$lane" ]; then remembered=.pytest_cache/$1; fi
+  made "$@" && return
+  if [ -z "$lane" ]; then
+    step "make $*: what failed, once more"
+    again "$@"
+  else
+    echo "$*" >>"$put_off"
+    step "make $*: failed, and is repeated when no other tier runs"
+  fi
+}
+
+# again TARGET [VARIABLE=VALUE...]: repeat what failed, and name it.
+again() {
   local before ended=0
   before=$(failed)
-  step "make $*: what failed, once more"
-  make "$@" PYTEST_ARGS="-n 0 --last-failed --last-failed-no-failures none" || ended=$?
+  made "$@" PYTEST_ARGS="-n 0 --last-failed --last-failed-no-failures none" || ended=$?
   comm -23 <(echo "$before") <(failed) | sed -n 's/..*/flaky: &/p'
   comm -12 <(echo "$before") <(failed) | sed -n 's/..*/failed: &/p'
   return "$ended"
 }
 
+made() {
+  if [ "$remembered" = .pytest_cache ]; then make "$@"; else PYTEST_ADDOPTS="-o cache_dir=$remembered" make "$@"; fi
+}
+
 # What pytest remembers as failed, a test a line.
 failed() {
-  python3 -c 'import json, sys; print(*json.load(sys.stdin), sep="\n")' 2>/dev/null <.pytest_cache/v/cache/lastfailed | sort || true
+  python3 -c 'import json, sys; print(*json.load(sys.stdin), sep="\n")' 2>/dev/null <"$remembered/v/cache/lastfailed" | sort || true
 }
 
 summary() {

@@ -63,11 +63,18 @@ def project(tmp_path: Path) -> Path:
 
 def run(project: Path, script: str) -> tuple[int, list[str]]:
     """Run a script as CI runs its own: gives its exit code and what it says at the end."""
+    code, _, end = told(project, script)
+    return code, end
+
+
+def told(project: Path, script: str) -> tuple[int, str, list[str]]:
+    """Run a script as CI runs its own: gives its exit code, what it says first, and what at the end."""
     head = "set -euo pipefail; . tests/tiers.sh; trap summary EXIT\n"
     done = subprocess.run(
         ["bash", "-c", head + script], cwd=project, capture_output=True, text=True, check=False, timeout=SECONDS
     )
-    return done.returncode, done.stdout.rpartition("\n== how long it took\n")[2].splitlines()
+    first, _, end = done.stdout.rpartition("\n== how long it took\n")
+    return done.returncode, first, end.splitlines()
 
 
 def named(lines: list[str], word: str) -> list[str]:
@@ -101,12 +108,73 @@ def test_what_fails_twice_ends_the_run_and_is_named(project: Path) -> None:
     assert not any("steady" in line for line in lines)
 
 
+MEET = """
+meet() { touch "$1.there"; until [ -e "$2.there" ]; do sleep 0.01; done; }
+one() { timed "one's" words one two; }
+two() { timed "two's" words two one; }
+words() { echo "$1 begins"; meet "$@"; echo "$1 ends"; }
+"""
+"""Lanes that end when both have begun."""
+
+
+def test_lanes_run_at_the_same_time_and_the_output_of_each_is_whole(project: Path) -> None:
+    """In the order of their names; each begun tier is told at once, and its time at the end."""
+    code, first, end = told(project, f"{MEET}side_by_side one two; timed after true")
+    assert code == 0
+    for name in ("one", "two"):
+        assert f"{name} begins\n{name} ends\n" in first
+        assert re.search(rf"^-- {name}: {name}'s \(after \d+ s\)$", first.split("one begins")[0], re.MULTILINE)
+    assert first.index("one ends") < first.index("two begins")
+    shown = [re.fullmatch(r" *(\d+) s  (.*)", line) for line in end[:-1]]
+    assert [match[2] for match in shown if match] == ["one's", "two's", "after", "all"]
+    assert end[-1] == "flaky: none"
+
+
+def test_what_fails_in_lanes_is_repeated_when_all_have_ended(project: Path) -> None:
+    """Each tier's failures by themselves; the rest of a lane runs before that."""
+    lanes = "one() {\n tier flaky\n tier steady\n echo one ends\n}\ntwo() {\n tier other\n echo two ends\n}\n"
+    code, first, end = told(project, f"{lanes}side_by_side one two; tier steady")
+    assert code == 0
+    assert named(end, "flaky") == ["test_it.py::test_flaky[a b]", "test_it.py::test_other"]
+    assert named(end, "failed") == []
+    assert max(first.index("one ends"), first.index("two ends")) < first.index(": what failed, once more")
+    assert [line.partition("s  ")[2] for line in end[:7]] == [
+        *("make flaky", "make steady", "make other"),
+        *("make flaky: what failed, once more", "make other: what failed, once more", "make steady", "all"),
+    ]
+
+
+def test_a_lane_that_fails_ends_the_run_when_the_others_have_ended(project: Path) -> None:
+    """What failed twice is named, and no other tier's failures are taken for it."""
+    lanes = "one() {\n tier broken\n tier other\n}\ntwo() {\n timed words false\n tier steady\n}\n"
+    code, first, end = told(project, f"{lanes}side_by_side one two; tier steady")
+    assert code != 0
+    assert named(end, "failed") == ["test_it.py::test_broken"]
+    assert named(end, "flaky") == ["test_it.py::test_other"]
+    assert "words" in end[2]
+    assert "make steady" not in first
+
+
+@pytest.mark.parametrize("failing", ["one", "two"])
+def test_the_exit_code_is_that_of_whichever_lane_failed(project: Path, failing: str) -> None:
+    """The first or the last, by no test of pytest's."""
+    lanes = "one() { true; }\ntwo() { true; }\n" + f"{failing}() {{ timed words bash -c 'exit 3'; }}\n"
+    assert run(project, f"{lanes}side_by_side one two")[0] == 3
+
+
+def test_what_runs_in_a_lane_is_interrupted_like_everything_else(project: Path) -> None:
+    """A shell's jobs in the background ignore interrupts, and so does all that they start."""
+    asking = f"{sys.executable} -c 'import signal; print(signal.getsignal(signal.SIGINT))'"
+    _, first, _ = told(project, f"one() {{ timed asked {asking}; }}; side_by_side one")
+    assert "default_int_handler" in first
+
+
 def test_ci_and_the_readme_run_their_tiers_this_way() -> None:
     """Every `make` that tests goes through it."""
-    for path, tiers in ((".ci/run", 3), ("tests/readme.sh", 1)):
+    for path, tiers in ((".ci/run", 4), ("tests/readme.sh", 1)):
         text = (CHECKOUT / path).read_text()
-        assert len(re.findall(r"^tier ", text, re.MULTILINE)) == tiers
-        assert not re.search(r"^make (test|soak)", text, re.MULTILINE)
+        assert len(re.findall(r"^ *tier ", text, re.MULTILINE)) == tiers
+        assert not re.search(r"^ *make (test|soak)", text, re.MULTILINE)
         assert ". tests/tiers.sh" in text
         subprocess.run(["bash", "-n", CHECKOUT / path], check=True)
 
