@@ -152,8 +152,11 @@ class EnvoyAdmin:
 
     def referred(self) -> frozenset[str]:
         """Read the versions of routes and secrets that are active."""
-        kinds = ("dynamic_route_configs", "dynamic_active_secrets")
-        return frozenset(version for kind in kinds for version in self._versions_of(kind))
+        return self.routes().union(self._versions_of("dynamic_active_secrets"))
+
+    def routes(self) -> frozenset[str]:
+        """Read the versions of routes that are active."""
+        return frozenset(self._versions_of("dynamic_route_configs"))
 
     def _versions_of(self, kind: str) -> Iterator[str]:
         """Return the versions of what it has of a kind; it answers 404 where no listener ever wanted any."""

@@ -1,9 +1,11 @@
-"""Puts a file of Envoy's into place, and waits until the Envoy that runs there has taken it or refused it."""
+"""Puts files of Envoy's into place, and waits until the Envoy that runs there has taken them or refused them."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from pathlib import Path
 
 from locallb.envoy import rollout
@@ -20,10 +22,58 @@ _SELDOM = 3
 
 def put(directory: Path, step: rollout.Write, mode: int, patience: float = PATIENCE) -> None:
     """Write a file; where it has a version and an Envoy runs, give that the time to follow."""
-    before = _refused(directory, step.name) if step.version else None
-    files.write(directory / step.name, step.text, mode=mode)
-    if before is not None:
-        _follow(directory, step, before, patience)
+    Series(directory, mode, patience).put(step)
+
+
+@dataclass(slots=True)
+class Series:
+    """Files that the Envoy in a directory gets one after the other; what it had refused before is asked once."""
+
+    directory: Path
+    mode: int
+    patience: float = PATIENCE
+    _attempts: Subscriptions | None = None
+
+    def put(self, step: rollout.Write) -> None:
+        """Write a file; where it has a version and an Envoy runs, give that the time to follow."""
+        if step.version and self._attempts is None:
+            self._attempts = _attempts(self.directory)
+        before = self._attempts
+        self._write(step)
+        if step.version and before is not None and not self._follow(step, _of(step.name, before).rejected):
+            self._attempts = None
+
+    def put_routes(self, steps: Sequence[rollout.Write]) -> None:
+        """Write files of routes, which know nothing of each other, and give Envoy the time to take those it had."""
+        for step in steps:
+            self._write(step)
+        wanted = {step.version for step in steps if step.version}
+        self._wait(lambda: not wanted or _has_routes(self.directory, wanted))
+
+    def _write(self, step: rollout.Write) -> None:
+        files.write(self.directory / step.name, step.text, mode=self.mode)
+
+    def _follow(self, step: rollout.Write, before: int) -> bool:
+        """Wait until Envoy runs this version or has refused it; what it refused is for Reachable to tell."""
+        asked = 0
+
+        def ended() -> bool:
+            nonlocal asked
+            asked += 1
+            return asked % _SELDOM == 0 and _refused(self.directory, step.name) != before
+
+        return self._wait(lambda: _runs(self.directory, step), ended)
+
+    def _wait(self, taken: Callable[[], bool], ended: Callable[[], bool] = lambda: False) -> bool:
+        """Wait until something is `taken`, and return whether it was before it `ended` or took too long."""
+        deadline, pause = time.monotonic() + self.patience, pauses()
+        while time.monotonic() < deadline:
+            if taken():
+                return True
+            if ended():
+                return False
+            time.sleep(next(pause))
+        return False
 
 
 def close_gate(directory: Path, mode: int) -> None:
@@ -43,35 +93,34 @@ def texts(directory: Path) -> Mapping[str, str]:
     return {name: text for name, text in read.items() if text is not None}
 
 
-def _follow(directory: Path, step: rollout.Write, before: int, patience: float) -> None:
-    """Wait until Envoy runs this version or has refused it; what it refused is for Reachable to tell."""
-    deadline, pause, asked = time.monotonic() + patience, pauses(), 0
-    while time.monotonic() < deadline:
-        if _active(directory, step) in {None, step.version}:
-            return
-        asked += 1
-        if asked % _SELDOM == 0 and _refused(directory, step.name) != before:
-            return
-        time.sleep(next(pause))
-
-
-def _active(directory: Path, step: rollout.Write) -> str | None:
-    """Ask Envoy for the version of a file that it runs; None where none answers."""
-    admin = EnvoyAdmin(directory)
+def _runs(directory: Path, step: rollout.Write) -> bool:
+    """Return whether Envoy runs this version of a file, or none answers."""
     try:
-        if step.name.startswith(rollout.ROUTES):
-            return step.version if step.version in admin.referred() else ""
-        return _of(step.name, admin.active()).version
+        return _of(step.name, EnvoyAdmin(directory).active()).version == step.version
+    except EnvoyAdminError:
+        return True
+
+
+def _has_routes(directory: Path, versions: AbstractSet[str]) -> bool:
+    """Return whether Envoy has these versions of routes, or none answers."""
+    try:
+        return versions <= EnvoyAdmin(directory).routes()
+    except EnvoyAdminError:
+        return True
+
+
+def _attempts(directory: Path) -> Subscriptions | None:
+    """Ask Envoy what became of files; None where none answers."""
+    try:
+        return EnvoyAdmin(directory).attempts()
     except EnvoyAdminError:
         return None
 
 
 def _refused(directory: Path, name: str) -> int | None:
     """Ask Envoy how often it has refused a file; None where none answers."""
-    try:
-        return _of(name, EnvoyAdmin(directory).attempts()).rejected
-    except EnvoyAdminError:
-        return None
+    attempts = _attempts(directory)
+    return None if attempts is None else _of(name, attempts).rejected
 
 
 def _of(name: str, subscriptions: Subscriptions) -> Subscription:

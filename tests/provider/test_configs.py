@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from locallb.envoy.admin import EnvoyAdmin
 from locallb.ledger.ledger import LedgerError
 from locallb.model.naming import owner_fields
 from locallb.storage.proxy_directories import ProxiesError
@@ -34,6 +35,24 @@ def test_only_files_that_differ_are_written(driver: Driver, wanted: Wanted) -> N
     driver.update("ProxyConfig", state, replace(wanted, ports={8080: 10}).config)
     after = inodes(Path(state["directory"]))
     assert {name for name, inode in after.items() if before[name] != inode} == {"eds-tcp-8080-ipv4.json"}
+
+
+def test_a_backend_that_comes_or_goes_asks_envoy_nothing(
+    driver: Driver, wanted: Wanted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing new is watched, and nothing waits for the file: questions would come before it."""
+    state = driver.create("ProxyConfig", wanted.config)
+    asked = list[str]()
+
+    def ask(_admin: EnvoyAdmin, _method: str, path: str, **_: object) -> str:
+        asked.append(path)
+        return ""
+
+    monkeypatch.setattr(EnvoyAdmin, "_ask", ask)
+    driver.update("ProxyConfig", state, replace(wanted, ports={8080: 10}).config)
+    assert asked == []
+    driver.update("ProxyConfig", state, replace(wanted, ports={8081: 10}).config)
+    assert asked
 
 
 def test_an_update_without_a_change_writes_nothing(driver: Driver, wanted: Wanted) -> None:

@@ -6,6 +6,7 @@ import ssl
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
 import certifi
@@ -95,11 +96,8 @@ class ProxyConfig(ResourceType[ProxyConfigInputs, ProxyConfigState]):
 
     def _write(self, directory: ProxyDirectory, new: ProxyConfigInputs) -> ProxyConfigState:
         texts = push.texts(directory.path)
-        if not _in_parts(new.files) and EnvoyAdmin(directory.path).answers():
-            # An Envoy that can't have what it watches aborts.
-            watches = rollout.new_watches(texts.get(rollout.CLUSTERS, ""), new.files[rollout.CLUSTERS])
-            watches += rollout.new_references(texts, new.files) + rollout.new_gate(texts, new.files)
-            inotify.require(watches, f"the change of proxy {new.name}")
+        if not _in_parts(new.files):
+            _require_watches(directory.path, texts, new)
         _proxies().share(new.proxy, shared=new.shared)
         mode = files.SHARED if new.shared else files.PRIVATE
         _set_modes(directory.path, texts, mode)
@@ -118,16 +116,33 @@ def _set_modes(directory: Path, texts: Mapping[str, str], mode: int) -> None:
         files.set_mode(directory / name, mode)
 
 
+def _require_watches(directory: Path, texts: Mapping[str, str], new: ProxyConfigInputs) -> None:
+    """Refuse a change for which this host has no watches left: an Envoy that can't have what it watches aborts."""
+    watches = rollout.new_watches(texts.get(rollout.CLUSTERS, ""), new.files[rollout.CLUSTERS])
+    watches += rollout.new_references(texts, new.files) + rollout.new_gate(texts, new.files)
+    if watches and EnvoyAdmin(directory).answers():
+        inotify.require(watches, f"the change of proxy {new.name}")
+
+
 def _roll_out(directory: Path, steps: Iterable[rollout.Step], mode: int) -> None:
-    """Take the steps; between them a running Envoy gets the time to follow."""
-    for step in steps:
-        match step:
-            case rollout.Write():
-                push.put(directory, step, mode)
-            case rollout.Remove(name=name):
-                files.remove(directory / name)
-            case rollout.Pause(seconds=seconds) if EnvoyAdmin(directory).answers():
-                time.sleep(seconds)
+    """Take the steps; between them a running Envoy gets the time to follow, once for all routes."""
+    series = push.Series(directory, mode)
+    for of_routes, some in groupby(steps, key=_writes_routes):
+        if of_routes:
+            series.put_routes([step for step in some if isinstance(step, rollout.Write)])
+            continue
+        for step in some:
+            match step:
+                case rollout.Write():
+                    series.put(step)
+                case rollout.Remove(name=name):
+                    files.remove(directory / name)
+                case rollout.Pause(seconds=seconds) if EnvoyAdmin(directory).answers():
+                    time.sleep(seconds)
+
+
+def _writes_routes(step: rollout.Step) -> bool:
+    return isinstance(step, rollout.Write) and step.name.startswith(rollout.ROUTES)
 
 
 def _in_parts(texts: Mapping[str, str]) -> bool:

@@ -1,0 +1,110 @@
+"""Files on their way to an Envoy: what is waited for, how often it is asked, and what a refusal does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from locallb.envoy import push
+from locallb.envoy.admin import Subscription, Subscriptions
+from locallb.envoy.rollout import CLUSTERS, LISTENERS, Write
+from locallb.storage.files import PRIVATE
+
+TABLES = [f"rds-{number:012x}.json" for number in range(3)]
+
+
+class SlowEnvoy:
+    """Takes what lies there at a later question, and refuses what says so."""
+
+    def __init__(self, directory: Path, later: int = 0) -> None:
+        self.directory, self.later = directory, later
+        self.asked: list[str] = []
+        self.at_first: frozenset[str] | None = None
+        """The files that lay there when it was asked for routes first."""
+        self._left = dict[str, int]()
+        self._runs = dict[str, str]()
+        self._refused = dict[str, set[str]]()
+
+    def attempts(self) -> Subscriptions:
+        """Return how often it has refused listeners and clusters."""
+        self.asked.append("attempts")
+        self._look()
+        lds, cds = (len(self._refused.get(name, ())) for name in (LISTENERS, CLUSTERS))
+        return Subscriptions(Subscription(rejected=lds), Subscription(rejected=cds))
+
+    def active(self) -> Subscriptions:
+        """Return the versions of listeners and clusters."""
+        self.asked.append("active")
+        self._look()
+        return Subscriptions(*(Subscription(self._runs.get(name, "")) for name in (LISTENERS, CLUSTERS)))
+
+    def routes(self) -> frozenset[str]:
+        """Return the versions of routes."""
+        self.asked.append("routes")
+        self.at_first = self.at_first or frozenset(path.name for path in self.directory.glob("rds-*.json"))
+        self._look()
+        return frozenset(self._runs.values())
+
+    def _look(self) -> None:
+        for path in self.directory.glob("*.json"):
+            version = json.loads(path.read_text())["version"]
+            if version.startswith("wrong"):
+                self._refused.setdefault(path.name, set()).add(version)
+            elif self._left.setdefault(version, self.later):
+                self._left[version] -= 1
+            else:
+                self._runs[path.name] = version
+
+
+def put(name: str, version: str) -> Write:
+    """Write a file of this version."""
+    return Write(name, json.dumps({"version": version}), version)
+
+
+@pytest.fixture
+def envoy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SlowEnvoy:
+    """Have one run."""
+    made = SlowEnvoy(tmp_path)
+    monkeypatch.setattr(push, "EnvoyAdmin", lambda _: made)
+    return made
+
+
+def series(envoy: SlowEnvoy) -> push.Series:
+    """Return a series that would wait for long."""
+    return push.Series(envoy.directory, PRIVATE, patience=30.0)
+
+
+@pytest.mark.parametrize("later", [0, 1, 5])
+def test_routes_of_all_listeners_are_written_before_the_first_is_waited_for(envoy: SlowEnvoy, later: int) -> None:
+    """And all are taken before anything else goes on."""
+    envoy.later = later
+    series(envoy).put_routes([put(name, f"v{name}") for name in TABLES])
+    assert envoy.at_first == frozenset(TABLES)
+    assert {f"v{name}" for name in TABLES} <= envoy.routes()
+    assert envoy.asked == ["routes"] * (later + 2)
+
+
+def test_routes_that_nobody_had_before_are_waited_for_by_nobody(envoy: SlowEnvoy) -> None:
+    """Their listener comes afterwards."""
+    series(envoy).put_routes([Write(TABLES[0], json.dumps({"version": "v"}))])
+    assert envoy.asked == []
+
+
+def test_what_envoy_had_refused_is_asked_once_where_it_takes_all(envoy: SlowEnvoy) -> None:
+    """Each question is a connection, and Envoy has other things to do."""
+    files = series(envoy)
+    for name, version in ((CLUSTERS, "c1"), (LISTENERS, "l1"), (CLUSTERS, "c2")):
+        files.put(put(name, version))
+        assert version in {envoy.active().lds.version, envoy.active().cds.version}
+    assert envoy.asked.count("attempts") == 1
+
+
+def test_what_was_refused_is_not_taken_for_a_refusal_of_the_next(envoy: SlowEnvoy) -> None:
+    """A refused file isn't waited for; one that comes after it is, however long it takes."""
+    files = series(envoy)
+    files.put(put(CLUSTERS, "wrong 1"))
+    envoy.later = 9
+    files.put(put(CLUSTERS, "c2"))
+    assert envoy.active().cds.version == "c2"
