@@ -14,6 +14,7 @@ from components.load_balancer import LoadBalancer
 from components.proxy import Proxy
 from components.rejected import Rejected
 from locallb.model.identities import ObjectKey
+from locallb.model.memory import replaced
 from locallb.planning.planned import Plan
 
 
@@ -28,10 +29,9 @@ def exports(plan: Plan) -> Mapping[str, object]:
 
 def exports_the_same(plan: Plan, other: Plan) -> bool:
     """Return whether two plans have the same outputs, at once where most placements are the very same."""
-    return len(plan.placements) == len(other.placements) and all(
-        before is now or (before.key, before.addresses) == (now.key, now.addresses)
-        for before, now in zip(plan.placements, other.placements, strict=True)
-    )
+    where = replaced(plan.placements, other.placements)
+    both = [(plan.placements[number], other.placements[number]) for number in where or ()]
+    return where is not None and all((was.key, was.addresses) == (now.key, now.addresses) for was, now in both)
 
 
 def declare(plan: Plan) -> None:

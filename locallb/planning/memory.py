@@ -11,7 +11,7 @@ from functools import partial
 from itertools import compress
 from typing import Any, TypeVar
 
-from locallb.config.settings import ProxySettings, Settings, Sharing
+from locallb.config.settings import ProxySettings, Settings
 from locallb.gateway.routes.bound import Bound
 from locallb.model.identities import IPAddress, ObjectKey, ProxyName
 from locallb.model.memory import Each, Memory
@@ -20,6 +20,7 @@ from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.addresses.allocation import Answer, allocate
 from locallb.planning.addresses.port_mapping import MappedServices
 from locallb.planning.gateways import Gateways, gateways_of
+from locallb.planning.last_plan import LastPlan, seat_of, wants_the_same
 from locallb.planning.planned import PlannedProxy, PlannedStatus
 from locallb.planning.pod_routes import RoutePlan, routes_of
 from locallb.planning.ports import PortProblems
@@ -40,6 +41,8 @@ class PlanMemory:
 
     statuses: Memory[PlannedStatus] = field(default_factory=Memory)
     """What objects of Gateway API are told."""
+    last: LastPlan | None = None
+    """The last plan, with what decides about its Services."""
     _placed: Memory[Placed] = field(default_factory=Memory)
     _gateways: Memory[Gateways] = field(default_factory=Memory)
     _bound: Memory[Bound] = field(default_factory=Memory)
@@ -98,8 +101,7 @@ class PlanMemory:
         self._rows.within(frame, *around)
 
         def placed(service: Service, *asked: object) -> Placed:
-            given = give(service, *asked[:-1])
-            return self._placed.of(service.key, lambda given: place(given, frame), given)
+            return self.place_alone(frame, give(service, *asked[:-1]))
 
         asked, addresses, seats, bound = zip(*services, strict=True) if services else ((), (), (), ())
         # Of others' addresses claims decide, too: whose status lists some is asked for each time.
@@ -107,6 +109,10 @@ class PlanMemory:
         made = self._rows.of(placed, asked, addresses, seats, bound, again)
         self._placed.keep([service.key for service in asked])
         return made
+
+    def place_alone(self, frame: PlanContext, given: PlacementInputs) -> Placed:
+        """Place one Service in the frame of the last placements."""
+        return self._placed.of(given.service.key, lambda given: place(given, frame), given)
 
     def of_stack(self, seated: ProxyAssignments, frame: PlanContext) -> list[PlannedProxy]:
         """Return the stack's proxies, those apart that are somebody's as a whole."""
@@ -199,12 +205,14 @@ def _held(snapshot: Snapshot) -> tuple[object, ...]:
 def _seat_the_same(question: _Seats, other: _Seats) -> bool:
     """Return whether two questions for proxies have the same answers for sure."""
     (before, seen_before, *rest_before), (now, seen, *rest) = question, other
-    place_of = _shared_place if other[2].mode is Sharing.SHARED else _place
+    mode = other[2].mode
     return (
         rest_before == rest
         and _seated(seen_before) == _seated(seen)
         and len(before) == len(now)
-        and all(one is other or place_of(one) == place_of(other) for one, other in zip(before, now, strict=True))
+        and all(
+            one is other or seat_of(one, mode) == seat_of(other, mode) for one, other in zip(before, now, strict=True)
+        )
     )
 
 
@@ -213,31 +221,7 @@ def _seated(snapshot: Snapshot) -> tuple[object, ...]:
     return snapshot.host.watches, snapshot.proxies, snapshot.stack_proxies, snapshot.http_proxies, snapshot.seats
 
 
-def _shared_place(service: Service) -> tuple[object, ...]:
-    """Return the same where proxies are shared: what a Gateway asks for is in its files."""
-    return service.key, service.created
-
-
-def _place(service: Service) -> tuple[object, ...]:
-    """Return all of a Service that decides about its proxy."""
-    return service.key, service.created, len(service.ports) * len(service.families)
-
-
 def _want_the_same(before: Sequence[Service], now: Sequence[Service]) -> bool:
     return len(before) == len(now) and all(
-        service is other or _wants(service, other) == other for service, other in zip(before, now, strict=True)
-    )
-
-
-def _wants(service: Service, other: Service) -> Service:
-    """Return `service` with what of `other` decides nothing about addresses, unless addresses are shared."""
-    if service.sharing_key or other.sharing_key:
-        return service
-    return replace(
-        service,
-        ports=other.ports,
-        source_ranges=other.source_ranges,
-        client_ip_affinity=other.client_ip_affinity,
-        traffic_policy=other.traffic_policy,
-        health_check_node_port=other.health_check_node_port,
+        service is other or wants_the_same(service, other) for service, other in zip(before, now, strict=True)
     )

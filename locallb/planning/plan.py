@@ -8,12 +8,12 @@ problems, rejections, notices). Not here: how a Service is read, where an addres
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from locallb.config.settings import PodRouting, Settings
 from locallb.envoy.http import watched_by_chains
 from locallb.gateway.routes.bound import Bound
-from locallb.model.identities import Home, IPAddress, ObjectKey, Owner
+from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner
 from locallb.model.objects import MalformedService, Service
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Snapshot
@@ -23,6 +23,7 @@ from locallb.planning.backends.index import BackendIndex
 from locallb.planning.backends.nodes import eligible
 from locallb.planning.gateway_statuses import with_statuses
 from locallb.planning.gateways import backends_of, with_gateways, with_orders
+from locallb.planning.last_plan import LastPlan
 from locallb.planning.left_out import left_out, unused_pins
 from locallb.planning.memory import PlanMemory, beside
 from locallb.planning.names import with_names
@@ -39,14 +40,76 @@ from locallb.planning.selection import is_ours
 def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None = None) -> Plan:
     """Decide for every Service of the snapshot what it gets; `memory` of earlier plans saves work."""
     memory = memory or PlanMemory()
-    told = with_orders(memory.gateways(snapshot, settings), snapshot.orders)
+    memory.last = _with_few_others(snapshot, settings, memory) or _planned(snapshot, settings, memory)
+    return memory.last.plan
+
+
+def _with_few_others(snapshot: Snapshot, settings: Settings, memory: PlanMemory) -> LastPlan | None:
+    """Place again who alone may be placed otherwise than in the last plan; None where all is to be planned."""
+    last = memory.last
+    others = last.others(snapshot, settings) if last else None
+    if last is None or others is None:
+        return None
+    inputs, frame = _Inputs.of(snapshot, settings, memory), PlanContext.around(snapshot.home, settings, snapshot.host)
+    if any(map(inputs.ports.problems, others)):
+        return None
+    some = [memory.place_alone(frame, inputs.given(*last.asked(service), {})) for service in others]
+    return last.with_others(snapshot, some)
+
+
+@dataclass(frozen=True, slots=True)
+class _Inputs:
+    """What all placements are made from besides their Services."""
+
+    snapshot: Snapshot
+    settings: Settings
+    ports: HostPorts
+    around: BackendIndex
+    lone: Mapping[ClusterName, str]
+    """Sentences about clusters of which every Node is used although all are excluded."""
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, settings: Settings, memory: PlanMemory) -> _Inputs:
+        """Look up what is behind Services, and what this host has."""
+        nodes, lone = eligible(snapshot.nodes)
+        around = BackendIndex.within(snapshot, nodes, settings, memory.routing(snapshot, settings).routes)
+        return cls(snapshot, settings, HostPorts(snapshot.host), around, lone)
+
+    def given(
+        self,
+        service: Service,
+        addresses: tuple[IPAddress, ...],
+        seat: ProxyAssignment,
+        gateway: Bound | None,
+        problems: PortProblems,
+    ) -> PlacementInputs:
+        """Return all that decides about the placement of one Service."""
+        return PlacementInputs(
+            service,
+            addresses,
+            seat,
+            backends_of(gateway, self.around) if gateway else self.around.of_service(service),
+            problems,
+            self.ports.taken(service, addresses),
+            self.snapshot.access.get(service.key.cluster),
+            (
+                *notices_of(service, addresses, self.lone, self.snapshot, self.settings),
+                *(of_faults(service, gateway.faults) if gateway else ()),
+            ),
+            gateway,
+        )
+
+
+def _planned(snapshot: Snapshot, settings: Settings, memory: PlanMemory) -> LastPlan:
+    """Plan all of it."""
+    read, told = snapshot, with_orders(memory.gateways(snapshot, settings), snapshot.orders)
     gateways = told.bound
     snapshot = with_gateways(snapshot, gateways)
     wanted = memory.ours(snapshot.services, settings)
     mapped = memory.mapped(map_ports(snapshot, wanted)) if settings.port_mapping else None
     wanted = list(mapped.services) if mapped else wanted
-    ports = HostPorts(snapshot.host)
-    problems = memory.problems(snapshot.host, wanted, ports.problems)
+    inputs = _Inputs.of(snapshot, settings, memory)
+    problems = memory.problems(snapshot.host, wanted, inputs.ports.problems)
     servable, hopeless = _by_servable_ports(wanted, problems)
     answers = mapped.answers if mapped else memory.allocate(snapshot, servable, settings)
     placed = {key: answer for key, answer in answers.items() if not isinstance(answer, Problem)}
@@ -56,36 +119,19 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
         settings.proxies,
         {key: _files(gateway) for key, gateway in gateways.items()},
     )
-    nodes, lone = eligible(snapshot.nodes)
-    routing = memory.routing(snapshot, settings)
-    around, frame = (
-        BackendIndex.within(snapshot, nodes, settings, routing.routes),
-        PlanContext.around(snapshot.home, settings, snapshot.host),
-    )
+    frame, routing = PlanContext.around(snapshot.home, settings, snapshot.host), memory.routing(snapshot, settings)
 
     def given(
         service: Service, addresses: tuple[IPAddress, ...], seat: ProxyAssignment, gateway: Bound | None
     ) -> PlacementInputs:
-        return PlacementInputs(
-            service,
-            addresses,
-            seat,
-            backends_of(gateway, around) if gateway else around.of_service(service),
-            problems[service.key],
-            ports.taken(service, addresses),
-            snapshot.access.get(service.key.cluster),
-            (
-                *notices_of(service, addresses, lone, snapshot, settings),
-                *(of_faults(service, gateway.faults) if gateway else ()),
-            ),
-            gateway,
-        )
+        return inputs.given(service, addresses, seat, gateway, problems[service.key])
 
     seats = seated.seats
     in_order = sorted((s for s in servable if s.key in seats), key=lambda service: service.key)
     asked = [(s, placed[s.key], seats[s.key], _mapped(gateways.get(s.key), s)) for s in in_order]
     made = memory.place(frame, beside(snapshot, settings), asked, given)
     of_services = [n.message for placed in made for n in placed.placement.notices if n.reason in TOLD_OF_THE_STACK]
+    told_of_all = *inputs.lone.values(), *of_services, *routing.notices, *unused_pins(snapshot, settings), *told.notices
     plan = Plan(
         placements=tuple(placed.placement for placed in made),
         proxies=(
@@ -94,12 +140,13 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
         ),
         rejections=_rejections(snapshot, settings, {**answers, **_beside(answers, hopeless)}, seats),
         routes=_on_host(routing, snapshot.home, settings),
-        notices=(*lone.values(), *of_services, *routing.notices, *unused_pins(snapshot, settings), *told.notices),
+        notices=told_of_all,
     )
     plan = with_statuses(with_names(plan, snapshot, gateways, frame), told, snapshot, settings, memory.statuses)
     gain = routes_to_gain(plan, snapshot, settings, memory.routing)
     left = (*left_out(snapshot, plan, settings), *told.left_out, *snapshot.hints, *gain)
-    return replace(plan, left_out=left) if left else plan
+    where = {service.key: (number, seats[service.key]) for number, service in enumerate(in_order)}
+    return LastPlan(read, settings, replace(plan, left_out=left) if left else plan, tuple(made), where)
 
 
 def _mapped(gateway: Bound | None, service: Service) -> Bound | None:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from components.digests import balancer_digest, rejection_digest
 from components.stack import declare, declare_some, exports, exports_the_same
 from locallb.engine.deploy.events import Result
 from locallb.engine.deploy.scope import only
@@ -18,18 +17,18 @@ from locallb.engine.engine import Engine
 from locallb.engine.state.errors import FullScopeNeeded
 from locallb.engine.state.urns import name_of, root_urn
 from locallb.kubernetes.parsing.objects import Said
-from locallb.model.identities import ClusterName, Home, ObjectKey, ProxyName
-from locallb.model.memory import Each, Memory
+from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.naming import named_after
 from locallb.model.state_resource import CLAIMS, CONFIG, SERVICE
 from locallb.outputs.output import outputs
-from locallb.planning.planned import Plan, PlannedProxy, PlannedStatus
+from locallb.planning.planned import Plan
 from locallb.planning.planned_for_clusters import ROUTES as POD_ROUTES
 from locallb.storage import files, paths
 from locallb.watch.checks import Checks
-from locallb.watch.differing import differences_of, told_of
+from locallb.watch.differing import Differences
 from locallb.watch.outcome import Outcome, failures_of, touched_by
 from locallb.watch.taken import TakenProxies
+from locallb.watch.wanted import WantedDigests
 from locallb.watch.work import FEW, MOST, Batch, Work, differing_work, together
 
 BALANCER, PROXY, ROUTES = "locallb:index:LoadBalancer", "locallb:index:Proxy", "locallb:index:ClusterRoutes"
@@ -51,25 +50,13 @@ class Converger:
     """By digest; empty for what failed, of which nothing is known."""
     _touched: dict[ObjectKey, float] = field(default_factory=dict)
     """When each was updated last, by the monotonic clock."""
-    _digests: Each[str] = field(default_factory=Each)
-    """Of proxies, and so on."""
-    _placed: Each[str] = field(default_factory=Each)
-    _refused: Memory[str] = field(default_factory=Memory)
-    _statuses: Each[str] = field(default_factory=Each)
-    _compared: Memory[tuple[str, ...]] = field(default_factory=Memory)
-    """What differed of what was planned and said."""
+    _differences: Differences = field(default_factory=Differences)
     _told: Mapping[str, object] = field(default_factory=dict)
     """The stack's outputs."""
     _exported: Plan | None = None
     """The plan that has just these, if that is known."""
-    _spare: frozenset[ObjectKey] = frozenset()
-    """Proxies that nobody needs yet."""
-    _only_told: Collection[ObjectKey] = ()
-    _proxies: Mapping[ObjectKey, ProxyName] = field(default_factory=dict)
-    """Who serves each load balancer."""
     _taken: TakenProxies = field(default_factory=TakenProxies)
-    _wanted: tuple[Plan, Mapping[ObjectKey, str]] | None = None
-    """Of the last plan."""
+    _wanted: WantedDigests = field(default_factory=WantedDigests)
     _in_order: tuple[object, ...] | None = None
     """State and files that agreed when they were compared last."""
     _checks: Checks = field(default_factory=Checks)
@@ -105,35 +92,8 @@ class Converger:
 
         Proxies of the stack come first: load balancers need them.
         """
-        if self._wanted and self._wanted[0] is plan:
-            return self._wanted[1]
-        proxies = {
-            planned.proxy.name: digest
-            for planned, digest in zip(plan.proxies, self._digests.of(_digest, plan.proxies), strict=True)
-        }
-        self._proxies = {placement.key: placement.proxy for placement in plan.placements}
-        theirs = (proxies[proxy] for proxy in self._proxies.values())
-        placed = dict(zip(self._proxies, self._placed.of(balancer_digest, plan.placements, theirs), strict=True))
-        told = {  # each plan makes all of them again
-            rejection.key: self._refused.of(rejection.key, rejection_digest, rejection)
-            for rejection in plan.rejections
-            if rejection.access
-        }
-        self._refused.evict_unused()
-        statuses = {
-            planned.key: digest
-            for planned, digest in zip(plan.statuses, self._statuses.of(_digest, plan.statuses), strict=True)
-        }
-        needed = set(self._proxies.values())
-        idle = (planned for planned in plan.proxies if not (planned.proxy.name in needed or planned.proxy.names))
-        self._spare = frozenset(planned.key for planned in idle)
-        self._only_told = statuses.keys() - placed.keys()
         self._taken.plan(plan)
-        stacks = {planned.key: proxies[planned.proxy.name] for planned in plan.proxies if not planned.root.cluster}
-        routes = {planned.key: planned.digest for planned in plan.routes}
-        zones = {planned.key: planned.digest for planned in plan.zones}
-        self._wanted = plan, routes | zones | stacks | told | placed | statuses
-        return self._wanted[1]
+        return self._wanted.of(plan)
 
     def differing(
         self, said: Mapping[ObjectKey, Said], plan: Plan, stale: Collection[ClusterName], now: float
@@ -145,15 +105,13 @@ class Converger:
         wanted = self.wanted(plan)
         differing: dict[ObjectKey, tuple[str, ...]] = {}
         later: float | None = None
-        for key, planned in told_of(plan):
+        for key, names in self._differences.of(plan, said):
             if self.applied.get(key) != wanted.get(key) or key.cluster in stale:
                 continue
-            names = self._compared.of((key, planned.key, type(planned)), differences_of, planned, said.get(planned.key))
-            if names and (settled := self._touched.get(key, 0.0) + SETTLING) > now:
+            if (settled := self._touched.get(key, 0.0) + SETTLING) > now:
                 later = min(settled, later or settled)
-            elif names:
+            else:
                 differing[key] = tuple(dict.fromkeys((*differing.get(key, ()), *names)))
-        self._compared.evict_unused()
         return differing, later
 
     def drifted(self, plan: Plan) -> set[ObjectKey]:
@@ -181,9 +139,9 @@ class Converger:
             wanted,
             known,
             tuple(sorted(there)),
-            spare=self._spare,
-            told=self._only_told,
-            unchecked=together(unchecked, self._proxies),
+            spare=self._wanted.spare,
+            told=self._wanted.only_told,
+            unchecked=together(unchecked, self._wanted.proxies),
             few=MOST if checks.look_only else FEW,
         )
 
@@ -197,7 +155,8 @@ class Converger:
         keys, refresh = frozenset(batch.keys), batch.refresh
         routes_gone = {key.name.removesuffix(f"/{POD_ROUTES}") for key in keys if not key.cluster and key not in wanted}
         # Who is proven by routes refers to them, and must let go first.
-        keys |= {served.key for served in plan.placements if served.key.cluster in routes_gone and served.key in wanted}
+        if routes_gone:
+            keys |= {one.key for one in plan.placements if one.key.cluster in routes_gone and one.key in wanted}
         again = self._taken.waiting_again(keys, wanted)
         keys, refresh = keys | again, refresh or bool(again)
         scope = only(urn for key in keys for urn in self._roots(key))
@@ -245,7 +204,3 @@ class Converger:
         """Return the URNs that the components of a key may have."""
         names = (str(name) for name in (key, *self._taken.of(key)))
         return frozenset(root_urn(self.home.project, self.home.stack, kind, name) for name in names for kind in ROOTS)
-
-
-def _digest(planned: PlannedProxy | PlannedStatus) -> str:
-    return planned.digest

@@ -6,7 +6,9 @@ Not here: when that is known, and when it is repaired (`converge`, `disputes`).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain, compress
 from typing import TypeAlias
 
 from locallb.config.registry import FRONTENDS
@@ -15,20 +17,44 @@ from locallb.kubernetes.frontend import frontend
 from locallb.kubernetes.parsing.objects import Said
 from locallb.kubernetes.status_patch import Standing, differences
 from locallb.model.identities import ObjectKey
+from locallb.model.memory import Each, Memory
 from locallb.planning.planned import Placement, Plan, PlannedStatus, Rejection
 
 Told: TypeAlias = Placement | Rejection | PlannedStatus
 """What of a plan is told to an object."""
+_Row: TypeAlias = tuple[ObjectKey, ObjectKey, Told]
+"""Whose update tells it, to which object, and what."""
 _SILENT = Standing()
 
 
-def told_of(plan: Plan) -> Iterator[tuple[ObjectKey, Told]]:
-    """Return what is told to objects of live clusters, each with whose update tells it."""
-    live: list[Placement | Rejection] = [*plan.placements, *plan.rejections]
-    yield from ((each.key, each) for each in live if each.access)
-    for placement in plan.placements:
-        yield from ((placement.key, each) for each in placement.statuses)
-    yield from ((each.key, each) for each in plan.statuses)
+@dataclass(slots=True)
+class Differences:
+    """Knows what differed of what was planned and said, so that another look costs what is new. For one thread."""
+
+    _by_placement: Each[tuple[_Row, ...]] = field(default_factory=Each)
+    _names: Each[tuple[str, ...]] = field(default_factory=Each)
+    """Of what is the very same as the last time."""
+    _compared: Memory[tuple[str, ...]] = field(default_factory=Memory)
+    """Of what is equal to what it was: each plan makes rejections again."""
+
+    def of(self, plan: Plan, said: Mapping[ObjectKey, Said]) -> Iterator[tuple[ObjectKey, tuple[str, ...]]]:
+        """Name what differs in objects of live clusters, with whose update tells it; those as planned are left out."""
+        placed = chain.from_iterable(self._by_placement.of(_told_by, plan.placements))
+        refused = ((each.key, each.key, each) for each in plan.rejections if each.access)
+        rows = *placed, *refused, *((each.key, each.key, each) for each in plan.statuses)
+        tellers, objects, told = zip(*rows, strict=True) if rows else ((), (), ())
+        names = self._names.of(self._differing, tellers, told, map(said.get, objects))
+        self._compared.evict_unused()
+        return ((key, differing) for key, differing in compress(zip(tellers, names, strict=True), names))
+
+    def _differing(self, key: ObjectKey, told: Told, said: Said | None) -> tuple[str, ...]:
+        return self._compared.of((key, told.key, type(told)), differences_of, told, said)
+
+
+def _told_by(placement: Placement) -> tuple[_Row, ...]:
+    """Return what the update of a placement tells, each with the object that is told."""
+    own: tuple[_Row, ...] = ((placement.key, placement.key, placement),) if placement.access else ()
+    return *own, *((placement.key, each.key, each) for each in placement.statuses)
 
 
 def differences_of(planned: Told, said: Said | None) -> tuple[str, ...]:

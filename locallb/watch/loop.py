@@ -42,7 +42,7 @@ from locallb.watch.outcome import Outcome
 from locallb.watch.planner import Planner, orders_end
 from locallb.watch.schedule import Schedule
 from locallb.watch.triggers import Triggers
-from locallb.watch.troubles import Troubles, blocked_by
+from locallb.watch.troubles import Troubles
 from locallb.watch.work import FEW, Work
 
 FULL_PASS = 60.0
@@ -171,7 +171,7 @@ class Loop:
         self._look_by(orders_end(reading), *self._troubles.look(reading, plan, self._planner.stale(), self._converger))
         now = time.monotonic()
         work = self._converger.work(wanted, self._troubles.broken)
-        self._schedule = self._schedule.planned(set(work.keys)).blocked(now, blocked_by(plan), jitter())
+        self._schedule = self._schedule.planned(set(work.keys)).blocked(now, self._troubles.blocked_by(plan), jitter())
         left = self._rested(work.without(self._schedule.waiting(now, wanted)), now)
         self._listen(
             Planned(

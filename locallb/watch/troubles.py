@@ -9,11 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 from locallb.model.identities import ClusterName, ObjectKey
-from locallb.model.reasons import OF_THE_HOST
+from locallb.model.memory import Each
+from locallb.model.reasons import OF_THE_HOST, Problem
 from locallb.model.serving import Proxy
-from locallb.planning.planned import Plan
+from locallb.planning.planned import Placement, Plan
 from locallb.planning.pod_routes import lost_routes
 from locallb.planning.status import Observation
 from locallb.sources.snapshot import SnapshotResult
@@ -35,6 +37,7 @@ class Troubles:
     """What needs repair although nothing was planned again."""
     disputes: Disputes = field(default_factory=Disputes)
     outages: Outages = field(default_factory=Outages)
+    _hindrances: Each[tuple[Problem, ...]] = field(default_factory=Each)
 
     def fell(self, plan: Plan, marks: Collection[Mark]) -> list[ObjectKey]:
         """Find out which load balancers the proxies serve that ended."""
@@ -69,6 +72,12 @@ class Troubles:
         self.broken = (broken | lost | self.disputes.due(now)) & converger.wanted(plan).keys()
         return [later, self.disputes.look_at(now), self.outages.look_at(now)]
 
+    def blocked_by(self, plan: Plan) -> str:
+        """Return in one text what stands in the way on this host."""
+        problems = [one.problem for one in plan.rejections if one.problem.reason in OF_THE_HOST]
+        problems += chain.from_iterable(self._hindrances.of(_hindrances, plan.placements))
+        return " ".join(sorted(map(str, problems)))
+
     def repaired(self, now: float, batch: Batch, outcome: Outcome) -> list[ObjectKey]:
         """Note what an update repaired, and return it."""
         repaired = [key for key in batch.keys if key in self.broken and key not in outcome.failed]
@@ -100,8 +109,5 @@ class Troubles:
         return {key for key in outcome.failed if key in away or key.cluster in silent}
 
 
-def blocked_by(plan: Plan) -> str:
-    """Return in one text what stands in the way on this host."""
-    problems = [rejection.problem for rejection in plan.rejections]
-    problems += [port.problem for placement in plan.placements for port in placement.ports if port.problem]
-    return " ".join(sorted(str(problem) for problem in problems if problem.reason in OF_THE_HOST))
+def _hindrances(placement: Placement) -> tuple[Problem, ...]:
+    return tuple(port.problem for port in placement.ports if port.problem and port.problem.reason in OF_THE_HOST)

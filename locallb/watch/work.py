@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import compress
+from operator import ne
 
 from locallb.model.identities import ObjectKey
 
@@ -100,11 +102,12 @@ def differing_work(  # noqa: PLR0913 - all that decides
     few: int,
 ) -> Work:
     """Return what isn't as `wanted`, where that is `known`; `broken` is sorted, `spare` and `told` say which are."""
-    changed = [key for key, digest in wanted.items() if key not in broken and known.get(key, digest) != digest]
-    new = [key for key in wanted if not (key in known or key in broken)]
+    different = [*compress(wanted, map(ne, wanted.values(), map(known.get, wanted)))]  # of thousands at once
+    changed = [key for key in different if key in known and key not in broken]
+    new = [key for key in different if not (key in known or key in broken)]
     return Work(
         broken=tuple(broken),
-        gone=tuple(sorted((key for key in known if key not in wanted), key=lambda key: (not key.cluster, key))),
+        gone=tuple(sorted(known.keys() - wanted.keys(), key=lambda key: (not key.cluster, key))),
         changed=tuple(key for key in changed if key not in told),
         new=tuple(key for key in new if key not in spare and key not in told),
         told=tuple(key for key in (*changed, *new) if key in told),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import fields, replace
+from ipaddress import ip_address
 from random import Random
 from typing import TypeVar
 
@@ -14,8 +15,8 @@ from hypothesis import strategies as st
 
 from locallb.config.parsing.pools import DEFAULT_POOL
 from locallb.config.settings import Settings
-from locallb.model.identities import ClusterName, Home, ObjectKey
-from locallb.model.objects import MalformedService, Service, ServicePort
+from locallb.model.identities import ClusterName, Family, Home, ObjectKey
+from locallb.model.objects import EndpointSlice, MalformedService, Service, ServicePort
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Claim, HeldProxy, HostFacts, Snapshot
 from locallb.planning.memory import PlanMemory
@@ -26,6 +27,8 @@ from tests.planning import strategies
 SNAPSHOTS = strategies.snapshots()
 SETTINGS = st.builds(lambda drawn, mapped: replace(drawn, port_mapping=mapped), strategies.settings(), st.booleans())
 C = ClusterName("c")
+LOCAL = ("ports", "source_ranges", "client_ip_affinity", "traffic_policy", "health_check_node_port")
+"""What of a Service decides about no other one."""
 Thing = TypeVar("Thing")
 
 
@@ -103,6 +106,51 @@ def test_a_memory_changes_no_plan(
         known = applied(snapshot, plan) if data.draw(st.booleans()) else snapshot
         snapshot = data.draw(mixtures(known, second))
         settings = data.draw(st.sampled_from((settings, others)))
+
+
+@st.composite
+def with_few_others(draw: st.DrawFn, before: Snapshot, donor: Snapshot) -> Snapshot:
+    """Take a snapshot with some of its Services and EndpointSlices a little different, each in its place."""
+    services, slices = list(before.services), list(before.slices)
+    for place in draw(st.sets(st.integers(0, len(services) - 1), max_size=2)) if services and donor.services else ():
+        other = draw(st.sampled_from(donor.services))
+        names = draw(st.sets(st.sampled_from(LOCAL), max_size=2)) | draw(st.sampled_from((set(), {"annotations"})))
+        services[place] = replace(services[place], **{name: getattr(other, name) for name in names})
+    for place in draw(st.sets(st.integers(0, len(slices) - 1), max_size=2)) if slices else ():
+        endpoints = draw(st.sampled_from([one.endpoints for one in (*slices, *donor.slices)]))
+        whose = draw(st.sampled_from([one.service for one in slices]))
+        slices[place] = replace(slices[place], endpoints=endpoints, service=whose)
+    return replace(before, services=tuple(services), slices=tuple(slices))
+
+
+@given(SNAPSHOTS, SNAPSHOTS, SETTINGS, st.data())
+def test_placing_a_few_again_gives_the_plan_of_all(
+    first: Snapshot, second: Snapshot, settings: Settings, data: st.DataObject
+) -> None:
+    """Where a few Services or their backends change, the plan is the one that is made from nothing."""
+    memory, snapshot = PlanMemory(), first
+    for _ in range(4):
+        assert make_plan(snapshot, settings, memory) == make_plan(snapshot, settings)
+        snapshot = data.draw(with_few_others(snapshot, second))
+
+
+def test_who_alone_has_changed_is_placed_alone() -> None:
+    """A changed port concerns its Service, EndpointSlices the one that they are of; an address may concern all."""
+    one, other = (Service(ObjectKey(C, "n", name), (ServicePort(8080, node_port=30080),)) for name in ("a", "b"))
+    behind = EndpointSlice(other.key, Family.IPV4)
+    snapshot = Snapshot(Home("p", "s", "/p"), services=(one, other), slices=(behind,))
+    settings, memory = Settings((), (DEFAULT_POOL,)), PlanMemory()
+    make_plan(snapshot, settings, memory)
+    last = memory.last
+    assert last
+    moved = replace(one, ports=(ServicePort(8081, node_port=30080),))
+    assert last.others(replace(snapshot, services=(moved, other)), settings) == [moved]
+    assert last.others(replace(snapshot, slices=(replace(behind, service=one.key),)), settings) == [one, other]
+    asking = replace(one, requested=(ip_address("127.0.0.9"),))
+    assert last.others(replace(snapshot, services=(asking, other)), settings) is None
+    assert last.others(replace(snapshot, services=(one,)), settings) is None
+    assert last.others(replace(snapshot, host=HostFacts(watches=0)), settings) is None
+    assert last.others(snapshot, replace(settings, port_mapping=True)) is None
 
 
 @pytest.mark.parametrize("mapped", [False, True])

@@ -16,7 +16,6 @@ from locallb.model.identities import ClusterName, Home, ObjectKey, ObjectKind
 from locallb.model.snapshot import Access, HostFacts, Snapshot
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from locallb.watch import converge
 from locallb.watch.converge import Converger
 from tests.planning.objects import DEMO, node, parsed, service
 
@@ -168,8 +167,10 @@ def test_what_is_planned_as_before_costs_no_digest_and_no_comparison(monkeypatch
     made = converger(first)
     before = made.differing({}, first, (), now=1000.0)
     assert before[0].keys() == made.wanted(first).keys()
-    monkeypatch.setattr(converge, "rejection_digest", lambda rejection: pytest.fail(str(rejection.key)))
-    monkeypatch.setattr(converge, "differences_of", lambda placement, _said: pytest.fail(str(placement.key)))
+    monkeypatch.setattr("locallb.watch.wanted.rejection_digest", lambda rejection: pytest.fail(str(rejection.key)))
+    monkeypatch.setattr(
+        "locallb.watch.differing.differences_of", lambda placement, _said: pytest.fail(str(placement.key))
+    )
     assert made.wanted(second) == made.applied
     assert made.differing({}, second, (), now=1000.0) == before
 

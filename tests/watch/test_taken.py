@@ -143,7 +143,7 @@ def test_a_spare_that_ended_just_when_it_is_taken_is_looked_at_first(converger: 
     troubles.fell(plan(spare_1=None, spare_2=None), [Mark(Cause.PROXY, "spare-1")])
     taken = plan(spare_1=WEB, spare_2=None)
     wanted = {**converger.wanted(taken), WEB: "1", OLDER: "1"}
-    converger._wanted = taken, wanted
+    converger._wanted._last = taken, wanted
     troubles.look(reading, taken, (), converger)
     work = converger.work(wanted, troubles.broken)
     assert (work.broken, work.new) == ((WEB,), (OLDER,))

@@ -1,0 +1,114 @@
+"""The last plan, and which of its Services are to be placed again where nothing else may have changed.
+
+Most events change one Service, or its EndpointSlices, and nothing that decides about others: then only that one is
+placed again, however many there are. Where that can't be said for sure, everything is planned. Not here: how it is
+placed (`plan`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from locallb.config.settings import Settings, Sharing
+from locallb.model.identities import IPAddress, ObjectKey
+from locallb.model.memory import replaced
+from locallb.model.objects import Service
+from locallb.model.snapshot import Snapshot
+from locallb.planning.planned import Placement, Plan, PlannedProxy
+from locallb.planning.proxies.assignment import ProxyAssignment
+from locallb.planning.proxies.placing import Placed
+
+FEW = 10
+"""Services, or EndpointSlices, that are looked at one by one: where more are different everything is planned."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastPlan:
+    """A plan, and what it was made of."""
+
+    snapshot: Snapshot
+    settings: Settings
+    plan: Plan
+    placed: tuple[Placed, ...]
+    """What was placed, in the order of the plan's placements."""
+    seats: Mapping[ObjectKey, tuple[int, ProxyAssignment]]
+    """Where in that order each Service stands, and how it is served."""
+
+    def others(self, now: Snapshot, settings: Settings) -> Sequence[Service] | None:
+        """Return the placed Services of `now` that may be placed otherwise, if all else is planned as it was.
+
+        None where that can't be said for sure: names and Gateways depend on all Services, and so do mapped ports.
+        """
+        before = self.snapshot
+        if settings != self.settings or settings.port_mapping or settings.dns or now.gateway_api:
+            return None
+        where, slices = replaced(before.services, now.services), replaced(before.slices, now.slices)
+        if where is None or slices is None or max(len(where), len(slices)) > FEW:
+            return None
+        if replace(now, services=before.services, slices=before.slices) != before:
+            return None
+        mode = settings.proxies.mode
+        for number in where:
+            was, service = before.services[number], now.services[number]
+            same = seat_of(was, mode) == seat_of(service, mode) and wants_the_same(was, service)
+            if not same or service.key not in self.seats:
+                return None
+        changed = [now.services[number] for number in where]
+        if not slices:
+            return changed
+        behind = {some.slices[number].service for some in (before, now) for number in slices}
+        keys = {*behind, *(service.key for service in changed)} & self.seats.keys()
+        return [service for service in now.services if service.key in keys]
+
+    def asked(self, service: Service) -> tuple[Service, tuple[IPAddress, ...], ProxyAssignment, None]:
+        """Return what decides about a Service: itself, its addresses and its seat."""
+        number, seat = self.seats[service.key]
+        return service, self.placed[number].placement.addresses, seat, None
+
+    def with_others(self, snapshot: Snapshot, some: Sequence[Placed]) -> LastPlan | None:
+        """Return the plan with these in place of what was placed; None where the rest of it may depend on them."""
+        placed, placements, proxies = list(self.placed), list(self.plan.placements), list(self.plan.proxies)
+        for one in some:
+            number, _ = self.seats[one.placement.key]
+            was, placed[number], placements[number] = placed[number], one, one.placement
+            if _told_of_all(was.placement) != _told_of_all(one.placement) or bool(was.own) != bool(one.own):
+                return None
+            if was.own and one.own:
+                proxies[_place_of(was.own, proxies)] = one.own
+        plan = replace(self.plan, placements=tuple(placements), proxies=tuple(proxies))
+        return replace(self, snapshot=snapshot, plan=plan, placed=tuple(placed))
+
+
+def _told_of_all(placement: Placement) -> tuple[object, ...]:
+    """Return all of a placement that the rest of a plan tells of."""
+    return placement.notices, {port.via for port in placement.ports}
+
+
+def _place_of(proxy: PlannedProxy, proxies: Sequence[PlannedProxy]) -> int:
+    return next(number for number, one in enumerate(proxies) if one is proxy)
+
+
+def seat_of(service: Service, mode: Sharing) -> tuple[object, ...]:
+    """Return all of a Service that decides about its proxy; what a Gateway asks for besides is in its files."""
+    size = 0 if mode is Sharing.SHARED else len(service.ports) * len(service.families)
+    return service.key, service.created, size
+
+
+def wants_the_same(service: Service, other: Service) -> bool:
+    """Return whether two have the same addresses for sure, as far as they decide about that themselves."""
+    return _with_ports_of(service, other) == other
+
+
+def _with_ports_of(service: Service, other: Service) -> Service:
+    """Return `service` with what of `other` decides nothing about addresses, unless addresses are shared."""
+    if service.sharing_key or other.sharing_key:
+        return service
+    return replace(
+        service,
+        ports=other.ports,
+        source_ranges=other.source_ranges,
+        client_ip_affinity=other.client_ip_affinity,
+        traffic_policy=other.traffic_policy,
+        health_check_node_port=other.health_check_node_port,
+    )

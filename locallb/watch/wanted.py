@@ -1,0 +1,86 @@
+"""What each load balancer of a plan shall be, by digest. Not here: what it is (`converge`)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from components.digests import balancer_digest, rejection_digest
+from locallb.model.identities import ObjectKey, ProxyName
+from locallb.model.memory import Each, Memory, replaced
+from locallb.planning.planned import Plan, PlannedProxy, PlannedStatus
+
+_FEW = 10
+"""Placements that are looked at one by one: where more are different all are."""
+
+
+@dataclass(slots=True)
+class WantedDigests:
+    """Knows those of the last plan, so that another one costs what is different. For one thread."""
+
+    spare: frozenset[ObjectKey] = frozenset()
+    """Proxies that nobody needs yet."""
+    only_told: Collection[ObjectKey] = ()
+    """Who is told a status and gets nothing besides."""
+    proxies: Mapping[ObjectKey, ProxyName] = field(default_factory=dict)
+    """Who serves each load balancer."""
+    _last: tuple[Plan, Mapping[ObjectKey, str]] | None = None
+    _digests: Each[str] = field(default_factory=Each)
+    """Of proxies, and so on."""
+    _placed: Each[str] = field(default_factory=Each)
+    _refused: Memory[str] = field(default_factory=Memory)
+    _statuses: Each[str] = field(default_factory=Each)
+
+    def of(self, plan: Plan) -> Mapping[ObjectKey, str]:
+        """Return the digest of each load balancer of the plan, and of each Service that is told why it gets none.
+
+        Proxies of the stack come first: load balancers need them.
+        """
+        if self._last is None or self._last[0] is not plan:
+            self._last = plan, self._with_few_others(plan) or self._of_all(plan)
+        return self._last[1]
+
+    def _with_few_others(self, plan: Plan) -> Mapping[ObjectKey, str] | None:
+        """Return them where nothing is different but a few placements by the same proxies; None where more is."""
+        if self._last is None:
+            return None
+        before, digests = self._last
+        where = replaced(before.placements, plan.placements)
+        if where is None or len(where) > _FEW or replace(plan, placements=before.placements) != before:
+            return None
+        others = [plan.placements[number] for number in where]
+        if any(self.proxies.get(placement.key) != placement.proxy for placement in others):
+            return None
+        proxies = {planned.proxy.name: planned for planned in plan.proxies}
+        return {**digests, **{one.key: balancer_digest(one, proxies[one.proxy].digest) for one in others}}
+
+    def _of_all(self, plan: Plan) -> Mapping[ObjectKey, str]:
+        proxies = {
+            planned.proxy.name: digest
+            for planned, digest in zip(plan.proxies, self._digests.of(_digest, plan.proxies), strict=True)
+        }
+        self.proxies = {placement.key: placement.proxy for placement in plan.placements}
+        theirs = (proxies[proxy] for proxy in self.proxies.values())
+        placed = dict(zip(self.proxies, self._placed.of(balancer_digest, plan.placements, theirs), strict=True))
+        told = {  # each plan makes all of them again
+            rejection.key: self._refused.of(rejection.key, rejection_digest, rejection)
+            for rejection in plan.rejections
+            if rejection.access
+        }
+        self._refused.evict_unused()
+        statuses = {
+            planned.key: digest
+            for planned, digest in zip(plan.statuses, self._statuses.of(_digest, plan.statuses), strict=True)
+        }
+        needed = set(self.proxies.values())
+        idle = (planned for planned in plan.proxies if not (planned.proxy.name in needed or planned.proxy.names))
+        self.spare = frozenset(planned.key for planned in idle)
+        self.only_told = statuses.keys() - placed.keys()
+        stacks = {planned.key: proxies[planned.proxy.name] for planned in plan.proxies if not planned.root.cluster}
+        routes = {planned.key: planned.digest for planned in plan.routes}
+        zones = {planned.key: planned.digest for planned in plan.zones}
+        return routes | zones | stacks | told | placed | statuses
+
+
+def _digest(planned: PlannedProxy | PlannedStatus) -> str:
+    return planned.digest
