@@ -31,7 +31,7 @@ from pathlib import Path
 
 from benchmarks.contestants import private_memory
 from benchmarks.figures import Spread, result, spreads, table, tell
-from locallb.cli.commands.observe import observe
+from locallb.cli.observe import observe
 from locallb.cli.session import Session
 from locallb.engine.state.project import load_config
 from locallb.model.snapshot import Snapshot

@@ -18,8 +18,8 @@ from locallb.model.errors import ClientError
 from locallb.model.identities import Home
 from locallb.sources import SourceError
 from locallb.sources.configuration import program_settings
-from locallb.sources.renamed_project import refuse_renamed
-from locallb.sources.stack_home import require_here, write
+from locallb.sources.state.renamed_project import refuse_renamed
+from locallb.sources.state.stack_home import require_here, write
 from locallb.sources.workspace import Planned, Workspace
 
 

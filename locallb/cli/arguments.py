@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from locallb.cli.grammar import make_parser
+from locallb.cli.syntax.grammar import make_parser
 from locallb.model.faults import WHOLE, Delay, Failure
 
 

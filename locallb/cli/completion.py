@@ -10,10 +10,10 @@ from pathlib import Path
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.exit_code import Exit
-from locallb.cli.glimpse import balancers, stacks
-from locallb.cli.grammar import make_parser
-from locallb.cli.parser import ANSWER
+from locallb.cli.projects.glimpse import balancers, stacks
 from locallb.cli.projects.place import PROJECT_FILE, nearest_project
+from locallb.cli.syntax.grammar import make_parser
+from locallb.cli.syntax.parser import ANSWER
 from locallb.storage import paths
 
 SCRIPTS = {

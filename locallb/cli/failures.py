@@ -13,7 +13,7 @@ from threading import ExceptHookArgs
 from locallb.cli.exit_code import Exit
 from locallb.cli.process import DEBUG
 from locallb.model.formatting import printable
-from locallb.model.system_errors import REMEDIES, refusal
+from locallb.storage.system_errors import REMEDIES, refusal
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _TOLD = (

@@ -24,10 +24,10 @@ from locallb.runtimes.runtime import runtime
 from locallb.sources import SourceError
 from locallb.sources.configuration import stack_settings
 from locallb.sources.readings import ReadCache, readings_directory
-from locallb.sources.renamed_project import has_deployed, refuse_renamed
 from locallb.sources.source import reached
-from locallb.sources.stack_home import require_here
-from locallb.sources.stack_home import write as write_home
+from locallb.sources.state.renamed_project import has_deployed, refuse_renamed
+from locallb.sources.state.stack_home import require_here
+from locallb.sources.state.stack_home import write as write_home
 from locallb.sources.workspace import Planned, Workspace
 
 if TYPE_CHECKING:

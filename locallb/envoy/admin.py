@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from locallb.envoy import ADMIN_SOCKET
+from locallb.envoy.bootstrap import ADMIN_SOCKET
 from locallb.model.errors import ClientError
 from locallb.model.identities import IPAddress, Protocol
 

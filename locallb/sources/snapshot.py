@@ -27,9 +27,9 @@ from locallb.runtimes.runtime import UnfitError, runtime
 from locallb.sources import SourceError
 from locallb.sources.authority import NO_AUTHORITY, AuthorityRead, read_authority
 from locallb.sources.found import find_sources
-from locallb.sources.held import HeldByState, read_held
 from locallb.sources.orders import Orders, next_end, read_orders
 from locallb.sources.source import SourceRead, SourceResult, source_type
+from locallb.sources.state.held import HeldByState, read_held
 from locallb.storage import paths
 
 MOST_SENTENCES = 50

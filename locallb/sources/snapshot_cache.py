@@ -22,8 +22,6 @@ from locallb.model.snapshot import Claim, HostFacts
 from locallb.sources import SourceError
 from locallb.sources.authority import read_authority
 from locallb.sources.found import find_sources, ways_to_nodes
-from locallb.sources.held import HeldByState, HeldMemory, held_by
-from locallb.sources.held_resources import HeldResource
 from locallb.sources.orders import read_orders
 from locallb.sources.snapshot import (
     SnapshotResult,
@@ -37,6 +35,8 @@ from locallb.sources.snapshot import (
     with_orders,
 )
 from locallb.sources.source import Followed, SourceRead, SourceResult, source_type
+from locallb.sources.state.held import HeldByState, HeldMemory, held_by
+from locallb.sources.state.held_resources import HeldResource
 from locallb.storage import paths
 
 HOST_FRESH = 30.0

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from locallb.model.errors import ClientError
-from locallb.model.system_errors import refusal
+from locallb.storage.system_errors import refusal
 
 PRIVATE = 0o600
 """Mode of every file that we write for ourselves."""

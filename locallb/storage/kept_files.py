@@ -12,8 +12,8 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from locallb.model.system_errors import refusal
 from locallb.storage.files import UNFINISHED, FilesError
+from locallb.storage.system_errors import refusal
 
 _LARGEST = 8 << 20
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

@@ -19,8 +19,8 @@ from typing import BinaryIO
 
 from locallb.envoy.access_logs import CLOSED, GATE, SOCKET, gate
 from locallb.model.errors import ClientError
-from locallb.model.system_errors import refusal
 from locallb.storage import files
+from locallb.storage.system_errors import refusal
 
 ENOUGH = 1000
 """Lines that a proxy may say until its gate is opened again."""

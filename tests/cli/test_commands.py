@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from locallb.cli import run
-from locallb.cli.grammar import COMMANDS
+from locallb.cli.syntax.grammar import COMMANDS
 
 
 def test_each_command_of_the_parser_has_a_function() -> None:

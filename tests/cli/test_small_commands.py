@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from locallb import __version__
 from locallb.cli.completion import answers
 from locallb.cli.exit_code import MEANINGS, Exit
-from locallb.cli.grammar import COMMANDS, EPILOG, make_parser
-from locallb.cli.options import SHELLS
+from locallb.cli.syntax.grammar import COMMANDS, EPILOG, make_parser
+from locallb.cli.syntax.options import SHELLS
 from tests.e2e.support import CHECKOUT, Stage, node, port, service, stage
 
 BIN = Path(sys.executable).parent

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from locallb.cli.grammar import COMMANDS, make_parser
+from locallb.cli.syntax.grammar import COMMANDS, make_parser
 from locallb.config.parsing.settings import parse_settings
 from tests.docs.elsewhere import NOT_RUN_HERE, Elsewhere
 from tests.docs.reading import CHECKOUT, PAGES, anchors, commands, fences, links, unprompted, words_of_code

@@ -19,7 +19,7 @@ from typing import IO
 import pytest
 
 from locallb.cli.exit_code import Exit
-from locallb.cli.grammar import COMMANDS
+from locallb.cli.syntax.grammar import COMMANDS
 from locallb.engine.state.checkpoint import check_state
 from tests.e2e.prepared import WAITING, Order, Prepared, no_bytecode
 from tests.e2e.support import Backend, Stage, ask, envoys, node, port, service

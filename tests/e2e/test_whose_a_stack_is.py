@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from locallb.sources.stack_home import NAME
+from locallb.sources.state.stack_home import NAME
 from tests.e2e.support import Stage, ask, backends, envoys, node, port, refused, service, stage
 from tests.e2e.watching import becomes, watching
 

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import pytest
 
-from locallb.cli.commands.observe import observe
+from locallb.cli.observe import observe
 from locallb.cli.session import Session
 from locallb.engine.state.project import load_config
 from locallb.kubernetes.api import live_service
@@ -26,9 +26,9 @@ from locallb.kubernetes.status_patch import FINALIZER
 from locallb.model.identities import ClusterName
 from locallb.model.snapshot import Access, Snapshot
 from locallb.sources.configuration import stack_settings
-from locallb.sources.held import HeldByState
 from locallb.sources.snapshot import SnapshotResult, read_host
 from locallb.sources.snapshot_cache import SnapshotCache
+from locallb.sources.state.held import HeldByState
 from locallb.sources.workspace import Workspace
 from locallb.watch import outages
 from locallb.watch.events import Converged, LoopEvent

@@ -21,9 +21,9 @@ from locallb.model.snapshot import Snapshot
 from locallb.planning.plan import make_plan
 from locallb.report.assemble import assembled
 from locallb.report.changes import Report
-from locallb.report.document import document
-from locallb.report.html import page
-from locallb.report.markdown import markdown
+from locallb.report.formats.document import document
+from locallb.report.formats.html import page
+from locallb.report.formats.markdown import markdown
 from locallb.report.safe import LONGEST_SENTENCE, markdown_code, markdown_text, visible
 from locallb.report.sides import Side, planned_side
 from tests.planning.objects import node, service

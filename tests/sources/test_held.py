@@ -23,7 +23,7 @@ from locallb.model.objects import Discovery
 from locallb.model.serving import Listener, Proxy
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment
 from locallb.sources import SourceError
-from locallb.sources.held import HeldByState, HeldMemory, held_by, read_held
+from locallb.sources.state.held import HeldByState, HeldMemory, held_by, read_held
 from tests.sources.support import key
 
 HOME = Home("local-lb", "dev", "/home/someone/local-lb")

@@ -12,7 +12,7 @@ from locallb.dns.owner_ids import owner_id
 from locallb.model.errors import ClientError
 from locallb.model.identities import Home
 from locallb.sources import SourceError
-from locallb.sources.stack_home import FORMAT, belonging, require_here, settle, write
+from locallb.sources.state.stack_home import FORMAT, belonging, require_here, settle, write
 
 
 def test_whoever_may_not_read_where_a_stack_belongs_is_sent_to_its_user(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from locallb.cli.commands.observe import observe
+from locallb.cli.observe import observe
 from locallb.cli.session import Session
 from locallb.engine.deploy.events import Result
 from locallb.engine.deploy.scope import EVERYTHING, Scope

@@ -6,7 +6,6 @@ import sys
 
 from locallb.cli.arguments import Arguments
 from locallb.cli.commands.others_at_work import forgotten, tell_of_watch, without_watch
-from locallb.cli.commands.targets import scope_of
 from locallb.cli.console import Out
 from locallb.cli.display.outcome import complain, ending, print_json, tell_outcome, what_was_planned
 from locallb.cli.display.progress import Progress
@@ -14,6 +13,7 @@ from locallb.cli.display.tree import print_counts, print_steps
 from locallb.cli.exit_code import Exit
 from locallb.cli.failures import Refused
 from locallb.cli.session import Session
+from locallb.cli.targets import scope_of
 from locallb.engine.deploy.events import Result
 from locallb.engine.state.errors import EngineError
 from locallb.model.formatting import counted

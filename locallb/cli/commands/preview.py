@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from locallb.cli.arguments import Arguments
-from locallb.cli.commands.targets import scope_of
 from locallb.cli.console import Out
 from locallb.cli.display.outcome import tell_outcome, what_was_planned
 from locallb.cli.display.progress import Progress
@@ -12,6 +11,7 @@ from locallb.cli.reports.command import refuse, tell
 from locallb.cli.reports.live import report_live
 from locallb.cli.reports.text import beside_the_table, print_alerts
 from locallb.cli.session import Session
+from locallb.cli.targets import scope_of
 
 
 def preview(session: Session, args: Arguments, out: Out) -> int:

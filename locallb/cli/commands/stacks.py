@@ -20,8 +20,8 @@ from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import Settings
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.project import Project, check_stack_name, load_project
-from locallb.sources.renamed_project import earlier_names
 from locallb.sources.source import source_type
+from locallb.sources.state.renamed_project import earlier_names
 
 BALANCER = "locallb:index:LoadBalancer"
 

@@ -7,15 +7,15 @@ import time
 from dataclasses import dataclass, replace
 
 from locallb.cli.arguments import Arguments
-from locallb.cli.commands.observe import look
-from locallb.cli.commands.targets import matching
 from locallb.cli.console import Out
 from locallb.cli.display.service_detail import Detail, detail_json, details, print_detail
 from locallb.cli.display.service_table import print_services, services_json
 from locallb.cli.exit_code import Exit
 from locallb.cli.failures import sentence
+from locallb.cli.observe import look
 from locallb.cli.process import end_well_when_interrupted
 from locallb.cli.session import UNPLANNED, Session
+from locallb.cli.targets import matching
 from locallb.model.errors import ClientError
 from locallb.planning.planned import Plan
 from locallb.planning.status import Row

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from locallb import __version__
 from locallb.cli.arguments import Arguments
-from locallb.cli.commands.observe import ask, observe
 from locallb.cli.console import Out
 from locallb.cli.exit_code import Exit
+from locallb.cli.observe import ask, observe
 from locallb.cli.session import Session
 from locallb.cli.watching import sd_notify
 from locallb.cli.watching.health import Health

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from locallb.cli.arguments import Arguments
-from locallb.cli.commands.observe import look
-from locallb.cli.commands.targets import MOST_NAMES
 from locallb.cli.console import Out
 from locallb.cli.display.service_table import as_told, print_services, services_json
 from locallb.cli.display.tree import print_counts, print_steps
 from locallb.cli.exit_code import Exit
+from locallb.cli.observe import look
 from locallb.cli.session import Session
+from locallb.cli.targets import MOST_NAMES
 from locallb.engine.deploy.events import Result, Severity
 from locallb.planning.planned import Plan
 from locallb.planning.status import Row

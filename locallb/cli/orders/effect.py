@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterable
 
 from locallb.cli.arguments import Arguments
-from locallb.cli.commands.targets import scope_of
 from locallb.cli.console import Out
 from locallb.cli.display.outcome import complain, ending
 from locallb.cli.display.progress import Progress
 from locallb.cli.exit_code import Exit
 from locallb.cli.session import Session
+from locallb.cli.targets import scope_of
 from locallb.engine.deploy.events import Result
 from locallb.engine.state.errors import LockHeld
 from locallb.model.formatting import few

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from locallb.cli.commands.targets import matching
 from locallb.cli.failures import Refused
 from locallb.cli.session import Session
+from locallb.cli.targets import matching
 from locallb.gateway.routes.bound import Bound
 from locallb.model.formatting import clipped, few
 from locallb.model.identities import ObjectKey

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from locallb.cli.console import Out
 from locallb.report.alerts import Alert, Topic, alerts, listed, summary
 from locallb.report.changes import Change, Report, ServiceChange
+from locallb.report.formats.wording import SIGNS, by_gravity, reasons, shown_side
 from locallb.report.safe import visible
-from locallb.report.wording import SIGNS, by_gravity, reasons, shown_side
 
 STYLES = {
     Change.ADDED: "green",

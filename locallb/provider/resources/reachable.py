@@ -14,11 +14,11 @@ from pathlib import Path
 from locallb.envoy import push, rollout
 from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError, Subscription
 from locallb.envoy.fragments import part_version
-from locallb.envoy.part_looks import look_at
 from locallb.envoy.waiting import pauses
 from locallb.host.sockets import LISTEN, SocketError, connect, holder, rows, split_place
 from locallb.model.errors import ClientError
 from locallb.model.identities import Protocol, RunIdentity
+from locallb.provider.part_looks import look_at
 from locallb.provider.resources.proxy_fragments import rewrite_listeners
 from locallb.resources.codec import is_unknown
 from locallb.resources.errors import ProviderError

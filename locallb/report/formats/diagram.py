@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from locallb.report.changes import Change, ServiceChange
+from locallb.report.formats.wording import shown_side
 from locallb.report.safe import html_text, visible
 from locallb.report.sides import Balancer, Port
-from locallb.report.wording import shown_side
 
 WIDTH = 1240
 HEAD = 40

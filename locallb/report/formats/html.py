@@ -17,11 +17,11 @@ from math import log2
 
 from locallb.report.alerts import Alert, alerts, summary
 from locallb.report.changes import Change, Report, ServiceChange
-from locallb.report.diagram import diagram
-from locallb.report.html_table import table
+from locallb.report.formats.diagram import diagram
+from locallb.report.formats.html_table import table
+from locallb.report.formats.wording import by_gravity
 from locallb.report.pool_room import Room
 from locallb.report.safe import html_text
-from locallb.report.wording import by_gravity
 
 ALERTS_SHOWN = 20
 """Alerts that aren't folded."""
@@ -53,7 +53,7 @@ def page(report: Report) -> str:
 
 
 def _asset(name: str) -> str:
-    return files("locallb.report").joinpath(name).read_text(encoding="utf-8")
+    return files("locallb.report.formats").joinpath(name).read_text(encoding="utf-8")
 
 
 def _policy(style: str, script: str) -> str:

@@ -12,9 +12,9 @@ from locallb.model.formatting import counted
 from locallb.planning.planned import Via
 from locallb.report.alerts import Alert, Topic, alerts, listed, summary
 from locallb.report.changes import QUIET, Change, Report, ServiceChange
+from locallb.report.formats.wording import SIGNS, by_gravity, reasons, shown_side
 from locallb.report.safe import markdown_code, markdown_text
 from locallb.report.sides import Balancer
-from locallb.report.wording import SIGNS, by_gravity, reasons, shown_side
 
 LIMIT = 60_000
 """Bytes: a comment on GitHub may have 65,536 characters, on GitLab a million."""

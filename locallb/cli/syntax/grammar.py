@@ -10,8 +10,8 @@ from pathlib import Path
 
 from locallb import __version__
 from locallb.cli.exit_code import MEANINGS
-from locallb.cli.options import OPTIONS
-from locallb.cli.parser import COMMAND, Parser
+from locallb.cli.syntax.options import OPTIONS
+from locallb.cli.syntax.parser import COMMAND, Parser
 
 EPILOG = "exit codes:\n" + "".join(f"{code.value:>3}  {meaning}\n" for code, meaning in MEANINGS.items())
 FIRST_STEPS = """\

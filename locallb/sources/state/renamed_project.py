@@ -10,7 +10,7 @@ from pathlib import Path
 
 from locallb.model.identities import Home
 from locallb.sources import SourceError
-from locallb.sources.stack_home import deployed_from
+from locallb.sources.state.stack_home import deployed_from
 from locallb.storage import paths
 
 

@@ -9,9 +9,9 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from locallb.cli.orders.words import add_drain, add_fault
-from locallb.cli.parser import ANSWER
-from locallb.cli.source_options import add_own_sources, add_place
+from locallb.cli.syntax.order_options import add_drain, add_fault
+from locallb.cli.syntax.parser import ANSWER
+from locallb.cli.syntax.source_options import add_own_sources, add_place
 
 SHELLS = ("bash", "zsh", "fish")
 ORDERS = ("name", "connections", "requests", "failures", "bytes")

@@ -16,7 +16,7 @@ from locallb.model.identities import Owner, ProxyName
 from locallb.model.memory import Each, Memory
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment
 from locallb.sources import SourceError
-from locallb.sources.held_resources import Authority, HeldResource, OfStack, Part, Run, as_object, said
+from locallb.sources.state.held_resources import Authority, HeldResource, OfStack, Part, Run, as_object, said
 from locallb.storage import files
 
 _Said = TypeVar("_Said")

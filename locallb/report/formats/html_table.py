@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from locallb.report.changes import ServiceChange
+from locallb.report.formats.wording import closed, differences, shown_side
 from locallb.report.safe import LONGEST_NAME, html_text
 from locallb.report.sides import Balancer, Port
-from locallb.report.wording import closed, differences, shown_side
 
 LONGEST_PATH = 3_000
 """Characters of a port's backends."""
