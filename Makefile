@@ -10,7 +10,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 BIN := .venv/bin
 LOCALLB := $(BIN)/locallb --stack "$(STACK)"
 
-.PHONY: help setup up watch down preview status doctor test test-slow test-quick test-wheel test-cluster test-kubelets test-upstream test-conformance soak lint format goldens bench wheel docs release image clean
+.PHONY: help setup up watch down preview status doctor test test-slow test-quick test-part test-checkout test-wheel test-cluster test-kubelets test-upstream test-conformance soak lint format goldens bench wheel docs release image clean
 
 up watch down preview status doctor: export LOCALLB_BY_MAKE := 1
 
@@ -67,7 +67,7 @@ JOBS ?= 2
 COVER := -p tests.pure_coverage --cov --cov-report=
 
 test: .venv/dev ## Check the code and test it, real Envoys included (twelve minutes)
-	@$(MAKE) --no-print-directory lint
+	@[ ! -d locallb ] || $(MAKE) --no-print-directory lint
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(or $(PYTEST_ARGS),$(COVER)) \
 		-m "not slow and not docker and not cluster and not soak"
 
@@ -77,8 +77,18 @@ test-slow: .venv/dev ## Run the slow tier: kills, scale, faults of the host, the
 test-quick: .venv/dev ## Run the tests that need neither Envoy nor patience
 	@$(BIN)/python -m pytest -q -m "not envoy and not slow and not cluster and not soak"
 
-test-wheel: wheel ## Run the tests against the wheel, installed where no checkout is on the path (TIER=test-slow: another tier's)
-	@tests/wheel.sh dist/*.whl "$(or $(TIER),test)" $(or $(PYTEST_ARGS),-n $(JOBS) --dist worksteal)
+PART := cli crds docs packaging provider runtimes takeover
+
+test-part: .venv/dev ## Run the rooms of `make test` that an installation could break: commands, pages, data, programs
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(PYTEST_ARGS) \
+		-m "not slow and not docker and not cluster and not soak" $(PART:%=tests/%)
+
+test-checkout: .venv/dev ## Run what `make test` and the wheel leave out: slower tests of the repository itself (once test-cluster was built)
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile $(PYTEST_ARGS) -m "checkout and (slow or docker or root or cluster) and not kubelets"
+
+test-wheel: .venv/dev ## Run a tier against the wheel, installed where no checkout is on the path (TIER=test-slow: another than test)
+	@room=$$(mktemp -d /tmp/locallb-wheel.XXXXXX) && trap 'rm -rf "$$room"' EXIT && tests/wheel.sh "$$room" && \
+		$(MAKE) --no-print-directory -C "$$room" "$(or $(TIER),test)" COVER=
 
 test-cluster: .venv/dev ## Run the tests against real Kubernetes: API, Nodes with kube-proxy (root, etcd; builds once)
 	@command -v go >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/cluster/requirements.txt

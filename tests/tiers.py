@@ -1,7 +1,8 @@
 """Which tier runs a test, and as whom: no test runs in no tier, and what only root can do runs in a tier of root's.
 
 The tiers are what the Makefile says: a target, and the marks that it selects. CI runs those that `.ci/run` names as
-root, and those that `tests/readme.sh` names as a new user without rights. Not here: what runs and repeats them.
+root, some where there is no checkout but the installed wheel (`wheel.sh`), and those that `tests/readme.sh` names as a
+new user without rights. Not here: what runs and repeats them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import pytest
 from _pytest.mark.expression import Expression
 
 ROOT = Path(__file__).parent.parent
+CHECKOUT = "checkout"
+"""The mark of tests that are about the repository itself."""
 ONLY_ROOT = "only root "
 """How the reason of whoever skips a test for lack of rights begins."""
 
@@ -26,9 +29,10 @@ def selections(makefile: str) -> Mapping[str, str]:
     return {target: "".join(words[-1]) for target, words in marked.items() if words}
 
 
-def tiers_in(script: str) -> frozenset[str]:
-    """Return the targets that a script runs as tiers."""
-    return frozenset(re.findall(r"^ *tier (\S+)", script, re.MULTILINE))
+def tiers_in(script: str) -> Mapping[str, bool]:
+    """Return the targets that a script runs as tiers, and whether against the wheel alone."""
+    named = re.findall(r'^ *tier (-C "\$room" )?(\S+)', script, re.MULTILINE)
+    return {tier: bool(wheel) for wheel, tier in named}
 
 
 def tiers_of(marks: Collection[str], selected: Mapping[str, str]) -> frozenset[str]:
@@ -52,7 +56,10 @@ def in_ci() -> Mapping[str, str]:
 
 def _named_in(script: str) -> Mapping[str, str]:
     selected = selections((ROOT / "Makefile").read_text())
-    return {tier: selected[tier] for tier in tiers_in((ROOT / script).read_text())}
+    named = tiers_in((ROOT / script).read_text())
+    return {
+        tier: f"({selected[tier]}) and not {CHECKOUT}" if wheel else selected[tier] for tier, wheel in named.items()
+    }
 
 
 def _marks(item: pytest.Item) -> frozenset[str]:
@@ -60,12 +67,16 @@ def _marks(item: pytest.Item) -> frozenset[str]:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse tests that nothing runs."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Refuse tests that nothing runs; leave out those of the checkout where there is none."""
     tiers = in_ci()
     lost = [item.nodeid for item in items if not tiers_of(_marks(item), tiers)]
     if lost:
         raise pytest.UsageError(f"no tier of CI runs {', '.join(lost)}: see the marks that the Makefile selects")
+    if not (ROOT / "locallb").is_dir():
+        absent = [item for item in items if item.get_closest_marker(CHECKOUT)]
+        items[:] = [item for item in items if not item.get_closest_marker(CHECKOUT)]
+        config.hook.pytest_deselected(items=absent)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -19,7 +19,7 @@ step() {
   if [ -n "$lane" ]; then printf -- '-- %s: %s (after %d s)\n' "$lane" "$1" "$SECONDS" >&"$live"; fi
 }
 
-# tier TARGET [VARIABLE=VALUE...]: make a target; what fails there is repeated.
+# tier [-C DIRECTORY] TARGET [VARIABLE=VALUE...]: make a target; what fails there is repeated.
 tier() { timed "make $*" twice "$@"; }
 
 # timed NAME COMMAND...: run a command as a tier of its own, and take over the tests that its output names.
@@ -56,7 +56,7 @@ side_by_side() {
   done
   exec {live}>&-
   while read -r -a words <&3; do
-    remembered=.pytest_cache/${words[0]}
+    remembered=.pytest_cache/$(target "${words[@]}")
     timed "make ${words[*]}: what failed, once more" again "${words[@]}" || ended=$?
   done 3< <(cat "$place"/*.again 2>/dev/null)
   remembered=.pytest_cache
@@ -73,7 +73,7 @@ in_lane() {
 }
 
 twice() {
-  if [ -n "$lane" ]; then remembered=.pytest_cache/$1; fi
+  if [ -n "$lane" ]; then remembered=.pytest_cache/$(target "$@"); fi
   made "$@" && return
   if [ -z "$lane" ]; then
     step "make $*: what failed, once more"
@@ -84,13 +84,13 @@ twice() {
   fi
 }
 
-# again TARGET [VARIABLE=VALUE...]: repeat what failed, and name it.
+# again [-C DIRECTORY] TARGET [VARIABLE=VALUE...]: repeat what failed, and name it.
 again() {
   local before ended=0
-  before=$(failed)
+  before=$(failed "$@")
   made "$@" PYTEST_ARGS="-n 0 --last-failed --last-failed-no-failures none" || ended=$?
-  comm -23 <(echo "$before") <(failed) | sed -n 's/..*/flaky: &/p'
-  comm -12 <(echo "$before") <(failed) | sed -n 's/..*/failed: &/p'
+  comm -23 <(echo "$before") <(failed "$@") | sed -n 's/..*/flaky: &/p'
+  comm -12 <(echo "$before") <(failed "$@") | sed -n 's/..*/failed: &/p'
   return "$ended"
 }
 
@@ -98,9 +98,17 @@ made() {
   if [ "$remembered" = .pytest_cache ]; then make "$@"; else PYTEST_ADDOPTS="-o cache_dir=$remembered" make "$@"; fi
 }
 
-# What pytest remembers as failed, a test a line.
+# target [-C DIRECTORY] TARGET...: tell the target.
+target() {
+  if [ "$1" = -C ]; then shift 2; fi
+  echo "$1"
+}
+
+# failed [-C DIRECTORY] TARGET...: what pytest remembers as failed there, a test a line.
 failed() {
-  python3 -c 'import json, sys; print(*json.load(sys.stdin), sep="\n")' 2>/dev/null <"$remembered/v/cache/lastfailed" | sort || true
+  local place=.
+  if [ "$1" = -C ]; then place=$2; fi
+  python3 -c 'import json, sys; print(*json.load(sys.stdin), sep="\n")' 2>/dev/null <"$place/$remembered/v/cache/lastfailed" | sort || true
 }
 
 summary() {

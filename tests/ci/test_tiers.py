@@ -99,6 +99,15 @@ def test_what_passes_when_repeated_is_named(project: Path) -> None:
     assert named(lines, "failed") == []
 
 
+@pytest.mark.parametrize("how", ["{}", "lane() {{ {}; }}; side_by_side lane"])
+def test_what_a_tier_of_another_directory_failed_is_repeated_there(project: Path, how: str) -> None:
+    """What is remembered here has no say in it."""
+    tiers = how.format('tier -C "$room" flaky; tier -C "$room" other')
+    code, lines = run(project, f'mkdir out; cd out; room="{project}"; {tiers}')
+    assert code == 0
+    assert named(lines, "flaky") == ["test_it.py::test_flaky[a b]", "test_it.py::test_other"]
+
+
 def test_what_fails_twice_ends_the_run_and_is_named(project: Path) -> None:
     """With the flaky ones until then, and the times."""
     code, lines = run(project, "tier other; tier broken; tier steady")
@@ -170,13 +179,15 @@ def test_what_runs_in_a_lane_is_interrupted_like_everything_else(project: Path) 
 
 
 def test_ci_and_the_readme_run_their_tiers_this_way() -> None:
-    """Every `make` that tests goes through it."""
-    for path, tiers in ((".ci/run", 4), ("tests/readme.sh", 1)):
+    """Every `make` that tests goes through it; from the wheel run all but those of the checkout."""
+    for path, tiers in ((".ci/run", 5), ("tests/readme.sh", 1)):
         text = (CHECKOUT / path).read_text()
         assert len(re.findall(r"^ *tier ", text, re.MULTILINE)) == tiers
         assert not re.search(r"^ *make (test|soak)", text, re.MULTILINE)
         assert ". tests/tiers.sh" in text
         subprocess.run(["bash", "-n", CHECKOUT / path], check=True)
+    of_root = tiers_in((CHECKOUT / ".ci/run").read_text())
+    assert [tier for tier, wheel in of_root.items() if not wheel] == ["test-checkout"]
 
 
 @pytest.mark.parametrize(
@@ -191,6 +202,10 @@ def test_ci_and_the_readme_run_their_tiers_this_way() -> None:
         ("slow cluster", "test-cluster"),
         ("cluster kubelets envoy", "test-kubelets"),
         ("soak envoy", "soak"),
+        ("checkout envoy", "test"),
+        ("checkout slow", "test-checkout"),
+        ("checkout cluster", "test-checkout"),
+        ("checkout cluster kubelets", ""),
     ],
 )
 def test_every_kind_of_test_has_its_tier(marks: str, tiers: str) -> None:
@@ -201,7 +216,8 @@ def test_every_kind_of_test_has_its_tier(marks: str, tiers: str) -> None:
 def test_as_root_run_all_tiers_but_the_readmes() -> None:
     """Each test once: what the new user runs isn't repeated."""
     assert as_root().keys() == in_ci().keys() - {"test"}
-    assert tiers_in("# tier no\ntier soak MINUTES=5\nif x; then\n  tier y\nfi\n") == {"soak", "y"}
+    script = '# tier no\ntier soak MINUTES=5\nif x; then\n  tier -C "$room" y\nfi\n'
+    assert tiers_in(script) == {"soak": False, "y": True}
 
 
 def test_what_a_target_selects_is_read_from_its_recipe() -> None:
@@ -223,13 +239,13 @@ def test_slow():
 """
 
 
-def judged(place: Path, *, without: str = "nothing") -> str:
+def judged(place: Path, *, without: str = "nothing", tests: str = SKIPPED) -> str:
     """Run tests under the rules of the tiers, some word of the Makefile changed, and give what pytest says."""
     for name in ("Makefile", ".ci/run", "tests/readme.sh", "tests/tiers.py"):
         (place / name).parent.mkdir(exist_ok=True)
         (place / name).write_text((CHECKOUT / name).read_text().replace(without, ""))
-    (place / "test_it.py").write_text(SKIPPED)
-    (place / "pytest.ini").write_text("[pytest]\nmarkers =\n slow:\n")
+    (place / "test_it.py").write_text(tests)
+    (place / "pytest.ini").write_text("[pytest]\nmarkers =\n slow:\n checkout:\n")
     command = [sys.executable, "-m", "pytest", "-p", "tests.tiers", "-q", "-rf"]
     done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False, timeout=SECONDS)
     return done.stdout + done.stderr
@@ -247,3 +263,12 @@ def test_a_test_without_a_tier_stops_the_run(tmp_path: Path) -> None:
     told = judged(tmp_path, without="slow or ")
     assert "no tier of CI runs test_it.py::test_slow: see the marks" in told
     assert "skipped" not in told
+
+
+def test_tests_of_the_checkout_are_left_out_where_there_is_none(tmp_path: Path) -> None:
+    """Where `locallb/` isn't, what is tested is the wheel."""
+    tests = "import pytest\n\n@pytest.mark.checkout\ndef test_of_it():\n    pass\n\ndef test_other():\n    pass\n"
+    (tmp_path / "locallb").mkdir()
+    assert "2 passed" in judged(tmp_path, tests=tests)
+    (tmp_path / "locallb").rmdir()
+    assert "1 passed, 1 deselected" in judged(tmp_path, tests=tests)
