@@ -47,7 +47,10 @@ def _shortcoming(runtime: str, info: Mapping[str, object], host: str, *, mapped:
     if sys.platform != "linux":
         return "this host isn't Linux, and addresses of a machine behind it aren't this host's"
     if _DESKTOP in system:
-        return f"{_DESKTOP} runs containers in a machine of its own, with another network and other files"
+        return (
+            f"{_DESKTOP} runs containers in a machine of its own, which shares neither this host's network nor the"
+            f" sockets by which proxies are steered, so {_MAPPED} doesn't help"
+        )
     if info.get("OSType", "linux") != "linux":
         return f"it runs containers of {info['OSType']}"
     if runtime == "docker" and is_rootless(info) and not mapped:  # Podman's containers share this host's network

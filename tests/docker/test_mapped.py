@@ -1,4 +1,4 @@
-"""Containers whose ports Docker publishes at 127.0.0.1 (`network: publish`, `portMapping: loopback`)."""
+"""Containers whose ports Docker, or Podman, publishes at 127.0.0.1 (`network: publish`, `portMapping: loopback`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from locallb.planning.addresses.port_mapping import COUNT, FIRST
-from tests.docker.support import Network, containers, docker_only, identities, word
+from tests.docker.support import Network, containers, identities, word
 from tests.e2e.support import Backend, Stage, ask, node, port, service, stage
 
 pytestmark = [pytest.mark.docker, pytest.mark.envoy]
@@ -23,8 +23,7 @@ def shop(image: str, network: Network) -> Iterator[Stage]:
         yield play
 
 
-@docker_only
-def test_docker_publishes_a_free_port_by_its_own_number_and_a_taken_one_by_another(
+def test_an_engine_publishes_a_free_port_by_its_own_number_and_a_taken_one_by_another(
     shop: Stage, network: Network, backend: Callable[..., Backend]
 ) -> None:
     """Requests arrive at either; nothing is made again by a second run."""

@@ -77,6 +77,11 @@ class Place:
         (row,) = self.run("status", "--json").json
         return str(row["addresses"][0])
 
+    def mapped(self) -> int:
+        """Return the number at which clients find the port of `web`."""
+        (row,) = self.run("status", "--json").json
+        return int(row["ports"][0]["mapped"])
+
     def answers(self, at: str) -> list[str]:
         """Ask `web`."""
         return asked(self.project.space, f"{at}@8080")
@@ -168,8 +173,13 @@ def test_low_ports_are_those_that_the_user_may_bind(place: Place) -> None:
         assert asked(place.project.space, f"{row['addresses'][0]}@80") == [f"hello from {PORT}"]
 
 
-def test_nodes_that_only_containers_reach_are_served_at_published_ports(place: Place) -> None:
-    """On a network of this user's Podman, as kind's Nodes are: this host has no way to it where there is no root."""
+@pytest.mark.parametrize("mapped", [False, True], ids=["addresses", "mapped"])
+def test_nodes_that_only_containers_reach_are_served_at_published_ports(place: Place, *, mapped: bool) -> None:
+    """On a network of this user's Podman, as kind's Nodes are: this host has no way to it where there is no root.
+
+    At an address of the Service's own, or at a port of 127.0.0.1 that is told: its own, or another one where low ports
+    aren't the user's.
+    """
     place.engine.run("network", "create", "--subnet", "10.232.7.0/24", "kind")
     config: dict[str, object] = {
         "Image": "",
@@ -181,10 +191,16 @@ def test_nodes_that_only_containers_reach_are_served_at_published_ports(place: P
         identity = client.create("node", {**config, "NetworkingConfig": {"EndpointsConfig": fixed}})
         client.start(identity)
         pools = [{"name": "p", "addresses": ["127.88.0.0/28"]}]
-        place.project.configure(runtime="podman", network="publish", image=config["Image"], pools=pools)
-        place.project.write("all.yaml", node(address=NODE), service("web", port(8080, PORT)))
+        clients = {"portMapping": "loopback"} if mapped else {"pools": pools}
+        place.project.configure(runtime="podman", network="publish", image=config["Image"], **clients)
+        number = 80 if mapped else 8080
+        place.project.write("all.yaml", node(address=NODE), service("web", port(number, PORT)))
         at = place.up()
-        assert place.answers(at) == [f"hello from {PORT}"]
+        if mapped:
+            assert at == "127.0.0.1"
+            number = place.mapped()
+            assert (number != 80) is bool(place.engine.user)
+        assert asked(place.project.space, f"{at}@{number}") == [f"hello from {PORT}"]
         place.up("--expect-no-changes")
         if place.engine.user:
             assert asked(place.project.space, f"{NODE}@{PORT}") != [f"hello from {PORT}"]

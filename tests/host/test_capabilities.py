@@ -44,7 +44,8 @@ def test_a_rootless_docker_will_do_for_ports_of_the_loopback_address_alone() -> 
     rootless = {**GOOD, "SecurityOptions": ["name=rootless"]}
     assert shortcoming_of("docker", rootless, HERE, mapped=True) == ""
     assert "`network: publish` with `portMapping: loopback` does with it" in shortcoming_of("docker", rootless, HERE)
-    assert shortcoming_of("docker", {"OperatingSystem": "Docker Desktop"}, HERE, mapped=True)
+    told = shortcoming_of("docker", {"OperatingSystem": "Docker Desktop"}, HERE, mapped=True)
+    assert "`network: publish` with `portMapping: loopback` doesn't help; use a Docker daemon" in told
 
 
 def test_another_system_than_linux_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
