@@ -117,10 +117,13 @@ def _set_modes(directory: Path, texts: Mapping[str, str], mode: int) -> None:
 
 
 def _require_watches(directory: Path, texts: Mapping[str, str], new: ProxyConfigInputs) -> None:
-    """Refuse a change for which this host has no watches left: an Envoy that can't have what it watches aborts."""
+    """Refuse a change for which this host has no watches left: an Envoy that can't have what it watches aborts.
+
+    Whether one runs is asked only then: the answer would come before the change.
+    """
     watches = rollout.new_watches(texts.get(rollout.CLUSTERS, ""), new.files[rollout.CLUSTERS])
     watches += rollout.new_references(texts, new.files) + rollout.new_gate(texts, new.files)
-    if watches and EnvoyAdmin(directory).answers():
+    if inotify.available(watches) < watches and EnvoyAdmin(directory).answers():
         inotify.require(watches, f"the change of proxy {new.name}")
 
 
