@@ -63,17 +63,25 @@ def test_of_a_gateway_its_routes_are_the_next_step() -> None:
 
 
 @pytest.mark.parametrize(
-    ("port", "link"), [(80, "http://a.test/"), (443, "https://a.test/"), (8080, "http://a.test:8080/")]
+    ("port", "mapped", "link"),
+    [
+        (80, 0, "http://a.test/"),
+        (443, 0, "https://a.test/"),
+        (8080, 0, "http://a.test:8080/"),
+        (443, 17386, "https://a.test:17386/"),
+        (80, 80, "http://a.test/"),
+        (8080, 443, "http://a.test:443/"),
+    ],
 )
 def test_a_name_that_this_hosts_resolver_knows_can_be_clicked(
-    port: int, link: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    port: int, mapped: int, link: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where `host setup` routes its zone; the address otherwise, and never a wildcard."""
     monkeypatch.setattr(service_table, "routing_files", lambda name: [f"{tmp_path}/{name}"])
-    ports, at = (PortRow(ServicePort(port), State.SERVING),), (ip_address("127.77.0.5"),)
+    ports, at = (PortRow(ServicePort(port, mapped=mapped), State.SERVING),), (ip_address("127.77.0.5"),)
     row = Row(KEY, State.SERVING, at, ports, names=("a.test", "*.test"))
     (tmp_path / "*.test").touch()
-    assert printed([row]).splitlines()[-1] == f"Try: curl http://127.77.0.5:{port}/"
+    assert printed([row]).splitlines()[-1] == f"Try: curl http://127.77.0.5:{mapped or port}/"
     (tmp_path / "a.test").touch()
     assert printed([row]).splitlines()[-1] == f"Try: {link}"
 

@@ -67,6 +67,30 @@ def test_names_come_change_and_go(play: Stage, backend: Callable[..., Backend]) 
     assert not envoys(play.root)
 
 
+def test_names_of_mapped_ports_lead_to_the_loopback_address(play: Stage, backend: Callable[..., Backend]) -> None:
+    """The port that clients add is the one that is told, and nobody answers at the Service's own."""
+    stranger, to = backend("stranger"), backend("one").port
+    server = named(play)
+    zones = [{"zone": "test", "embedded": f"{server[0]}:{server[1]}"}]
+    play.configure(portMapping="loopback", dns={"zones": zones})
+    play.write("all.yaml", node(), service("web", port(stranger.port, to)))
+    done = play.up()
+    (told,) = play.status()["n/web"]["ports"]
+    number = told["mapped"]
+    assert number != told["port"] == stranger.port
+    assert addresses(server, "web.n.c.test") == ["127.0.0.1"]
+    assert ask("127.0.0.1", number) == "one: hello"
+    assert ask("127.0.0.1", stranger.port) == "stranger: hello"
+    for out in (done.out, play.run("status").out):
+        assert f"{stranger.port}/TCP={number}" in out
+        assert f"Try: curl http://127.0.0.1:{number}/\n" in out
+    assert f"{stranger.port}/TCP={number}  serving" in play.run("status", "n/web").out
+    stranger.close()
+    assert play.run("up", "--yes", "--expect-no-changes").code == 0
+    with pytest.raises(OSError, match="refused"):
+        ask("127.0.0.1", stranger.port)
+
+
 def test_watch_serves_names_and_brings_them_back(play: Stage, backend: Callable[..., Backend]) -> None:
     """Whatever happens to the server: its Envoy, its files."""
     to = backend("one").port

@@ -11,12 +11,14 @@ from locallb.host.setup.hosts_file import HOSTS, tells
 from locallb.host.setup.resolver_plan import routing_files
 from locallb.model.formatting import few
 from locallb.model.identities import ROUTED, Protocol
+from locallb.model.objects import ServicePort
 from locallb.planning.planned import Via
 from locallb.planning.status import PortRow, Row, State
 from locallb.storage import files
 
 MOST_SENTENCES = 20
 MOST_NAMES = 2
+_PORTS = {"http": 80, "https": 443}
 STYLES = {State.SERVING: "green", State.DEGRADED: "yellow", State.PENDING: "yellow", State.REJECTED: "red"}
 
 
@@ -108,7 +110,7 @@ def next_step(rows: Sequence[Row]) -> str:
         for port_row in row.ports:
             if port_row.state is State.SERVING and port_row.port.protocol is Protocol.TCP:
                 if name := next((name for name in row.names if is_routed(name)), ""):
-                    return _link(name, port_row.port.number)
+                    return _link(name, port_row.port)
                 if row.key.kind in ROUTED:
                     return f"`locallb status {row.key}`"
                 address = row.addresses[0]
@@ -130,7 +132,7 @@ def _is_in_hosts(name: str) -> bool:
         return False
 
 
-def _link(name: str, port: int) -> str:
-    """Write a link as browsers have it."""
-    scheme = {80: "http", 443: "https"}.get(port)
-    return f"{scheme}://{name}/" if scheme else f"http://{name}:{port}/"
+def _link(name: str, port: ServicePort) -> str:
+    """Write a link as browsers have it: what is spoken is told by the Service's own port, wherever clients find it."""
+    scheme = "https" if port.port == _PORTS["https"] else "http"
+    return f"{scheme}://{name}/" if port.number == _PORTS[scheme] else f"{scheme}://{name}:{port.number}/"
