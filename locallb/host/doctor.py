@@ -207,7 +207,7 @@ def _ledger(seen: Seen) -> Iterator[Finding]:
         text = f"process {pid} keeps the lock of {seen.ledger}; claims go on without it, each command a little later"
         yield Finding(Level.WARNING, "ledger", text, f"look at `ps -fp {pid}`, and end it if it is nothing of yours")
     if seen.unclaimed:
-        text = f"the claim of {_listed(seen.unclaimed)} is gone: another stack could take it"
+        text = f"the claim of {_listed(seen.unclaimed)} is gone: another stack may have it, or take it"
         yield Finding(Level.PROBLEM, "ledger", text, "`locallb up` claims it again")
     if seen.leftovers:
         text = f"left by a lost state or a stopped run: {_listed(seen.leftovers)}"

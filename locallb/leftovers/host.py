@@ -14,6 +14,7 @@ from pathlib import Path
 
 from locallb.host.netlink import RouteError
 from locallb.ledger.ledger import UNKNOWN, Ledger
+from locallb.leftovers.claims import Held, held
 from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner, ProxyId
 from locallb.model.snapshot import Claim
 from locallb.model.state_resource import POD_ROUTES, Resource
@@ -55,7 +56,7 @@ class Leftover:
 def leftovers(
     home: Home,
     known_proxies: Collection[str],
-    known_addresses: Collection[str],
+    known_claims: Collection[Held],
     known_routes: Collection[str] = (),
     claims: Iterable[Claim] | None = None,
 ) -> tuple[Leftover, ...]:
@@ -63,14 +64,14 @@ def leftovers(
 
     `claims` are the ledger's, where they were read a moment ago.
     """
-    left = (*_addresses(home, known_addresses, claims), *_proxies(home, known_proxies))
+    left = (*_addresses(home, known_claims, claims), *_proxies(home, known_proxies))
     return (*left, *_runs(home, known_proxies, runtimes()), *_routes(home, known_routes))
 
 
-def on_this_host(home: Home, known_proxies: Collection[str], known_addresses: Collection[str]) -> tuple[Leftover, ...]:
+def on_this_host(home: Home, known_proxies: Collection[str], known_claims: Collection[Held]) -> tuple[Leftover, ...]:
     """List the same without asking anybody but this host."""
     asked = [runtime for runtime in runtimes() if not runtime.asks_a_daemon]
-    left = (*_addresses(home, known_addresses), *_proxies(home, known_proxies))
+    left = (*_addresses(home, known_claims), *_proxies(home, known_proxies))
     return (*left, *_runs(home, known_proxies, asked))
 
 
@@ -107,11 +108,11 @@ def _remove(leftover: Leftover) -> None:
         Proxies(leftover.place.parent).remove(ProxyId(leftover.what))
 
 
-def _addresses(home: Home, known: Collection[str], claims: Iterable[Claim] | None = None) -> Iterator[Leftover]:
+def _addresses(home: Home, known: Collection[Held], claims: Iterable[Claim] | None = None) -> Iterator[Leftover]:
     directory = paths.ledger_directory()
     for claim in Ledger(directory).claims() if claims is None else claims:
         address, owner = claim.name, None if claim.owner == UNKNOWN else claim.owner
-        if address not in known and _shown(owner, home):
+        if held(claim) not in known and _shown(owner, home):
             yield Leftover(Sort.ADDRESS, address, owner, _ours(owner, home), directory, address=claim.address)
 
 

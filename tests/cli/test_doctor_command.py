@@ -6,12 +6,22 @@ import contextlib
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import replace
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from locallb.cli import main
+from locallb.cli.session import Session
+from locallb.engine.state.resource import ResourceState
+from locallb.engine.state.values import Properties
+from locallb.ledger.ledger import Ledger
+from locallb.model.identities import ClusterName, ObjectKey, Owner
+from locallb.model.naming import owner_fields
+from locallb.model.state_resource import ADDRESS
+from locallb.storage import paths
 from tests.e2e.support import Stage, stage
 
 
@@ -80,3 +90,19 @@ def test_a_damaged_state_is_a_finding(play: Stage, text: str) -> None:
     path.unlink()
     assert code == 1
     assert any(str(path) in text for text in problems["state"]), problems
+
+
+def test_a_claim_that_another_stack_has_by_now_is_gone(play: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its Service may have the same name, and its claim the same address."""
+    session = Session.open(play.root, "dev")
+    mine = Owner(session.home, ObjectKey(ClusterName("c"), "default", "web"))
+    address, theirs = ip_address(play.at(5)), replace(mine, home=mine.home._replace(stack="prod"))
+    inputs: Properties = {"address": str(address), "owner": dict(owner_fields(mine))}
+    known = (ResourceState("urn", ADDRESS, custom=True, id=str(address), inputs=inputs),)
+    monkeypatch.setattr(Session, "resources", lambda _session: known)
+    Ledger(paths.ledger_directory()).claim(address, theirs)
+    assert doctor(play.root)[1] == {
+        "ledger": [f"the claim of {address} is gone: another stack may have it, or take it"]
+    }
+    Ledger(paths.ledger_directory()).reown(address, theirs, mine)
+    assert doctor(play.root) == (0, {})

@@ -9,9 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from locallb.engine.state.resource import ResourceState
+from locallb.engine.state.values import Properties, Value
 from locallb.ledger.ledger import Ledger
+from locallb.leftovers.claims import Held, StateClaimError, held, held_in
 from locallb.leftovers.host import Sort, leftovers, remove
-from locallb.model.identities import ProxyId, ProxyName
+from locallb.model.identities import Owner, ProxyId, ProxyName, Uid
+from locallb.model.naming import owner_fields
+from locallb.model.snapshot import MappedPort
+from locallb.model.state_resource import PORTS
 from locallb.runtimes.process import processes
 from locallb.runtimes.process.processes import Process
 from locallb.storage import paths
@@ -27,7 +33,8 @@ def test_what_the_state_knows_is_no_leftover(root: Path) -> None:
     mine = owner(root)
     Ledger(paths.ledger_directory()).claim(ADDRESS, mine)
     Proxies(paths.proxies_root()).make(ProxyId("0123456789ab"), mine, ProxyName("web"))
-    assert leftovers(mine.home, {"0123456789ab"}, {str(ADDRESS)}) == ()
+    known = {Held(str(ADDRESS), mine.home, mine.service)}
+    assert leftovers(mine.home, {"0123456789ab"}, known) == ()
     assert [str(leftover.sort) for leftover in leftovers(mine.home, set(), set())] == ["address", "proxy"]
 
 
@@ -42,6 +49,36 @@ def test_another_project_or_stack_is_never_listed(root: Path, tmp_path: Path) ->
         Ledger(paths.ledger_directory()).claim(ADDRESS + number, other)
         proxies.make(ProxyId(f"0123456789a{number}"), other, ProxyName("web"))
     assert leftovers(mine.home, set(), set()) == ()
+
+
+@pytest.mark.usefixtures("home")
+def test_a_claim_is_known_by_whom_it_has(root: Path) -> None:
+    """A stack that is gone had ports for a Service of the same name at the same address; ours may have another uid."""
+    mine, ports = owner(root), tuple(map(MappedPort.parse, ("80/TCP=30080", "81/TCP=30081")))
+    gone = replace(mine, home=mine.home._replace(root="/nowhere/at/all"))
+    ledger = Ledger(paths.ledger_directory())
+    ledger.claim(ADDRESS, gone, ports=ports[:1])
+    ledger.claim(ADDRESS, replace(mine, uid=Uid("later")), ports=ports[1:])
+    known = held_in([resource(mine)])
+    assert [(left.what, left.owner) for left in leftovers(mine.home, (), known)] == [
+        (f"{ADDRESS}/{mine.service}", gone)
+    ]
+    assert {held(claim) for claim in ledger.claims()} >= known
+    ledger.release(ADDRESS, replace(mine, uid=Uid("later")))
+    assert not {held(claim) for claim in ledger.claims()} & known
+
+
+def resource(mine: Owner, **inputs: Value) -> ResourceState:
+    """Return the ports of a Service as a state has them."""
+    kept: Properties = {"address": str(ADDRESS), "owner": dict(owner_fields(mine)), **inputs}
+    return ResourceState("urn", PORTS, custom=True, id=f"{ADDRESS}/{mine.service}", inputs=kept)
+
+
+@pytest.mark.parametrize("odd", [None, 1, "web", {}, {"name": "web"}])
+def test_a_state_that_does_not_say_whose_a_claim_is(root: Path, odd: Value) -> None:
+    """One sentence: no claim is taken for a leftover because of it."""
+    with pytest.raises(StateClaimError, match="doesn't say whose"):
+        held_in([resource(owner(root), owner=odd)])
 
 
 @pytest.mark.usefixtures("home")

@@ -10,9 +10,9 @@ from locallb.cli.console import Out
 from locallb.cli.session import Session
 from locallb.config.settings import SettingsError
 from locallb.engine.state.errors import EngineError
+from locallb.leftovers.claims import held_in
 from locallb.leftovers.host import Leftover, leftovers, remove, routes_in
 from locallb.model.identities import ObjectKey
-from locallb.model.state_resource import CLAIMS
 from locallb.sources import SourceError
 from locallb.sources.found import find_sources
 from locallb.sources.source import reached
@@ -33,8 +33,7 @@ def gc(session: Session, args: Arguments, out: Out) -> int:
     """List leftovers; with --yes remove those of this stack."""
     known = session.resources()
     proxies = {str(resource.id) for resource in known if resource.type == CONFIG}
-    addresses = {str(resource.id) for resource in known if resource.type in CLAIMS}
-    left = leftovers(session.home, proxies, addresses, routes_in(known))
+    left = leftovers(session.home, proxies, held_in(known), routes_in(known))
     services = _services(session, {str(resource.id) for resource in known if resource.type == CLAIM})
     names = _names(session, {str(resource.inputs.get("name")) for resource in known if resource.type == NAME})
     if not left and not services and not names:

@@ -26,11 +26,11 @@ from locallb.host.facts import host_facts, inotify_limit
 from locallb.host.headroom import Limits, free_addresses
 from locallb.host.observation import Finding, Level, LockSeen, NameSeen, ProxySeen, Seen
 from locallb.ledger.ledger import Ledger
+from locallb.leftovers.claims import held, held_in
 from locallb.leftovers.host import leftovers, routes_in
 from locallb.model.errors import ClientError
 from locallb.model.formatting import counted
 from locallb.model.snapshot import Claim, HostFacts
-from locallb.model.state_resource import CLAIMS
 from locallb.planning.addresses.pool_routes import pool_routes
 from locallb.runtimes.process import processes
 from locallb.runtimes.process.processes import Process
@@ -148,7 +148,7 @@ def _with_stack(
     state_problems = troubles.guard("state", lambda: check_state(path), ())
     remedy = "`locallb state restore` goes back to the last good state"
     known = troubles.guard("state", session.resources, (), remedy)
-    claimed = {claim.name for claim in claims}
+    wanted = troubles.guard("state", lambda: held_in(known), frozenset())
     return replace(
         seen,
         source_problems=plan[0].complaints if plan else (),
@@ -157,7 +157,7 @@ def _with_stack(
         sources=len(session.settings.sources) if plan else 0,
         services=len(plan[1].placements) + len(plan[1].rejections) if plan else 0,
         proxies=_proxies(known),
-        unclaimed=tuple(sorted({str(resource.id) for resource in known if resource.type in CLAIMS} - claimed)),
+        unclaimed=tuple(sorted({claim.name for claim in wanted - set(map(held, claims))})),
         leftovers=troubles.guard("ledger", lambda: _leftovers(session, known, claims), ()),
         state=f"{counted(len(known), 'resource')} in {path}" if path.exists() else f"nothing deployed yet ({path})",
         state_problems=state_problems,
@@ -229,8 +229,8 @@ def _read(path: Path) -> str | None:
 
 def _leftovers(session: Session, known: Iterable[ResourceState], claims: tuple[Claim, ...]) -> tuple[str, ...]:
     proxies = {str(resource.id) for resource in known if resource.type == CONFIG}
-    addresses = {str(resource.id) for resource in known if resource.type in CLAIMS}
-    return tuple(str(leftover) for leftover in leftovers(session.home, proxies, addresses, routes_in(known), claims))
+    left = leftovers(session.home, proxies, held_in(known), routes_in(known), claims)
+    return tuple(map(str, left))
 
 
 def _locks(session: Session) -> tuple[LockSeen, ...]:
