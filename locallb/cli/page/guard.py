@@ -6,10 +6,9 @@ shows in Host, another origin in Origin or Sec-Fetch-Site; neither gets anything
 
 from __future__ import annotations
 
-from contextlib import suppress
 from http import HTTPStatus
-from ipaddress import ip_address
 
+from locallb.cli.watching.host_header import Host, host_of
 from locallb.cli.watching.http_messages import Page, Request
 
 HEADERS = {
@@ -31,27 +30,19 @@ def refusal(request: Request) -> Page | None:
     if request.method not in {"GET", "HEAD"}:
         sentence, allowed = b"the page is only read: there is GET, HEAD\n", {**HEADERS, "Allow": "GET, HEAD"}
         return Page(sentence, status=HTTPStatus.METHOD_NOT_ALLOWED, headers=allowed)
-    hosts = request.values("host")
-    if len(hosts) != 1 or not _is_of_loopback(hosts[0]):
+    host = host_of(request)
+    if host is None or not _is_of_loopback(host):
         return _forbidden("the page is there under a loopback address or localhost only, not under another name")
-    if any(origin != f"http://{hosts[0]}" for origin in request.values("origin")):
+    if any([f"http://{each}" for each in request.values("host")] != [origin] for origin in request.values("origin")):
         return _forbidden("the page is for itself only, not for pages of another origin")
     if any(site not in {"same-origin", "none"} for site in request.values("sec-fetch-site")):
         return _forbidden("another page asked for this one: type its address into the browser instead")
     return None
 
 
-def _is_of_loopback(host: str) -> bool:
-    """Return whether a Host header names this host's loopback; which port doesn't matter, it may be a forwarded one."""
-    name, colon, port = host.rpartition(":")
-    if not colon or not (port.isascii() and port.isdigit()):
-        name = host
-    if name.lower() == "localhost":
-        return True
-    with suppress(ValueError):
-        address = ip_address(name[1:-1] if name.startswith("[") and name.endswith("]") else name)
-        return address.is_loopback and (address.version == 6) == name.startswith("[")  # noqa: PLR2004 - IP version
-    return False
+def _is_of_loopback(host: Host) -> bool:
+    """Return whether it is this host's loopback; which port doesn't matter, it may be a forwarded one."""
+    return host.address.is_loopback if host.address else host.name == "localhost"
 
 
 def _forbidden(sentence: str) -> Page:

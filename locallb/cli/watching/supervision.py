@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from ipaddress import ip_address
 
 from locallb.cli.watching import sd_notify
+from locallb.cli.watching.host_header import Host, host_of
 from locallb.cli.watching.http_messages import Page, Request
 from locallb.cli.watching.metrics import Metrics
 from locallb.watch.events import Cause, Converged, Failed, Leading, LoopEvent, Planned, Pulse
 
-_PORT = re.compile(r":\d*\Z")
 IDLE_LIMIT, BUSY_LIMIT = 30.0, 300.0
 """Seconds without a sign of life after which the loop counts as stuck: while it waits, and while it updates."""
 
@@ -31,21 +29,15 @@ def refusal(request: Request) -> Page | None:
 
     Such a name has a dot, unlike those that a host gives itself; programs may say any address, and none at all.
     """
-    if all(_is_own(host) for host in request.values("host")):
+    host = host_of(request)
+    if host and _is_own(host):
         return None
     sentence = b"metrics and health are there under an address, localhost or a name without a dot\n"
     return Page(sentence, status=HTTPStatus.FORBIDDEN)
 
 
-def _is_own(host: str) -> bool:
-    name = _PORT.sub("", host).removeprefix("[").removesuffix("]")
-    if "." not in name or name.lower().endswith(".localhost"):
-        return True
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True
+def _is_own(host: Host) -> bool:
+    return host.address is not None or "." not in host.name or host.name.endswith(".localhost")
 
 
 def pages(metrics: Metrics, pulse: Callable[[], Pulse]) -> Mapping[str, Callable[[str], Page]]:

@@ -1,0 +1,95 @@
+"""What a Host header says is read by one rule, by which metrics and the live page both decide whom they answer."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locallb.cli.page import guard
+from locallb.cli.watching import supervision
+from locallb.cli.watching.host_header import Host, host_of, parse_host
+from locallb.cli.watching.http_messages import Request
+
+ANYBODY, NOBODY, PROGRAMS = (True, True), (False, False), (True, False)
+"""Whom metrics and page answer: both; neither; metrics alone, which programs read by any address."""
+HOSTS = [
+    ("127.0.0.1", ANYBODY),
+    ("127.8.8.8:9477", ANYBODY),
+    ("[::1]", ANYBODY),
+    ("[::1]:9477", ANYBODY),
+    ("[0:0:0:0:0:0:0:1]:80", ANYBODY),
+    ("localhost", ANYBODY),
+    ("LocalHost:80", ANYBODY),
+    ("", PROGRAMS),
+    ("192.0.2.1:80", PROGRAMS),
+    ("[2001:DB8::1]:80", PROGRAMS),
+    ("[fe80::1%eth0]", PROGRAMS),
+    ("WorkStation:9477", PROGRAMS),
+    ("metrics.localhost:9477", PROGRAMS),
+    ("Metrics.LOCALHOST", PROGRAMS),
+    ("localhost.", NOBODY),
+    ("metrics.localhost.", NOBODY),
+    ("127.0.0.1.", NOBODY),
+    ("workstation.", NOBODY),
+    ("rebound.example:9477", NOBODY),
+    ("REBOUND.EXAMPLE", NOBODY),
+    ("::1", NOBODY),
+    ("::1:9477", NOBODY),
+    ("[127.0.0.1]", NOBODY),
+    ("[::1", NOBODY),
+    ("::1]", NOBODY),
+    ("[]", NOBODY),
+    ("[::1]x", NOBODY),
+    ("[::1]:", NOBODY),
+    ("127.0.0.1:", NOBODY),
+    ("127.0.0.1:x", NOBODY),
+    ("127.0.0.1:123456", NOBODY),
+    ("127.0.0.1:80:80", NOBODY),
+    ("localhost:\u0661", NOBODY),
+    ("localhost, rebound", NOBODY),
+    ("localhost rebound", NOBODY),
+    ("user@localhost", NOBODY),
+    ("localhost/", NOBODY),
+    ("localhost\n", NOBODY),
+    ("l\u00f6calhost", NOBODY),
+    (":80", NOBODY),
+    (":", NOBODY),
+]
+
+
+def request(*hosts: str) -> Request:
+    """Make a request with these Host headers."""
+    return Request("GET", "/", tuple(("host", host) for host in hosts))
+
+
+def answered(*hosts: str) -> tuple[bool, bool]:
+    """Return whether metrics and page answer."""
+    return supervision.refusal(request(*hosts)) is None, guard.refusal(request(*hosts)) is None
+
+
+@pytest.mark.parametrize(("host", "by"), HOSTS)
+def test_both_decide_by_the_same_reading(host: str, by: tuple[bool, bool]) -> None:
+    """What is no host at all is answered by neither; two of them neither, even the same."""
+    assert answered(host) == by
+    assert answered(host, host) == answered("localhost", host) == answered(host, "localhost") == NOBODY
+
+
+def test_none_at_all_is_a_program_of_http_1_0() -> None:
+    """The page is for browsers, which always say one."""
+    assert answered() == PROGRAMS
+
+
+@given(st.text(max_size=30) | st.from_regex(r"\A\[?[0-9a-fA-F:.%]{0,20}\]?(:[0-9]{0,6})?\Z"))
+def test_whatever_is_read_is_an_address_or_a_name(text: str) -> None:
+    """Read again without its port it is the same."""
+    read = parse_host(text)
+    assert read == host_of(request(text))
+    if read and read.address:
+        assert parse_host(f"[{read.address}]" if read.address.version == 6 else str(read.address)) == read
+    elif read and read.name:
+        assert parse_host(read.name) == Host(read.name) == read
+        with pytest.raises(ValueError, match="address"):
+            ip_address(read.name)
