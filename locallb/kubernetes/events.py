@@ -29,7 +29,9 @@ UNAVAILABLE = "UnAvailableLoadBalancer"
 BURST = 25
 SECONDS_A_TOKEN = 300
 """At most so many at once for a Service, and one more every five minutes: client-go's own limit."""
-LONGEST_NOTE = 1024
+LONGEST_NOTE, LONGEST_WORD = 1024, 128
+"""Bytes of UTF-8 that the API takes as an event's note and as its reporting instance; more is refused as a whole."""
+_LONGEST_NAME = 253
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ def placement_events(placement: Placement) -> tuple[Event, ...]:
     told = [Event(NORMAL, ENSURED, f"serves {serving} at {addresses}")] if serving else []
     problems = dict.fromkeys(port.problem for port in placement.ports if port.problem)
     told += [_warning(problem) for problem in problems]
-    told += [Event(WARNING, notice.reason, notice.message[:LONGEST_NOTE]) for notice in placement.notices]
+    told += [Event(WARNING, notice.reason, shortened(notice.message)) for notice in placement.notices]
     return tuple(told)
 
 
@@ -63,13 +65,18 @@ def ingress_events(news: PlannedNews, withdrawn: Problem | None = None) -> tuple
     """Return what of an Ingress is served, then what isn't."""
     if withdrawn:
         return (_warning(withdrawn),)
-    serving = [Event(NORMAL, ENSURED, news.serving[:LONGEST_NOTE])] if news.serving else []
-    return (*serving, *(Event(WARNING, FAILED, why[:LONGEST_NOTE]) for why in news.troubles))
+    serving = [Event(NORMAL, ENSURED, shortened(news.serving))] if news.serving else []
+    return (*serving, *(Event(WARNING, FAILED, shortened(why)) for why in news.troubles))
 
 
 def _warning(problem: Problem) -> Event:
     reason = UNAVAILABLE if problem.reason is Reason.NO_BACKENDS else FAILED
-    return Event(WARNING, reason, str(problem)[:LONGEST_NOTE])
+    return Event(WARNING, reason, shortened(str(problem)))
+
+
+def shortened(text: str, most: int = LONGEST_NOTE) -> str:
+    """Cut a text to so many bytes of UTF-8, between two characters."""
+    return text.encode(errors="replace")[:most].decode(errors="ignore")
 
 
 def news(before: Sequence[Event], now: Sequence[Event]) -> tuple[Event, ...]:
@@ -104,14 +111,14 @@ def event_body(event: Event, owner: Owner, nanoseconds: int, time: str) -> Mappi
     service = owner.service
     api_version, kind = _kind(service.kind)
     return {
-        "metadata": {"name": f"{service.name}.{nanoseconds:x}.{mark}", "namespace": namespace_of(owner)},
+        "metadata": {"name": _name(service.name, f".{nanoseconds:x}.{mark}"), "namespace": namespace_of(owner)},
         "eventTime": time,
         "type": event.type,
         "reason": event.reason,
         "action": "Serve",
-        "note": event.note,
+        "note": shortened(event.note),
         "reportingController": DOMAIN,
-        "reportingInstance": f"{owner.home.project}/{owner.home.stack}"[:128],
+        "reportingInstance": shortened(f"{owner.home.project}/{owner.home.stack}", LONGEST_WORD),
         "regarding": {
             "apiVersion": api_version,
             "kind": kind,
@@ -120,6 +127,11 @@ def event_body(event: Event, owner: Owner, nanoseconds: int, time: str) -> Mappi
             "uid": owner.uid,
         },
     }
+
+
+def _name(name: str, end: str) -> str:
+    """Name an event: an object's own name may be as long as names may be."""
+    return name[: _LONGEST_NAME - len(end)].rstrip(".-") + end
 
 
 def namespace_of(owner: Owner) -> str:

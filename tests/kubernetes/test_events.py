@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +15,8 @@ from locallb.kubernetes.events import (
     BURST,
     ENSURED,
     FAILED,
+    LONGEST_NOTE,
+    LONGEST_WORD,
     SECONDS_A_TOKEN,
     UNAVAILABLE,
     UPDATED,
@@ -21,6 +25,7 @@ from locallb.kubernetes.events import (
     news,
     placement_events,
     rejection_events,
+    shortened,
     spend,
 )
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
@@ -136,3 +141,37 @@ def test_another_controller_in_the_status_is_told() -> None:
     assert [event.reason for event in placement_events(plan.placements[0])] == [ENSURED, OTHERS]
     assert len(plan.notices) == 1
     assert "its status lists 172.18.0.9, which is not ours" in plan.notices[0]
+
+
+@pytest.mark.parametrize("letter", ["a", "\u00e4", "\u20ac", "\U0001f9ed"])
+@pytest.mark.parametrize("before", range(4))
+def test_a_note_has_as_many_bytes_as_the_api_takes(letter: str, before: int) -> None:
+    """Of whole characters: the API refuses an event with more, and what isn't UTF-8."""
+    text = "x" * before + letter * LONGEST_NOTE
+    home = Home(letter * LONGEST_WORD, "dev", "/")
+    owner = Owner(home, ObjectKey(ClusterName("c"), "n", "web"), Uid("u"))
+    body = event_body(Event("Warning", FAILED, text), owner, 1, "now")
+    for key, most in (("note", LONGEST_NOTE), ("reportingInstance", LONGEST_WORD)):
+        told = str(body[key])
+        assert most - len(letter.encode()) < len(told.encode()) <= most
+    assert text.startswith(str(body["note"]))
+
+
+@given(st.text(st.characters()), st.integers(0, 40))
+def test_what_is_short_enough_stays_and_nothing_is_raised(text: str, most: int) -> None:
+    """Even for half a character, which YAML may have."""
+    cut = shortened(text, most)
+    assert len(cut.encode()) <= most
+    whole = text.encode(errors="replace").decode()
+    assert whole.startswith(cut)
+    assert (cut == whole) is (len(whole.encode()) <= most)
+
+
+@pytest.mark.parametrize("name", ["web", "a" * 253, "a" * 220 + "." + "b" * 32, ("a" * 62 + ".") * 4])
+def test_the_name_of_an_event_is_a_name(name: str) -> None:
+    """Gateways and Ingresses have names that leave no room for more."""
+    owner = Owner(Home("p", "s", "/"), ObjectKey(ClusterName("c"), "n", name), Uid("u"))
+    metadata = event_body(SERVES, owner, 1_800_000_000_000_000_000, "now")["metadata"]
+    assert isinstance(metadata, dict)
+    assert len(metadata["name"]) <= 253
+    assert re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", metadata["name"])

@@ -12,7 +12,7 @@ from locallb.gateway.status.verdicts import bad_news
 from locallb.kubernetes.access.errors import KubeError
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.unwritable import UNWRITABLE, lacks_right
-from locallb.kubernetes.events import LONGEST_NOTE, WARNING
+from locallb.kubernetes.events import WARNING, shortened
 from locallb.kubernetes.status_patch import Live
 from locallb.model.naming import owner_fields
 from locallb.model.status_entries import Event
@@ -89,7 +89,7 @@ class GatewayStatus(ResourceType[GatewayStatusInputs, GatewayStatusState]):
             raise ProviderError(UNWRITABLE.refused(new.access, kind)) from error
         UNWRITABLE.written(new.access, kind)
         for reason, note in news if is_there else ():
-            live_service.tell(new.access, new.owner, Event(WARNING, reason, note[:LONGEST_NOTE]))
+            live_service.tell(new.access, new.owner, Event(WARNING, reason, shortened(note)))
         return grown(self.state, new)
 
 
