@@ -269,3 +269,26 @@ def test_gateways_and_spares_stay_within_the_budget_too(names: set[str], setting
             if not seat.in_part
         ]
         assert EACH * len(made.proxies) + sum(own) <= watches
+
+
+@given(st.sets(st.sampled_from(NAMES + GATEWAYS)), st.integers(1, 3), st.integers(0, 60))
+def test_spares_that_are_started_take_nobody_files(names: set[str], spares: int, watches: int) -> None:
+    """Whatever number of instances there is, all are served just as without spares."""
+    ways = [
+        {key: seat.discovery for key, seat in World(settings, watches).run(sorted(names)).seats.items()}
+        for settings in (ProxySettings(), ProxySettings(spares=spares))
+    ]
+    assert ways[0] == ways[1]
+
+
+@given(st.sampled_from(GATEWAYS), st.integers(0, 12))
+def test_the_next_spare_waits_until_the_one_that_took_this_one_has_its_files(newcomer: str, watches: int) -> None:
+    """A Gateway that takes the only one that waits is told by files as soon as there is room for those."""
+    world = World(ProxySettings(spares=1), watches)
+    waiting = world.run("").proxies
+    made = world.run(newcomer)
+    whole = Need(key(newcomer), 3)
+    if waiting:
+        fits = whole.cost(Discovery.EDS) <= watches
+        assert made.seats[key(newcomer)].discovery is (Discovery.EDS if fits else Discovery.STATIC)
+    assert world.run(newcomer) == made

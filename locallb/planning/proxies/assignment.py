@@ -112,8 +112,9 @@ def _per_service(
     ]
     each = _each(settings)
     budget = max(0, snapshot.host.watches - _leaving(snapshot, given.proxies, keys, settings)) - each * len(parts)
-    least = sum(need.cost(need.held or Discovery.STATIC) for need in needs)
-    spares = min(settings.spares, max(0, budget - least) // each)
+    spares = min(
+        settings.spares, _room_for_spares(needs, budget, each, len({*given.proxies} - {*given.seats.values()}))
+    )
     kept = {proxy.service: (proxy.patient, proxy.may_fail) for proxy in snapshot.proxies}
     ways = share_out(needs, budget - each * spares)
     own = {
@@ -124,6 +125,19 @@ def _per_service(
     given = with_spares(Assignment(others, parts), snapshot.stack_proxies, spares)
     able = (name for name in given.proxies if name in snapshot.http_proxies or name not in snapshot.stack_proxies)
     return ProxyAssignments({**_seats(given, snapshot), **own}, given.proxies, frozenset(able))
+
+
+def _room_for_spares(needs: Sequence[Need], budget: int, each: int, waiting: int) -> int:
+    """Count the spares that fit beside what serves: new ones where that has its files, too.
+
+    One that waits already goes only for somebody who would have no proxy at all: it is stopped after newcomers are
+    started, which couldn't have its instances for their files yet.
+    """
+    ways = share_out(needs, budget)
+    served = sum(need.cost(ways[need.service]) for need in needs if need.service in ways)
+    least = sum(need.cost(need.held or Discovery.STATIC) for need in needs)
+    new, old = (max(0, budget - taken) // each for taken in (served, least))
+    return max(new, min(waiting, old))
 
 
 def _apart(
