@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
+from locallb.config.lease_timing import Timing
 from locallb.config.settings import LeaderElection, Settings
 from locallb.config.source import Source
 from locallb.kubernetes.access import in_cluster
@@ -21,7 +22,7 @@ from locallb.kubernetes.answers import Object
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.election import Election
 from locallb.kubernetes.api.fence import FENCE, NotLeaderError
-from locallb.kubernetes.lease import Candidate, lease_record, ran_out
+from locallb.kubernetes.lease import Candidate, lease_record, validity
 from locallb.ledger.ledger import Ledger
 from locallb.model.identities import Home
 from locallb.model.snapshot import Access
@@ -75,8 +76,28 @@ def led_by(settings: Settings, root: Path) -> Holder:
     """Return who holds the Lease of a stack, which is nobody without an election. Raises KubeError."""
     if settings.leader_election is None:
         return Holder()
-    lease = _keeper(settings.leader_election, settings, root).lease(*_place(settings.leader_election))
-    return Holder(lease_record(lease).holder, ran_out(lease, datetime.now(UTC))) if lease else Holder()
+    cluster, place = _keeper(settings.leader_election, settings, root), _place(settings.leader_election)
+    return _shown(lambda: cluster.lease(*place), settings.leader_election.timing)
+
+
+def _shown(read: Callable[[], Object | None], timing: Timing) -> Holder:
+    """Return who holds a Lease. Whoever renews it meanwhile leads, whatever time it is here or there."""
+    lease = read()
+    seen, valid = lease_record(lease or {"metadata": {}}), validity(lease or {})
+    if not seen.holder or valid is None or valid.is_current(_now()):
+        return Holder(seen.holder)
+    deadline = time.monotonic() + 2 * timing.retry_period
+    while time.monotonic() < deadline:
+        time.sleep(timing.retry_period / 4)
+        again = read()
+        now = lease_record(again or {"metadata": {}})
+        if now != seen:
+            return Holder(now.holder)
+    return Holder(seen.holder, valid.end(_now()))
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
 
 
 class _CurrentCluster:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from locallb.config.lease_timing import Timing
 
@@ -93,18 +93,34 @@ def lease_record(lease: Mapping[str, Any]) -> LeaseRecord:
     )
 
 
-def ran_out(lease: Mapping[str, Any], now: datetime) -> str:
-    """Return since when nobody has renewed a Lease in time; empty where somebody did, or it doesn't say.
+class Validity(NamedTuple):
+    """How long a Lease counts unless it is renewed, by the clocks of this host and of who wrote it.
 
-    By the clocks of this host and of who wrote it: to be shown, never to act on.
+    To be shown, never to act on.
     """
+
+    until: datetime
+    duration: timedelta
+
+    def is_current(self, now: datetime) -> bool:
+        """Return whether somebody renewed it in time, for sure within twice its duration, however clocks were set."""
+        return timedelta() <= self.until - now <= 2 * self.duration
+
+    def end(self, now: datetime) -> str:
+        """Return since when it doesn't count, as it wasn't renewed."""
+        return f"{min(self.until, now).astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def validity(lease: Mapping[str, Any]) -> Validity | None:
+    """Read how long a Lease counts; None where it doesn't say."""
     given = lease.get("spec")
     spec = given if isinstance(given, Mapping) else {}
     try:
-        until = datetime.fromisoformat(str(spec["renewTime"])) + timedelta(seconds=int(spec["leaseDurationSeconds"]))
-        return f"{until.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}" if until < now else ""
+        duration = timedelta(seconds=int(spec["leaseDurationSeconds"]))
+        renewed = datetime.fromisoformat(str(spec["renewTime"]))
+        return Validity(renewed + duration, duration) if renewed.tzinfo else None
     except (KeyError, TypeError, ValueError, OverflowError):
-        return ""
+        return None
 
 
 def lease_spec(candidate: Candidate, term: int, wall: str, acquired: str) -> dict[str, object]:
