@@ -272,3 +272,8 @@ def test_tests_of_the_checkout_are_left_out_where_there_is_none(tmp_path: Path) 
     assert "2 passed" in judged(tmp_path, tests=tests)
     (tmp_path / "locallb").rmdir()
     assert "1 passed, 1 deselected" in judged(tmp_path, tests=tests)
+
+
+def test_file_systems_of_containers_are_made_by_any_python() -> None:
+    """`.ci/run` makes them before there is an environment with what tests need."""
+    subprocess.run([sys.executable, "-S", "-c", "import tests.kubelets.images"], cwd=CHECKOUT, check=True)

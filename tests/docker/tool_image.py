@@ -20,7 +20,7 @@ import yaml
 from tests.cluster.build import CHECKOUT
 from tests.docker.support import docker, own_pool
 from tests.e2e.support import ask
-from tests.kubelets.images import root_file_system
+from tests.kubelets.images import PYTHON, root_file_system
 
 _SOCKET = Path("/var/run/docker.sock")
 _USER = 23456
@@ -32,7 +32,7 @@ def tool(image: str, wheel: Path) -> Iterator[str]:
     del image
     name = f"local-lb/test-{secrets.token_hex(4)}"
     base = f"{name}-base"
-    packed = root_file_system(("python3", "ca-certificates"))
+    packed = root_file_system(PYTHON)
     docker("import", str(packed), base)
     dist = wheel.parent.parent / "dist"
     dist.symlink_to(wheel.parent)

@@ -2,6 +2,8 @@
 
 Both are made here, as no registry is asked, and kept in .cache: a root file system by mmdebstrap from the sources of
 packages that this machine uses itself, and an archive of images around agnhost. Not here: starting anything.
+
+`python3 -m tests.kubelets.images` makes the root file systems that aren't there, and needs nothing but Python.
 """
 
 from __future__ import annotations
@@ -24,6 +26,9 @@ PACKAGES = (
     *("tini", "containerd", "runc", "containernetworking-plugins", "iptables", "nftables", "iproute2", "conntrack"),
     *("procps", "socat", "kmod", "ca-certificates", "util-linux", "mount", "curl", "netcat-openbsd", "wget"),
 )
+
+PYTHON = ("python3", "ca-certificates")
+"""What an image of local-lb is built on."""
 
 
 def _tag(packages: Sequence[str]) -> str:
@@ -139,3 +144,8 @@ def _of_root(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     entry.uid = entry.gid = entry.mtime = 0
     entry.uname = entry.gname = "root"
     return entry
+
+
+if __name__ == "__main__":
+    for each in (PYTHON, PACKAGES):
+        root_file_system(each)
