@@ -6,11 +6,10 @@ after everything that it depends on was answered. Decides as the official comman
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from threading import RLock
 
 from locallb.engine.deploy.events import Op, Severity
-from locallb.engine.deploy.goal import Goal
+from locallb.engine.deploy.goal import Goal, Outcome, Reply
 from locallb.engine.deploy.provider_resources import ProviderResources
 from locallb.engine.deploy.replacement import dependents_to_replace
 from locallb.engine.deploy.scope import Scope
@@ -22,25 +21,6 @@ from locallb.engine.state.resource import KEPT_EXTRAS, ResourceState
 from locallb.engine.state.snapshot import Put, Snapshot
 from locallb.engine.state.urns import is_provider, make_urn
 from locallb.engine.state.values import Properties, Value, changes_between, has_unknown, without_unknown
-
-
-class Outcome(Enum):
-    """How a registration ended."""
-
-    DONE = "done"
-    FAILED = "failed"
-    SKIPPED = "skipped"
-    OUTSIDE = "outside"
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What the program is told: outputs are empty unless the outcome is good."""
-
-    urn: str
-    outcome: Outcome = Outcome.DONE
-    id: str = ""
-    outputs: Properties = field(default_factory=dict)
 
 
 @dataclass

@@ -1,8 +1,9 @@
-"""What the program registers, taken from Pulumi's wire; everything that this engine doesn't do is refused by name."""
+"""What the program registers, from Pulumi's wire, and what it is told; what this engine lacks is refused by name."""
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from pulumi.runtime.proto import resource_pb2
 
@@ -108,3 +109,22 @@ def _seconds(text: str, what: str) -> float:
     if "".join(amount + unit for amount, unit in parts) != text:
         raise EngineError(f"{what} is {text!r}, which is no duration; write it like 30s or 1h30m")
     return sum(float(amount) * _UNITS[unit] for amount, unit in parts)
+
+
+class Outcome(Enum):
+    """How a registration ended."""
+
+    DONE = "done"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    OUTSIDE = "outside"
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the program is told: outputs are empty unless the outcome is good."""
+
+    urn: str
+    outcome: Outcome = Outcome.DONE
+    id: str = ""
+    outputs: Properties = field(default_factory=dict)

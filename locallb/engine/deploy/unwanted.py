@@ -7,7 +7,8 @@ part would have declared or still uses can't be told from what is unwanted.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from locallb.engine.deploy.deployment import Deployment, Outcome
+from locallb.engine.deploy.deployment import Deployment
+from locallb.engine.deploy.goal import Outcome
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.snapshot import is_stack
 from locallb.engine.state.urns import is_provider

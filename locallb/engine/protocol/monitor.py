@@ -9,9 +9,9 @@ from typing import Any, NoReturn, TypeVar
 from google.protobuf import empty_pb2
 from pulumi.runtime.proto import engine_pb2, resource_pb2
 
-from locallb.engine.deploy.deployment import Deployment, Outcome, Reply
+from locallb.engine.deploy.deployment import Deployment
 from locallb.engine.deploy.events import Severity
-from locallb.engine.deploy.goal import Goal, goal_of
+from locallb.engine.deploy.goal import Goal, Outcome, Reply, goal_of
 from locallb.engine.deploy.reporter import Reporter
 from locallb.engine.providers.wire import from_struct, to_struct
 from locallb.engine.state.errors import EngineError, Unsupported

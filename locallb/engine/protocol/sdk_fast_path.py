@@ -16,8 +16,7 @@ import pulumi
 from pulumi.runtime import rpc
 from pulumi.runtime.settings import SETTINGS, get_root_resource
 
-from locallb.engine.deploy.deployment import Outcome, Reply
-from locallb.engine.deploy.goal import Goal
+from locallb.engine.deploy.goal import Goal, Outcome, Reply
 from locallb.engine.protocol.monitor import FEATURES, Monitor
 from locallb.engine.protocol.plain import (
     NotPlain,
