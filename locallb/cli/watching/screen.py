@@ -30,7 +30,7 @@ _LEVELS = {Level.INFO: "", Level.WARNING: "yellow", Level.ERROR: "red"}
 _NARROW = 50
 """Columns below which names are cut rather than states."""
 _LEAST_EVENTS, _HEAD_AND_GAPS = 3, 7
-_ENDING = "Ctrl-C ends the view, not what serves"
+_ENDING = "Ctrl-C ends the watch, not what serves"
 
 
 @dataclass
