@@ -7,6 +7,7 @@ an address outside every pool and one that is never handed out are among those t
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from ipaddress import ip_address, ip_network
 
 from hypothesis import strategies as st
@@ -27,7 +28,18 @@ from locallb.model.identities import (
 from locallb.model.network.host_addresses import HostAddresses, survey
 from locallb.model.network.ranges import AddressRange
 from locallb.model.network.routes import Route
-from locallb.model.objects import FamilyPolicy, IngressEntry, Node, Service, ServicePort, TrafficPolicy
+from locallb.model.objects import (
+    BackendChoice,
+    Endpoint,
+    EndpointPort,
+    EndpointSlice,
+    FamilyPolicy,
+    IngressEntry,
+    Node,
+    Service,
+    ServicePort,
+    TrafficPolicy,
+)
 from locallb.model.snapshot import Claim, HostFacts, Snapshot, Socket
 from locallb.sources.manifests.entry import ManifestsSource
 
@@ -41,6 +53,9 @@ ODD = tuple(ip_address(text) for text in ("10.9.9.9", "fd99::9", "127.0.0.1", ":
 """In no pool; the last two in no pool ever."""
 CREATED = ("", "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", "2026-01-03T00:00:00Z")
 LABELS: Sequence[Mapping[str, str]] = ({}, {"tier": "web"}, {"tier": "db"})
+
+LOCAL = ("ports", "source_ranges", "client_ip_affinity", "traffic_policy", "health_check_node_port")
+"""What of a Service decides about no other one."""
 
 contested: st.SearchStrategy[IPAddress] = st.sampled_from([*IPV4[:2], *IPV6[:2]])
 """Few enough that claims, requests, statuses and the host meet on them."""
@@ -194,3 +209,34 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         remembered=draw(claims(there | keys, homes=[HOME])),
         host=draw(hosts),
     )
+
+
+@st.composite
+def with_pods(draw: st.DrawFn, before: Snapshot) -> Snapshot:
+    """Take a snapshot with EndpointSlices of its Services, of which some want pods."""
+    wanting = st.sampled_from([None, BackendChoice.PODS])
+    served = tuple(replace(service, backends=draw(wanting)) for service in before.services)
+    endpoints = st.builds(Endpoint, st.tuples(st.sampled_from(IPV4)), st.booleans())
+    slices = st.builds(
+        EndpointSlice,
+        st.sampled_from([service.key for service in served] or [ObjectKey(CLUSTERS[0], "shop", "a")]),
+        st.just(Family.IPV4),
+        st.just((EndpointPort(8080),)),
+        st.tuples(endpoints),
+    )
+    return replace(before, services=served, slices=tuple(draw(st.lists(slices, max_size=4))))
+
+
+@st.composite
+def with_few_others(draw: st.DrawFn, before: Snapshot, donor: Snapshot) -> Snapshot:
+    """Take a snapshot with some of its Services and EndpointSlices a little different, each in its place."""
+    services, slices = list(before.services), list(before.slices)
+    for place in draw(st.sets(st.integers(0, len(services) - 1), max_size=2)) if services and donor.services else ():
+        other = draw(st.sampled_from(donor.services))
+        names = draw(st.sets(st.sampled_from(LOCAL), max_size=2)) | draw(st.sampled_from((set(), {"annotations"})))
+        services[place] = replace(services[place], **{name: getattr(other, name) for name in names})
+    for place in draw(st.sets(st.integers(0, len(slices) - 1), max_size=2)) if slices else ():
+        endpoints = draw(st.sampled_from([one.endpoints for one in (*slices, *donor.slices)]))
+        whose = draw(st.sampled_from([one.service for one in slices]))
+        slices[place] = replace(slices[place], endpoints=endpoints, service=whose)
+    return replace(before, services=tuple(services), slices=tuple(slices))

@@ -27,8 +27,6 @@ from tests.planning import strategies
 SNAPSHOTS = strategies.snapshots()
 SETTINGS = st.builds(lambda drawn, mapped: replace(drawn, port_mapping=mapped), strategies.settings(), st.booleans())
 C = ClusterName("c")
-LOCAL = ("ports", "source_ranges", "client_ip_affinity", "traffic_policy", "health_check_node_port")
-"""What of a Service decides about no other one."""
 Thing = TypeVar("Thing")
 
 
@@ -108,30 +106,15 @@ def test_a_memory_changes_no_plan(
         settings = data.draw(st.sampled_from((settings, others)))
 
 
-@st.composite
-def with_few_others(draw: st.DrawFn, before: Snapshot, donor: Snapshot) -> Snapshot:
-    """Take a snapshot with some of its Services and EndpointSlices a little different, each in its place."""
-    services, slices = list(before.services), list(before.slices)
-    for place in draw(st.sets(st.integers(0, len(services) - 1), max_size=2)) if services and donor.services else ():
-        other = draw(st.sampled_from(donor.services))
-        names = draw(st.sets(st.sampled_from(LOCAL), max_size=2)) | draw(st.sampled_from((set(), {"annotations"})))
-        services[place] = replace(services[place], **{name: getattr(other, name) for name in names})
-    for place in draw(st.sets(st.integers(0, len(slices) - 1), max_size=2)) if slices else ():
-        endpoints = draw(st.sampled_from([one.endpoints for one in (*slices, *donor.slices)]))
-        whose = draw(st.sampled_from([one.service for one in slices]))
-        slices[place] = replace(slices[place], endpoints=endpoints, service=whose)
-    return replace(before, services=tuple(services), slices=tuple(slices))
-
-
 @given(SNAPSHOTS, SNAPSHOTS, SETTINGS, st.data())
 def test_placing_a_few_again_gives_the_plan_of_all(
     first: Snapshot, second: Snapshot, settings: Settings, data: st.DataObject
 ) -> None:
     """Where a few Services or their backends change, the plan is the one that is made from nothing."""
-    memory, snapshot = PlanMemory(), first
+    memory, snapshot = PlanMemory(), data.draw(strategies.with_pods(first))
     for _ in range(4):
         assert make_plan(snapshot, settings, memory) == make_plan(snapshot, settings)
-        snapshot = data.draw(with_few_others(snapshot, second))
+        snapshot = data.draw(strategies.with_few_others(snapshot, second))
 
 
 def test_who_alone_has_changed_is_placed_alone() -> None:

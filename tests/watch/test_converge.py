@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from locallb.config.parsing.settings import parse_settings
+from locallb.config.settings import Settings
 from locallb.engine.engine import Engine
 from locallb.kubernetes.service_status import publication
 from locallb.kubernetes.status_patch import FINALIZER, Published, Standing, standing
 from locallb.model.identities import ClusterName, Home, ObjectKey, ObjectKind
 from locallb.model.snapshot import Access, HostFacts, Snapshot
+from locallb.planning.memory import PlanMemory
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.watch.converge import Converger
+from locallb.watch.differing import Differences
+from locallb.watch.wanted import WantedDigests
+from tests.planning import strategies
 from tests.planning.objects import DEMO, node, parsed, service
 
 HOME = Home("p", "s", "/p")
@@ -173,6 +180,22 @@ def test_what_is_planned_as_before_costs_no_digest_and_no_comparison(monkeypatch
     )
     assert made.wanted(second) == made.applied
     assert made.differing({}, second, (), now=1000.0) == before
+
+
+@given(strategies.snapshots(), strategies.snapshots(), strategies.settings(), st.data())
+def test_plan_after_plan_is_compared_as_each_alone(
+    first: Snapshot, second: Snapshot, settings: Settings, data: st.DataObject
+) -> None:
+    """What is wanted, and what differs from what objects say, is the same for who knows the plans before."""
+    access = {cluster: Access("/kubeconfig", cluster) for cluster in strategies.CLUSTERS}
+    snapshot = replace(data.draw(strategies.with_pods(first)), access=access)
+    memory, wanted, differences = PlanMemory(), WantedDigests(), Differences()
+    for _ in range(4):
+        plan, alone = make_plan(snapshot, settings, memory), WantedDigests()
+        assert [*wanted.of(plan).items()] == [*alone.of(plan).items()]
+        assert (wanted.spare, wanted.only_told, wanted.proxies) == (alone.spare, alone.only_told, alone.proxies)
+        assert [*differences.of(plan, {})] == [*Differences().of(plan, {})]
+        snapshot = data.draw(strategies.with_few_others(snapshot, second))
 
 
 class Drifting:
