@@ -88,7 +88,7 @@ test-checkout: .venv/dev ## Run what `make test` and the wheel leave out: slower
 
 test-wheel: .venv/dev ## Run a tier against the wheel, installed where no checkout is on the path (TIER=test-slow: another than test)
 	@room=$$(mktemp -d /tmp/locallb-wheel.XXXXXX) && trap 'rm -rf "$$room"' EXIT && tests/wheel.sh "$$room" && \
-		$(MAKE) --no-print-directory -C "$$room" "$(or $(TIER),test)" COVER=
+		make --no-print-directory -C "$$room" "$(or $(TIER),test)" COVER=
 
 test-cluster: .venv/dev ## Run the tests against real Kubernetes: API, Nodes with kube-proxy (root, etcd; builds once)
 	@command -v go >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/cluster/requirements.txt

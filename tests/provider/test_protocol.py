@@ -38,6 +38,7 @@ from locallb.resources.values import wrapped
 from tests.provider.support import Driver, Wanted, owner, urn
 
 
+@pytest.mark.checkout
 def test_what_is_generated_is_up_to_date() -> None:
     """Types, resources and documentation say what the schema says."""
     assert generate.stale() == ()
