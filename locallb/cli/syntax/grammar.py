@@ -19,7 +19,7 @@ Every Kubernetes Service of type LoadBalancer on a local cluster gets an address
 
 first steps:
   locallb watch      serve every cluster of kind, or the current context; Ctrl-C
-                     ends the view, not what serves
+                     ends the watch, not what serves
   locallb status     show Services with their addresses and ports
   locallb doctor     say what this host allows, and what is in the way
   locallb destroy    remove all of it
