@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
@@ -17,9 +15,11 @@ from hypothesis import strategies as st
 from locallb.envoy import Rendered
 from locallb.envoy.access_logs import CLOSED, GATE, gate
 from locallb.model.faults import Fault
-from locallb.traffic.lines import Line, lines
+from locallb.model.serving import Backend, Listener, Upstream
+from locallb.traffic.lines import lines
 from locallb.traffic.reading import ENOUGH, LogError, Reading, Tap
 from tests.envoy.conftest import Serve, Start
+from tests.envoy.log_reading import Reader, reading, was_accepted
 from tests.envoy.support import rendering, serve
 from tests.envoy.traffic import Block, Server, ask_tcp, eventually
 
@@ -32,56 +32,15 @@ def logged(
     block: Block, nodes: list[Server], log: str = READER, fault: Fault | None = None, sources: tuple[str, ...] = ()
 ) -> Rendered:
     """Render one port with a log, or without one."""
+    return rendering(logged_port(block, nodes, log, fault, sources))
+
+
+def logged_port(
+    block: Block, nodes: list[Server], log: str = READER, fault: Fault | None = None, sources: tuple[str, ...] = ()
+) -> tuple[Listener, Upstream]:
+    """Describe one port with a log, or without one."""
     listener, upstream = serve(block[9], nodes, sources=sources)
-    return rendering((replace(listener, log=log, fault=fault), upstream))
-
-
-class Reader:
-    """Takes lines in a thread, as `locallb logs` does; `renews`: it opens the gate again."""
-
-    def __init__(self, directory: Path, *, renews: bool = True) -> None:
-        self.reading, self.lines = Reading(), list[Line]()
-        self._renews, self._ends = renews, threading.Event()
-        assert not list(self.reading.follow([directory]))
-        self._thread = threading.Thread(target=self._read)
-        self._thread.start()
-
-    def _read(self) -> None:
-        while not self._ends.is_set():
-            for tap, message in self.reading.messages(0.05):
-                ended = list(lines(message))
-                tap.came += len(ended)
-                self.lines += ended
-            if self._renews:
-                for tap in self.reading.taps.values():
-                    tap.renew()
-
-    def clients(self) -> list[str]:
-        """Return who was told of."""
-        return [line.client for line in self.lines]
-
-    def stop(self, *, politely: bool = True) -> None:
-        """End; not politely: as if killed, with the socket and the gate left as they are."""
-        self._ends.set()
-        self._thread.join()
-        if politely:
-            self.reading.end()
-        else:
-            for key in self.reading._selector.get_map().values():
-                for each in filter(None, (key.data[1], key.fileobj)):
-                    each.close()
-            for tap in self.reading.taps.values():
-                os.close(tap._lock)
-
-
-@contextmanager
-def reading(directory: Path, *, renews: bool = True) -> Iterator[Reader]:
-    """Read, and end politely."""
-    reader = Reader(directory, renews=renews)
-    try:
-        yield reader
-    finally:
-        reader.stop()
+    return replace(listener, log=log, fault=fault), upstream
 
 
 def speak(address: str) -> str:
@@ -132,6 +91,47 @@ def test_a_log_comes_and_goes_without_a_cut_connection_and_tells_of_each_new_one
         assert ask_tcp(block[9], 8080) == "A"
         kept.sendall(b"x\n")
         assert answers.readline() == first
+
+
+def begin(address: str, opened: ExitStack) -> tuple[socket.socket, str]:
+    """Open a connection and say something on it; return where it came from as well."""
+    client = opened.enter_context(socket.create_connection((address, 8081), 10))
+    client.sendall(b"x")
+    return client, ":".join(map(str, client.getsockname()))
+
+
+def is_unanswered(client: socket.socket) -> bool:
+    """Wait for the other side's end of a connection, and end it; tell whether nothing came on it."""
+    with client:
+        try:
+            return client.recv(1) == b""
+        except ConnectionResetError:
+            return True
+
+
+@pytest.mark.envoy
+@pytest.mark.parametrize("read", [True, False], ids=["closed", "reset"])
+def test_a_log_tells_whom_a_backend_took_along_when_it_ended_from_whom_nobody_let_in(
+    start: Start, nodes: Serve, block: Block, *, read: bool
+) -> None:
+    """Either client's connection ends without an answer; only the first was accepted by what was asked."""
+    listener, upstream = serve(block[9], [], port=8081)
+    with socket.create_server((block[1], 0)) as backend, ExitStack() as opened:
+        upstream = replace(upstream, backends=(Backend.at(ip_address(block[1]), backend.getsockname()[1]),))
+        envoy = start(rendering((replace(listener, log=READER), upstream), logged_port(block, nodes("A", first=2))))
+        reader = opened.enter_context(reading(envoy.directory))
+        eventually(lambda: is_heard(reader, block[9]), "a line")
+        taken = [begin(block[9], opened) for _ in range(5)]
+        for stream in [backend.accept()[0] for _ in taken]:
+            assert stream.recv(1, 0 if read else socket.MSG_PEEK) == b"x"
+            stream.close()
+        backend.close()
+        refused = [begin(block[9], opened) for _ in range(5)]
+        assert all(is_unanswered(client) for client, _ in taken + refused)
+        names = [{name for _, name in clients} for clients in (taken, refused)]
+        eventually(lambda: set.union(*names) <= set(reader.clients()), "all of them")
+        accepted = {line.client for line in reader.lines if was_accepted(line)}
+    assert [name & accepted for name in names] == [names[0], set()]
 
 
 @pytest.mark.envoy

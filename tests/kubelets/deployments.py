@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 
 from lightkube import Client
 from lightkube.generic_resource import create_namespaced_resource
@@ -80,6 +81,11 @@ class Deployments:
         """Return the pods of a Deployment, those that end as well, with the Node of each."""
         listed = self.client.list(POD, namespace=self.namespace, labels={"app": name})
         return {str(item["metadata"]["name"]): str(item["spec"].get("nodeName", "")) for item in listed}
+
+    def addresses(self, name: str) -> AbstractSet[str]:
+        """Return the addresses of a Deployment's pods."""
+        listed = self.client.list(POD, namespace=self.namespace, labels={"app": name})
+        return {str(entry["ip"]) for item in listed for entry in item["status"].get("podIPs", ())}
 
     def delete_deployments(self) -> None:
         """Delete all of them, and wait until their pods are gone."""

@@ -75,14 +75,18 @@ SPREAD = {
 
 def answer(address: str, port: int = 80, seconds: float = 3) -> str:
     """Return the name of the pod that answers, or that of the error."""
-    connection = http.client.HTTPConnection(address, port, timeout=seconds)
-    with closing(connection):
-        try:
-            connection.request("GET", "/hostname", headers={"Connection": "close"})
-            reply = connection.getresponse()
-            text = reply.read().decode()
-        except (OSError, http.client.HTTPException) as error:
-            return type(error).__name__
+    with closing(http.client.HTTPConnection(address, port, timeout=seconds)) as connection:
+        return answer_on(connection)
+
+
+def answer_on(connection: http.client.HTTPConnection) -> str:
+    """Return the same of a connection, which is made if it isn't there."""
+    try:
+        connection.request("GET", "/hostname", headers={"Connection": "close"})
+        reply = connection.getresponse()
+        text = reply.read().decode()
+    except (OSError, http.client.HTTPException) as error:
+        return type(error).__name__
     return text if reply.status == http.client.OK else f"HTTP {reply.status}"
 
 
