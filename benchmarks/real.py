@@ -25,9 +25,10 @@ from pathlib import Path
 from lightkube import Client, KubeConfig
 
 from benchmarks.figures import Spread, result, spreads, table, tell
-from benchmarks.requests import Load, ask, connects, until
+from benchmarks.lost import FindProxy, asked
+from benchmarks.requests import ask, connects, until
 from benchmarks.services import Services
-from benchmarks.targets import absent, target
+from benchmarks.targets import OurLoop, absent, target
 from benchmarks.watch import CALM, MANY, Figures
 from tests.kubelets.cluster import Cluster, kubelet_cluster
 from tests.kubelets.deployments import SERVED, Deployments
@@ -39,8 +40,11 @@ RATE = 50
 PORT, ADDED = (8080, 0), (8081, 0)
 WAYS: Mapping[str, Mapping[str, object]] = {"node-ports": {}, "pods": {"allocateLoadBalancerNodePorts": False}}
 """Fields of Services by how they are served."""
-ROUTES: Mapping[str, Mapping[str, object]] = {"node-ports": {}, "pods": {"podRoutes": "host"}}
-"""Settings of the stack, likewise."""
+ROUTES: Mapping[str, Mapping[str, object]] = {
+    "node-ports": {"accessLogs": True},
+    "pods": {"accessLogs": True, "podRoutes": "host"},
+}
+"""Settings of the stack, likewise; logs tell of failed requests whether a pod had accepted them."""
 APP = "bench"
 _ELSEWHERE = {
     "podAntiAffinity": {
@@ -60,6 +64,7 @@ class Stand:
     deployments: Deployments
     nodes: tuple[str, ...]
     """Their addresses."""
+    find: FindProxy | None
 
 
 def run_once(stand: Stand, figures: Figures) -> None:
@@ -119,14 +124,9 @@ def pod_moves(stand: Stand, figures: Figures) -> None:
     with figures.part("pod moves"):
         address = stand.services.address("moved")
         until(lambda: ask(address, PORT[0]), "the first byte")
-        with Load(address, PORT[0], RATE) as load:
+        with asked(figures, "pod moves", (address, PORT[0]), RATE, stand.find):
             stand.deployments.roll(APP)
             until(lambda: ask(address, PORT[0]), "the new pod")
-            time.sleep(1 + CALM)
-        failed = [request.began for request in load.failed]
-        figures.add("pod moves: first to last failed request", max(failed) - min(failed) if failed else 0.0)
-        figures.count("pod moves: requests", len(load.requests))
-        figures.count("pod moves: failed", len(failed))
     clear(stand, "moved")
 
 
@@ -138,7 +138,15 @@ def clear(stand: Stand, *names: str) -> None:
     time.sleep(CALM)
 
 
-def measure(kubeconfig: Path, namespace: str, spec: Mapping[str, object], runs: int, image: str = AGNHOST) -> Figures:
+def measure(  # noqa: PLR0913 - what is measured, and how its failures are told apart
+    kubeconfig: Path,
+    namespace: str,
+    spec: Mapping[str, object],
+    runs: int,
+    *,
+    image: str = AGNHOST,
+    find: FindProxy | None = None,
+) -> Figures:
     """Measure whatever serves Services with these fields; the first run isn't counted."""
     figures = Figures()
     with Client(KubeConfig.from_file(kubeconfig), trust_env=False) as client:
@@ -149,8 +157,8 @@ def measure(kubeconfig: Path, namespace: str, spec: Mapping[str, object], runs: 
         try:
             for number in range(-1, runs):
                 kept = figures if number >= 0 else Figures()
-                run_once(Stand(stands["Cluster"], deployments, nodes), kept)
-                pod_moves(Stand(stands["Local"], deployments, nodes), kept)
+                run_once(Stand(stands["Cluster"], deployments, nodes, find), kept)
+                pod_moves(Stand(stands["Local"], deployments, nodes, find), kept)
         finally:
             stands["Local"].clear()
             deployments.delete_deployments()
@@ -169,9 +177,10 @@ def ours(args: argparse.Namespace, cluster: Cluster, notes: list[str]) -> Iterat
             if why := absent(mode):
                 notes.append(f"{mode} isn't measured: {why}")
                 continue
-            with target(mode, cluster.plane, **ROUTES[way]):
+            with target(mode, cluster.plane, **ROUTES[way]) as measured:
                 kubeconfig = cluster.plane.root / "owner.kubeconfig"
-                yield f"{mode}, {way}", measure(kubeconfig, "n", WAYS[way], args.runs)
+                find = measured.directory if isinstance(measured, OurLoop) else None
+                yield f"{mode}, {way}", measure(kubeconfig, "n", WAYS[way], args.runs, find=find)
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
@@ -197,7 +206,7 @@ def main() -> None:
     never: dict[str, dict[str, int]] = {}
     with ExitStack() as stack:
         if args.kubeconfig:
-            figures = measure(Path(args.kubeconfig), args.namespace, WAYS["node-ports"], args.runs, args.image)
+            figures = measure(Path(args.kubeconfig), args.namespace, WAYS["node-ports"], args.runs, image=args.image)
             who = iter([(args.name, figures)])
         else:
             make_ready()

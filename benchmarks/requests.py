@@ -59,6 +59,8 @@ class Request:
     began: float
     ended: float
     answer: str
+    client: str = ""
+    """Where it came from, as proxies say it; empty if it wasn't let in."""
 
 
 class Load:
@@ -94,17 +96,18 @@ class Load:
                 await asyncio.sleep(max(0.0, began + number / self._rate - time.perf_counter()))
 
     async def _one(self) -> None:
-        began, answer = time.perf_counter(), ""
+        began, answer, client = time.perf_counter(), "", ""
         try:
             async with asyncio.timeout(PATIENCE):
                 reader, writer = await asyncio.open_connection(*self._place)
+                client = ":".join(map(str, writer.get_extra_info("sockname")[:2]))
                 try:
                     answer = await self.exchange(reader, writer)
                 finally:
                     writer.close()
         except OSError:  # TimeoutError is one
             pass
-        self.requests.append(Request(began, time.perf_counter(), answer))
+        self.requests.append(Request(began, time.perf_counter(), answer, client))
 
     async def exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
         """Ask on a connection. Gives what came first; nothing if that is a failure."""

@@ -21,10 +21,11 @@ from lightkube import Client, KubeConfig
 from lightkube.types import PatchType
 
 from benchmarks.figures import result, spreads, table, tell
+from benchmarks.lost import FindProxy, asked
 from benchmarks.real import ROUTES, WAYS
-from benchmarks.requests import RATE, Load, ask, until
+from benchmarks.requests import RATE, ask, until
 from benchmarks.services import Services
-from benchmarks.targets import target
+from benchmarks.targets import OurLoop, target
 from benchmarks.watch import CALM, Figures
 from locallb.kubernetes.api.object_types import NODE, POD
 from tests.kubelets.cluster import Cluster, KubeletNode, kubelet_cluster
@@ -59,8 +60,9 @@ def graceful() -> Mapping[str, object]:
 class Stand:
     """A Service whose pods are replaced, and who asks it."""
 
-    def __init__(self, cluster: Cluster, client: Client, services: Services, figures: Figures) -> None:
-        self.cluster, self.client, self.services, self.figures = cluster, client, services, figures
+    def __init__(self, cluster: Cluster, client: Client, services: Services, find: FindProxy) -> None:
+        self.cluster, self.client, self.services, self.find = cluster, client, services, find
+        self.figures = Figures()
         self.deployments = Deployments(client, NAMESPACE, AGNHOST)
 
     @contextmanager
@@ -72,13 +74,8 @@ class Stand:
             address = self.services.address(APP)
             until(lambda: ask(address, PORT[0]), "the first byte")
             time.sleep(CALM)
-            with Load(address, PORT[0], RATE) as load:
+            with asked(self.figures, what, (address, PORT[0]), RATE, self.find):
                 yield
-                time.sleep(1 + CALM)
-            failed = [request.began for request in load.failed]
-            self.figures.add(f"{what}: first to last failed", max(failed) - min(failed) if failed else 0.0)
-            self.figures.count(f"{what}: requests", len(load.requests))
-            self.figures.count(f"{what}: failed", len(failed))
         self.services.delete(APP)
         self.services.gone(APP)
         self.deployments.delete_deployments()
@@ -119,19 +116,18 @@ def cordon(client: Client, node: KubeletNode, *, cordoned: bool) -> None:
     client.patch(NODE, node.name, {"spec": {"unschedulable": cordoned}}, patch_type=PatchType.MERGE)
 
 
-def measure(cluster: Cluster, runs: int) -> Figures:
+def measure(cluster: Cluster, runs: int, find: FindProxy) -> Figures:
     """Do it all, again and again."""
-    figures = Figures()
     kubeconfig: Path = cluster.plane.root / "owner.kubeconfig"
     services = Services(kubeconfig, NAMESPACE, {**WAYS["pods"], "selector": {"app": APP}}, SERVED)
     with Client(KubeConfig.from_file(kubeconfig), trust_env=False) as client:
-        stand = Stand(cluster, client, services, figures)
+        stand = Stand(cluster, client, services, find)
         for _ in range(runs):
             rolls(stand, f"{PODS} pods replaced, graceful", graceful)
             rolls(stand, f"{PODS} pods replaced that end at once", at_once)
             drained(stand)
             dies(stand)
-    return figures
+    return stand.figures
 
 
 def main() -> None:
@@ -142,8 +138,9 @@ def main() -> None:
     parser.add_argument("--mode", default="process", help="of local-lb (default: %(default)s)")
     args = parser.parse_args()
     make_ready()
-    with kubelet_cluster() as cluster, target(args.mode, cluster.plane, **ROUTES["pods"]):
-        figures = measure(cluster, args.runs)
+    with kubelet_cluster() as cluster, target(args.mode, cluster.plane, **ROUTES["pods"]) as measured:
+        assert isinstance(measured, OurLoop)
+        figures = measure(cluster, args.runs, measured.directory)
     milliseconds = {args.mode: spreads(figures.milliseconds)}
     tell(table(milliseconds), *(f"{what:<60}{number:>8}" for what, number in figures.counts.items()))
     notes = [f"{RATE} requests a second, each a new connection; policy Cluster"]

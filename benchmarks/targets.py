@@ -62,7 +62,7 @@ class OurLoop(Target):
 
     def kill(self, address: str, port: int) -> None:
         """Kill the proxy that serves there, and return at once."""
-        directory = self._directory(address, port)
+        directory = self.directory(address, port)
         listed = (
             subprocess.run(
                 ["docker", "ps", "-q", "--filter", f"label={PROXY_LABEL}={directory.name}"],
@@ -78,7 +78,8 @@ class OurLoop(Target):
         for pid in () if listed else envoys(directory):
             os.kill(pid, signal.SIGKILL)
 
-    def _directory(self, address: str, port: int) -> Path:
+    def directory(self, address: str, port: int) -> Path:
+        """Return the directory of the proxy that serves there."""
         for directory in (self.play.state_home / "proxies").iterdir():
             try:
                 if f"{address}:{port}/TCP" in EnvoyAdmin(directory).listeners():
