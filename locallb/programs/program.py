@@ -31,6 +31,8 @@ _COMPLAINTS = 2**16
 _WORDS = 300
 """Characters of its last words that are told."""
 _PART = 2**16
+_BURIAL = 1.0
+"""Seconds for one that was ended to be gone; another user's can't be ended."""
 
 
 class ProgramError(ClientError):
@@ -81,7 +83,7 @@ class Program:
     def run(self) -> Ended:
         """Run it, whatever its exit code. Raises ProgramError."""
         ends = time.monotonic() + self.seconds
-        with _standard_input(self.given) as given, ExitStack() as stack:
+        with self._standard_input() as given, ExitStack() as stack:
             process = self._started(given, stack)
             try:
                 output, complaints = self._read(process, ends)
@@ -99,6 +101,21 @@ class Program:
             why = f'says "{said}"' if said else f"ended with {ended.code}"
             raise ProgramError(self.words[0], why, self.remedy)
         return ended.output.decode(errors="replace")
+
+    @contextmanager
+    def _standard_input(self) -> Iterator[IO[bytes] | int]:
+        """Write what it reads to a file, where it can be read at any pace."""
+        if not self.given:
+            yield subprocess.DEVNULL
+            return
+        with ExitStack() as stack:
+            try:
+                file = stack.enter_context(tempfile.TemporaryFile())
+                file.write(self.given)
+                file.seek(0)
+            except OSError as error:
+                raise ProgramError(self.words[0], f"can't be given its input ({error.strerror})") from None
+            yield file
 
     def _started(self, given: IO[bytes] | int, stack: ExitStack) -> subprocess.Popen[bytes]:
         path = find(self.words[0], self.environment)
@@ -147,16 +164,21 @@ class Program:
 
 
 def find(name: str, environment: Mapping[str, str] | None = None) -> str:
-    """Return where a program is; empty if it isn't installed. What has a slash is its path already."""
+    """Return where a program is; empty if it isn't installed. What has a slash is its path already.
+
+    Directories of PATH that depend on the one that we are in, such as an empty one, aren't searched: whoever wrote what
+    lies there would be run.
+    """
     if os.sep in name:
         return name
-    return shutil.which(name, path=os.pathsep.join((*os.get_exec_path(environment), *ADMINISTRATION))) or ""
+    places = [place for place in os.get_exec_path(environment) if os.path.isabs(place)]  # noqa: PTH117 - a text
+    return shutil.which(name, path=os.pathsep.join((*places, *ADMINISTRATION))) or ""
 
 
 @contextmanager
 def alongside(words: Sequence[str], directory: Path) -> Iterator[None]:
     """Run a program meanwhile, with no environment: the end of its standard input, also if we are killed, ends it."""
-    with subprocess.Popen(
+    process = subprocess.Popen(
         words,
         cwd=directory,
         env={},
@@ -164,20 +186,15 @@ def alongside(words: Sequence[str], directory: Path) -> Iterator[None]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
-    ):
+    )
+    try:
         yield
-
-
-@contextmanager
-def _standard_input(given: bytes) -> Iterator[IO[bytes] | int]:
-    """Write what a program reads to a file, where it can be read at any pace."""
-    if not given:
-        yield subprocess.DEVNULL
-        return
-    with tempfile.TemporaryFile() as file:
-        file.write(given)
-        file.seek(0)
-        yield file
+    finally:
+        if process.stdin:
+            process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_BURIAL)
+        _end(process)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -185,4 +202,5 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     if process.returncode is None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_BURIAL)

@@ -120,6 +120,51 @@ def test_tools_of_administrators_are_found_without_path(tmp_path: Path, monkeypa
     assert program.find("c") == ""
 
 
+@pytest.mark.parametrize("path", ["", ".", ":/bin", "/bin:", "/bin::/usr/bin", "tools", "../here/tools"])
+def test_what_lies_in_the_directory_that_we_are_in_is_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """Whatever PATH says: in a shell an empty element of it is that directory."""
+    for directory in (tmp_path / "here", tmp_path / "here" / "tools"):
+        directory.mkdir()
+        (directory / "planted").symlink_to("/bin/true")
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("PATH", path)
+    assert program.find("planted") == ""
+    assert program.find("planted", {"PATH": path}) == ""
+    with pytest.raises(ProgramError, match="isn't installed"):
+        Program(("planted",), 60.0).run()
+
+
+@pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
+def test_one_that_may_not_be_ended_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that runs as another user: sudo."""
+    started: list[int] = []
+
+    def forbid(group: int, _signal: int) -> None:
+        started.append(group)
+        raise PermissionError
+
+    monkeypatch.setattr(os, "killpg", forbid)
+    monkeypatch.setattr(program, "_BURIAL", 0.1)
+    try:
+        with pytest.raises(ProgramError, match="was ended after 0.5 s"):
+            shell("sleep 1000", 0.5).run()
+        with program.alongside(("/bin/sleep", "1000"), Path("/")):
+            pass
+        assert all(map(_lives, started))
+    finally:
+        for pid in started:
+            os.kill(pid, 9)
+
+
+def test_one_whose_input_cannot_be_written_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk, or no directory for temporary files."""
+    monkeypatch.setattr("tempfile.TemporaryFile", lambda: Path("/dev/full").open("w+b", buffering=0))
+    with pytest.raises(ProgramError, match=r"^cat can't be given its input \(No space left on device\)$"):
+        Program(("cat",), 60.0, given=b"a").run()
+
+
 def test_one_of_ours_that_is_interrupted_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """As by Ctrl-C, which the program itself doesn't see."""
     started: list[subprocess.Popen[bytes]] = []
