@@ -5,7 +5,9 @@ Engine, SDK and provider are loaded when they are asked for: what only looks sta
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from locallb.config.settings import LeaderElection, Settings, SettingsError, Sharing
 from locallb.engine.sdk_parts import defer
-from locallb.engine.state.errors import EngineError
+from locallb.engine.state.errors import EngineError, LockHeld
 from locallb.engine.state.project import Project, load_config, load_project, require_stack
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.store import Store
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 
 UNPLANNED = (ClientError, EngineError, SettingsError, SourceError)
 """What keeps `plan` from planning: a configuration or a source that can't be read, perhaps just now."""
+PATIENCE, PAUSE = 30.0, 0.1
+"""Seconds to wait for an update that is under way, such as one of a `watch`, and between two tries."""
 _TOGETHER = 48
 """Operations at a time where proxies are shared: there most wait for an Envoy that takes their changes as one."""
 
@@ -108,6 +112,21 @@ class Session:
     def resources(self) -> tuple[ResourceState, ...]:
         """Return the stack's resources as the state has them; empty without a state. Raises EngineError."""
         return tuple(Store(self.project.backend, self.project.name, self.stack).peek().in_order())
+
+    @contextmanager
+    def alone(self, notice: Callable[[str], None], patience: float = PATIENCE) -> Iterator[None]:
+        """Keep everybody else from changing the stack, once an update that is under way is done. Raises LockHeld."""
+        deadline = time.monotonic() + patience
+        with ExitStack() as stack:
+            while True:
+                try:
+                    stack.enter_context(Store(self.project.backend, self.project.name, self.stack).alone(notice))
+                    break
+                except LockHeld:
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(PAUSE)
+            yield
 
     def engine(self, listen: Callable[[Event], None]) -> Engine:
         """Make the engine for this stack."""

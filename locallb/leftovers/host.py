@@ -15,7 +15,7 @@ from pathlib import Path
 from locallb.host.netlink import RouteError
 from locallb.ledger.ledger import UNKNOWN, Ledger
 from locallb.leftovers.claims import Held, held
-from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner, ProxyId
+from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, ProxyId
 from locallb.model.snapshot import Claim
 from locallb.model.state_resource import POD_ROUTES, Resource
 from locallb.runtimes.pod_routes import present_routes, remove_route
@@ -46,7 +46,7 @@ class Leftover:
     owner: Owner | None
     ours: bool
     place: Path
-    address: IPAddress | None = None
+    claim: Claim | None = None
     run: HostRun | None = None
 
     def __str__(self) -> str:
@@ -101,8 +101,8 @@ def _turn(leftover: Leftover) -> int:
 def _remove(leftover: Leftover) -> None:
     if leftover.run:
         leftover.run.end()
-    elif leftover.address is not None and leftover.owner is not None:
-        Ledger(leftover.place).release(leftover.address, leftover.owner)
+    elif claim := leftover.claim:
+        Ledger(leftover.place).release(claim.address, claim.owner, mapped=bool(claim.ports))
     else:
         stop_all(leftover.place)
         Proxies(leftover.place.parent).remove(ProxyId(leftover.what))
@@ -113,7 +113,7 @@ def _addresses(home: Home, known: Collection[Held], claims: Iterable[Claim] | No
     for claim in Ledger(directory).claims() if claims is None else claims:
         address, owner = claim.name, None if claim.owner == UNKNOWN else claim.owner
         if held(claim) not in known and _shown(owner, home):
-            yield Leftover(Sort.ADDRESS, address, owner, _ours(owner, home), directory, address=claim.address)
+            yield Leftover(Sort.ADDRESS, address, owner, _ours(owner, home), directory, claim=claim)
 
 
 def _proxies(home: Home, known: Collection[str]) -> Iterator[Leftover]:

@@ -11,6 +11,7 @@ import pytest
 
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.values import Properties, Value
+from locallb.ledger import claims
 from locallb.ledger.ledger import Ledger
 from locallb.leftovers.claims import Held, StateClaimError, held, held_in
 from locallb.leftovers.host import Sort, leftovers, remove
@@ -72,6 +73,23 @@ def resource(mine: Owner, **inputs: Value) -> ResourceState:
     """Return the ports of a Service as a state has them."""
     kept: Properties = {"address": str(ADDRESS), "owner": dict(owner_fields(mine)), **inputs}
     return ResourceState("urn", PORTS, custom=True, id=f"{ADDRESS}/{mine.service}", inputs=kept)
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize("ports", [(), (MappedPort.parse("80/TCP=30080"),)])
+def test_of_one_owner_only_what_was_listed_is_released(root: Path, ports: tuple[MappedPort, ...]) -> None:
+    """It may have ports of an address, and all of it: a file was copied, or an update made it so meanwhile."""
+    mine, ledger = owner(root), Ledger(paths.ledger_directory())
+    other = () if ports else (MappedPort.parse("80/TCP=30080"),)
+    ledger.claim(ADDRESS, mine, ports=ports)
+    listed = leftovers(mine.home, (), ())
+    (name,) = paths.ledger_directory().glob("127*")
+    name.rename(name.with_name(f"{ADDRESS}~{'0' * 16}.json"))
+    ledger.claim(ADDRESS, mine, ports=ports)
+    name.write_text(claims.entry_text(ADDRESS, mine, "", other))
+    assert sorted(len(claim.ports) for claim in ledger.claims()) == [0, 1]
+    assert len(remove(listed)) == 1
+    assert [claim.ports for claim in ledger.claims()] == [other]
 
 
 @pytest.mark.parametrize("odd", [None, 1, "web", {}, {"name": "web"}])

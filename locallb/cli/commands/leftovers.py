@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
@@ -31,27 +31,46 @@ _Row: TypeAlias = tuple[str, str, str]
 
 def gc(session: Session, args: Arguments, out: Out) -> int:
     """List leftovers; with --yes remove those of this stack."""
-    known = session.resources()
-    proxies = {str(resource.id) for resource in known if resource.type == CONFIG}
-    left = leftovers(session.home, proxies, held_in(known), routes_in(known))
-    services = _services(session, {str(resource.id) for resource in known if resource.type == CLAIM})
-    names = _names(session, {str(resource.inputs.get("name")) for resource in known if resource.type == NAME})
-    if not left and not services and not names:
+    found = _look(session)
+    removed: tuple[Leftover, ...] = ()
+    if not any(found):
         session.require_stack()
-    if args.yes:
-        for service in services:  # while the ledger still tells whose they are
-            service.let_go()
-        for name in names:
-            name.let_go()
-    removed = remove(left) if args.yes else ()
-    others = [*((FINALIZER, str(each), str(each.owner)) for each in services)]
-    others += [("name", each.name, str(session.home)) for each in names]
+    elif args.yes:
+        with session.alone(out.warning):
+            found = _look(session)  # what an update had just made when it was looked for is in the state now
+            removed = _removed(found)
+    others = [*((FINALIZER, str(each), str(each.owner)) for each in found.services)]
+    others += [("name", each.name, str(session.home)) for each in found.names]
     if args.json:
-        listed = [_fields(leftover, removed=leftover in removed) for leftover in left]
+        listed = [_fields(leftover, removed=leftover in removed) for leftover in found.left]
         out.raw(json.dumps([*listed, *(_row_fields(row, removed=args.yes) for row in others)], indent=2))
     else:
-        _print(out, left, removed, others, asked=args.yes)
+        _print(out, found.left, removed, others, asked=args.yes)
     return 0
+
+
+class _Found(NamedTuple):
+    left: tuple[Leftover, ...]
+    services: tuple[LeftService, ...]
+    names: tuple[LeftName, ...]
+
+
+def _look(session: Session) -> _Found:
+    known = session.resources()
+    proxies = {str(resource.id) for resource in known if resource.type == CONFIG}
+    return _Found(
+        leftovers(session.home, proxies, held_in(known), routes_in(known)),
+        _services(session, {str(resource.id) for resource in known if resource.type == CLAIM}),
+        _names(session, {str(resource.inputs.get("name")) for resource in known if resource.type == NAME}),
+    )
+
+
+def _removed(found: _Found) -> tuple[Leftover, ...]:
+    for service in found.services:  # while the ledger still tells whose they are
+        service.let_go()
+    for name in found.names:
+        name.let_go()
+    return remove(found.left)
 
 
 def _services(session: Session, claimed: set[str]) -> tuple[LeftService, ...]:

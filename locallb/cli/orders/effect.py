@@ -10,16 +10,13 @@ from locallb.cli.console import Out
 from locallb.cli.display.outcome import complain, ending
 from locallb.cli.display.progress import Progress
 from locallb.cli.exit_code import Exit
-from locallb.cli.session import Session
+from locallb.cli.session import PATIENCE, PAUSE, Session
 from locallb.cli.targets import scope_of
 from locallb.engine.deploy.events import Result
 from locallb.engine.state.errors import LockHeld
 from locallb.model.formatting import few
 from locallb.model.identities import ObjectKey
 
-PATIENCE = 30.0
-"""Seconds to wait for an update that is under way, such as one of a `watch`."""
-_PAUSE = 0.1
 _BALANCER = "locallb:index:LoadBalancer"
 
 
@@ -55,4 +52,4 @@ def _updated(session: Session, names: list[str], progress: Progress) -> Result:
         except LockHeld:
             if time.monotonic() > deadline:
                 raise
-            time.sleep(_PAUSE)
+            time.sleep(PAUSE)

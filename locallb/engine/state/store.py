@@ -82,7 +82,7 @@ class Store:
     @contextmanager
     def session(self, notice: Notice) -> Iterator[Recorder]:
         """Hold the lock, settle what an earlier run left, and give the recorder; save at the end, whatever happens."""
-        with self._locked(notice):
+        with self.alone(notice):
             self._load()
             self._recover(notice)
             journal = Journal(self._layout.journal, self._files, self._time())
@@ -93,7 +93,8 @@ class Store:
                 journal.close()
 
     @contextmanager
-    def _locked(self, notice: Notice) -> Iterator[None]:
+    def alone(self, notice: Notice) -> Iterator[None]:
+        """Hold the lock: nobody changes the stack meanwhile. Raises LockHeld."""
         with locked(self._layout.locks, self._layout.guard, self._files, notice):
             yield
 
@@ -107,7 +108,7 @@ class Store:
 
     def restore(self, notice: Notice) -> None:
         """Put aside what can't be used of journal and state, and bring back the newest backup that can."""
-        with self._locked(notice):
+        with self.alone(notice):
             restore(self._layout, self._backups, notice)
 
     @contextmanager

@@ -1,0 +1,60 @@
+"""The command `gc`: what it removes is a leftover, also while an update of the stack is under way."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from ipaddress import ip_address
+
+import pytest
+
+from locallb.cli.session import Session
+from locallb.ledger.ledger import Ledger
+from locallb.leftovers.host import Leftover, leftovers
+from locallb.model.identities import ClusterName, Home, ObjectKey, Owner
+from locallb.storage import paths
+from tests.e2e.support import Stage, node, port, service, stage
+
+
+@pytest.fixture
+def left() -> Iterator[Stage]:
+    """Return a stack, of whose ledger the state knows nothing."""
+    with stage() as made:
+        made.write("s.yaml", node(), service("web", port(8080, 30000)))
+        owner = Owner(Session.open(made.root, "dev").home, ObjectKey(ClusterName("c"), "n", "web"))
+        Ledger(paths.ledger_directory()).claim(ip_address(made.at(30)), owner)
+        yield made
+
+
+def claimed() -> int:
+    """Count the claims."""
+    return len(Ledger(paths.ledger_directory()).claims())
+
+
+def test_nothing_is_removed_while_the_stack_is_updated(left: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an update has just made isn't in the state yet; it may be listed, and when the update is done it is gone."""
+    monkeypatch.setattr("locallb.cli.session.PAUSE", 0.0)
+    session = Session.open(left.root, "dev")
+    with session.alone(print):
+        patient = Session.alone
+        monkeypatch.setattr(Session, "alone", lambda self, notice: patient(self, notice, 0.0))
+        done = left.run("gc", "--yes")
+        assert (done.code, done.out) == (1, "")
+        assert "the stack is locked since" in done.err
+        assert left.run("gc", "--json").json
+    assert claimed() == 1
+    assert left.run("gc", "--yes").code == 0
+    assert claimed() == 0
+
+
+def test_what_an_update_made_meanwhile_is_no_leftover(left: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The look that counts is the one that is taken while nobody updates the stack."""
+    looks: list[int] = []
+
+    def look(home: Home, *_known: Collection[str]) -> tuple[Leftover, ...]:
+        found = () if looks else leftovers(home, (), ())
+        looks.append(len(found))
+        return found
+
+    monkeypatch.setattr("locallb.cli.commands.leftovers.leftovers", look)
+    assert left.run("gc", "--yes").out == "Nothing was left behind.\n"
+    assert (looks, claimed()) == ([1, 0], 1)
