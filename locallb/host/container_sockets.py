@@ -5,15 +5,21 @@ Not here: what an engine is asked (`runtimes`).
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from collections.abc import Iterator
+from pathlib import Path
+
+from locallb.model.formatting import clipped
+from locallb.storage import files
 
 DOCKER = "/var/run/docker.sock"
 PODMAN = "CONTAINER_HOST"
 """The variable by which Podman's own command is told where its service is."""
 _ROOTS = "/run/podman/podman.sock"
 UNIX = "unix://"
+_USUAL_CONTEXT = "default"
 _PATIENCE = 1.0
 
 
@@ -21,6 +27,19 @@ def docker_path() -> str:
     """Return the path of Docker's socket: the one that DOCKER_HOST names, otherwise the usual one."""
     given = os.environ.get("DOCKER_HOST", "")
     return given.removeprefix(UNIX) if given.startswith(UNIX) else DOCKER
+
+
+def docker_elsewhere() -> str:
+    """Return where Docker is, if that can't be looked at here: another host, or what a context leads to."""
+    given = os.environ.get("DOCKER_HOST", "")
+    if given:
+        return "" if given.startswith(UNIX) else f"at {clipped(given)}, as DOCKER_HOST says"
+    try:
+        path = Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker") / "config.json"
+        context = json.loads(files.read(path) or "{}").get("currentContext") or _USUAL_CONTEXT
+    except (files.FilesError, RuntimeError, ValueError, AttributeError):  # Docker's client passes over that, too
+        return ""
+    return "" if context == _USUAL_CONTEXT else f"where its context {clipped(str(context))} leads, as {path} says"
 
 
 def podman_place() -> str:

@@ -59,7 +59,11 @@ def _programs(seen: Seen) -> Iterator[Finding]:
         "closed": "runs, but not for this user; the process runtime doesn't need it",
         "": "isn't running; the process runtime doesn't need it",
     }
-    yield Finding(Level.NOTE if seen.docker else Level.OK, "Docker", f"Docker {states[seen.docker]}")
+    if seen.docker_elsewhere:
+        text = f"Docker is {seen.docker_elsewhere}, and isn't looked at; the process runtime doesn't need it"
+        yield Finding(Level.NOTE, "Docker", text)
+    else:
+        yield Finding(Level.NOTE if seen.docker else Level.OK, "Docker", f"Docker {states[seen.docker]}")
     for path, state in seen.podman:
         if state:
             yield Finding(Level.NOTE, "Podman", f"Podman at {path} {states[state]}")

@@ -101,6 +101,8 @@ class Seen:
     locks: tuple[LockSeen, ...] = ()
     docker: str = ""
     """`usable`, `closed` or empty."""
+    docker_elsewhere: str = ""
+    """Where Docker is, if that isn't looked at."""
     podman: tuple[tuple[str, str], ...] = ()
     """Sockets that may be Podman's, each `usable`, `closed` or empty."""
     disk_free: int = 1 << 40

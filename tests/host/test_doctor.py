@@ -49,6 +49,7 @@ def listener(port: int, process: str = "", address: str = "0.0.0.0") -> HostFact
         ({"python": (3, 10)}, Level.PROBLEM, "Python", "3.10", "3.11"),
         ({"envoy": "", "envoy_problem": "no Envoy"}, Level.PROBLEM, "Envoy", "no Envoy", "make setup"),
         ({"docker": "usable"}, Level.NOTE, "Docker", "answers", ""),
+        ({"docker_elsewhere": "at tcp://h:2375"}, Level.NOTE, "Docker", "is at tcp://h:2375, and isn't looked at", ""),
         ({"podman": (("/p", "usable"),)}, Level.NOTE, "Podman", "Podman at /p answers", ""),
         ({"podman": (("/p", "closed"),)}, Level.NOTE, "Podman", "Podman at /p runs, but not for this user", ""),
         ({"docker": "closed"}, Level.NOTE, "Docker", "not for this user", ""),
