@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +23,7 @@ from locallb.kubernetes.answers import Object
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.election import Election
 from locallb.kubernetes.api.fence import FENCE, NotLeaderError
-from locallb.kubernetes.lease import Candidate, lease_record, validity
+from locallb.kubernetes.lease import Candidate, LeaseRecord, lease_record, validity
 from locallb.ledger.ledger import Ledger
 from locallb.model.identities import Home
 from locallb.model.snapshot import Access
@@ -70,30 +71,64 @@ class Holder(NamedTuple):
     """Empty where nobody does."""
     ran_out: str = ""
     """Since when it doesn't count any more, as nobody renewed it."""
+    doubted: bool = False
+    """Whether it ran out by these clocks, and it isn't known yet whether it is renewed all the same."""
 
 
-def led_by(settings: Settings, root: Path) -> Holder:
-    """Return who holds the Lease of a stack, which is nobody without an election. Raises KubeError."""
-    if settings.leader_election is None:
-        return Holder()
-    cluster, place = _keeper(settings.leader_election, settings, root), _place(settings.leader_election)
-    return _shown(lambda: cluster.lease(*place), settings.leader_election.timing)
+@dataclass(slots=True)
+class LeaderLooks:
+    """Looks again and again who holds a Lease: whoever renews it meanwhile leads, whatever time it is here or there.
+
+    A leader renews it every `retry_period`, so that half of one more is enough to see it.
+    """
+
+    timing: Timing
+    _seen: LeaseRecord | None = None
+    _since: float = 0.0
+    """Since when it is as it was seen last (monotonic)."""
+    _renewed: bool = False
+
+    @property
+    def patience(self) -> float:
+        """Seconds within which a renewal is seen."""
+        return 1.5 * self.timing.retry_period
+
+    def look(self, lease: Object | None) -> Holder:
+        """Return who holds it, as it was just read."""
+        record, valid, now = lease_record(lease or {"metadata": {}}), validity(lease or {}), time.monotonic()
+        if record != self._seen:
+            self._seen, self._since, self._renewed = record, now, self._seen is not None
+        if not record.holder or valid is None or valid.is_current(_now()):
+            return Holder(record.holder)
+        if now - self._since < self.patience:
+            return Holder(record.holder, doubted=not self._renewed)
+        return Holder(record.holder, valid.end(_now()))
 
 
-def _shown(read: Callable[[], Object | None], timing: Timing) -> Holder:
-    """Return who holds a Lease. Whoever renews it meanwhile leads, whatever time it is here or there."""
-    lease = read()
-    seen, valid = lease_record(lease or {"metadata": {}}), validity(lease or {})
-    if not seen.holder or valid is None or valid.is_current(_now()):
-        return Holder(seen.holder)
-    deadline = time.monotonic() + 2 * timing.retry_period
-    while time.monotonic() < deadline:
-        time.sleep(timing.retry_period / 4)
-        again = read()
-        now = lease_record(again or {"metadata": {}})
-        if now != seen:
-            return Holder(now.holder)
-    return Holder(seen.holder, valid.end(_now()))
+class Leaders:
+    """Tells who leads a stack, and remembers what it saw: for one thread."""
+
+    def __init__(self) -> None:
+        self._looks: tuple[LeaderElection, LeaderLooks] | None = None
+
+    def look(self, settings: Settings, root: Path) -> Holder:
+        """Return who holds the Lease now, which is nobody without an election. Raises KubeError."""
+        if (wanted := settings.leader_election) is None:
+            return Holder()
+        if self._looks is None or self._looks[0] != wanted:
+            self._looks = wanted, LeaderLooks(wanted.timing)
+        return self._looks[1].look(_keeper(wanted, settings, root).lease(*_place(wanted)))
+
+    def settled(self, settings: Settings, root: Path, waiting: Callable[[str], None]) -> Holder:
+        """Return the same without a doubt; `waiting` is told what for, if that takes a while. Raises KubeError."""
+        holder = self.look(settings, root)
+        if holder.doubted and settings.leader_election:
+            timing = settings.leader_election.timing
+            waiting(f"by these clocks the Lease of {holder.identity} ran out: looking whether it is renewed")
+            while holder.doubted:
+                time.sleep(timing.retry_period / 8)
+                holder = self.look(settings, root)
+        return holder
 
 
 def _now() -> datetime:

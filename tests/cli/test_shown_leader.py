@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -12,10 +14,12 @@ import pytest
 from locallb.cli import leading
 from locallb.cli.arguments import Arguments
 from locallb.cli.commands import status
-from locallb.cli.leading import Holder
+from locallb.cli.leading import Holder, LeaderLooks, Leaders
 from locallb.config.lease_timing import Timing
+from locallb.config.settings import LeaderElection
 from locallb.kubernetes.answers import Object
 from locallb.kubernetes.lease import validity
+from locallb.model.identities import ClusterName
 
 
 @pytest.mark.parametrize(
@@ -26,19 +30,27 @@ def test_the_leader_is_asked_for_only_where_it_is_shown(
     monkeypatch: pytest.MonkeyPatch, services: tuple[str, ...], *, json: bool, asked: bool
 ) -> None:
     """The table and every JSON name it; what is told of one Service in words doesn't."""
-    led_by = mock.Mock(return_value=Holder("somebody"))
-    monkeypatch.setattr("locallb.cli.leading.led_by", led_by)
+    look = mock.Mock(return_value=Holder("somebody"))
+    monkeypatch.setattr(Leaders, "look", look)
     args = Arguments("status", Path(), "dev", json=json, yes=False, expect_no_changes=False, services=services)
-    assert status._leader(mock.Mock(), args).identity == ("somebody" if asked else None)
-    assert led_by.called is asked
+    leaders = status._Leaders()
+    for told in (leaders.look(mock.Mock(), args), leaders.settled(mock.Mock(), args, mock.Mock())):
+        assert told.identity == ("somebody" if asked else None)
+    assert look.called is asked
 
 
-def test_whoever_let_the_lease_run_out_leads_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is said whose it was, and JSON names nobody."""
-    monkeypatch.setattr("locallb.cli.leading.led_by", lambda *_: Holder("a_7", "2026-11-22T18:00:15Z"))
-    args = Arguments("status", Path(), "dev", json=False, yes=False, expect_no_changes=False, services=())
-    leader = status._leader(mock.Mock(), args)
-    assert leader == status._Leader("Leader: nobody; the Lease of a_7 ran out at 2026-11-22T18:00:15Z", "")
+@pytest.mark.parametrize(
+    ("holder", "told", "identity"),
+    [
+        (Holder(), "Leader: nobody holds the Lease", ""),
+        (Holder("a_7"), "Leader: a_7", "a_7"),
+        (Holder("a_7", "2026-11-22T18:00:15Z"), "Leader: nobody; the Lease of a_7 ran out at 2026-11-22T18:00:15Z", ""),
+        (Holder("a_7", doubted=True), "Leader: a_7, if it renews its Lease, which shows within seconds", None),
+    ],
+)
+def test_whoever_let_the_lease_run_out_leads_no_longer(holder: Holder, told: str, identity: str | None) -> None:
+    """It is said whose it was, and JSON names nobody; a doubt is one, and JSON says nothing."""
+    assert status._leader(holder) == status._Leader(told, identity, doubted=holder.doubted)
 
 
 @pytest.mark.parametrize(
@@ -88,15 +100,26 @@ class Clocks:
         return {"metadata": {"resourceVersion": str(renewals)}, "spec": spec}
 
 
+def shown(clocks: Clocks, monkeypatch: pytest.MonkeyPatch) -> tuple[Holder, list[str]]:
+    """Return who leads, as one who waits for that is told, and what it is told meanwhile."""
+    monkeypatch.setattr(leading, "_keeper", lambda *_: SimpleNamespace(lease=lambda *_: clocks.lease()))
+    monkeypatch.setattr(leading, "_place", lambda _: ("n", "l"))
+    told: list[str] = []
+    settings: Any = SimpleNamespace(leader_election=LeaderElection(ClusterName("c")))
+    return Leaders().settled(settings, Path(), told.append), told
+
+
 OFF = [-YEAR, -3600, -16, -15, -1, 0, 14, 15, 16, 3600, YEAR]
 
 
 @pytest.mark.parametrize("off", OFF)
 def test_who_renews_the_lease_leads_whatever_the_clocks_say(monkeypatch: pytest.MonkeyPatch, off: float) -> None:
-    """Clocks of two hosts differ, or one was set; the answer takes no longer than two renewals."""
+    """Clocks of two hosts differ, or one was set; the answer takes no longer than one renewal and a bit."""
     clocks = Clocks(monkeypatch, off, renewed=True)
-    assert leading._shown(clocks.lease, Timing()) == Holder("a_7")
-    assert clocks.passed <= 4
+    holder, told = shown(clocks, monkeypatch)
+    assert holder == Holder("a_7")
+    assert clocks.passed <= 2.25
+    assert bool(told) is bool(clocks.passed)
 
 
 @pytest.mark.parametrize("off", OFF)
@@ -105,16 +128,42 @@ def test_who_renews_it_no_more_is_shown_as_leader_for_a_bounded_time(
 ) -> None:
     """Twice its duration at most, even where this host's clock was set back; then it is said whose it was."""
     clocks = Clocks(monkeypatch, off, renewed=False)
-    shown = 0
-    for second in range(0, 4000, 3):
+    led = 0
+    for second in range(0, 4000, 10):
         clocks.passed = second
-        shown += 3 * (not leading._shown(clocks.lease, Timing()).ran_out)
-    assert shown <= 30 + 3
+        led += 10 * (not shown(clocks, monkeypatch)[0].ran_out)
+        assert clocks.passed <= second + 3
+    assert led <= 30 + 10
+
+
+@pytest.mark.parametrize("off", OFF)
+@pytest.mark.parametrize("renewed", [True, False])
+def test_who_looks_again_and_again_never_waits(monkeypatch: pytest.MonkeyPatch, off: float, *, renewed: bool) -> None:
+    """After the first seconds it knows by what it saw before, and goes on knowing."""
+    clocks, looks = Clocks(monkeypatch, off, renewed=renewed), LeaderLooks(Timing())
+    seen = []
+    for _ in range(100):
+        seen.append(looks.look(clocks.lease()))
+        clocks.passed += 1
+    assert clocks.asked == 100
+    assert not any(holder.doubted for holder in seen[3:])
+    assert {holder.ran_out == "" for holder in seen[3 if renewed else 50 :]} == {renewed}
+    assert {holder.identity for holder in seen} == {"a_7"}
+
+
+def test_one_who_takes_the_lease_over_leads_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And whoever gave it up no longer does."""
+    clocks, looks = Clocks(monkeypatch, YEAR, renewed=False), LeaderLooks(Timing())
+    lease = clocks.lease()
+    other = {"metadata": {"resourceVersion": "9"}, "spec": {**lease["spec"], "holderIdentity": "b_8"}}
+    assert [looks.look(lease), looks.look(other), looks.look(None)] == [
+        Holder("a_7", doubted=True),
+        Holder("b_8"),
+        Holder(),
+    ]
 
 
 @pytest.mark.parametrize("lease", [None, {"metadata": {}, "spec": {"renewTime": "2020-01-01T00:00:00Z"}}])
-def test_nobody_is_waited_for_where_nobody_holds_it(monkeypatch: pytest.MonkeyPatch, lease: Object | None) -> None:
+def test_nobody_is_waited_for_where_nobody_holds_it(lease: Object | None) -> None:
     """There is no Lease, or it was given up."""
-    clocks = Clocks(monkeypatch, 0, renewed=False)
-    assert leading._shown(lambda: lease, Timing()) == Holder()
-    assert clocks.passed == 0
+    assert LeaderLooks(Timing()).look(lease) == Holder()

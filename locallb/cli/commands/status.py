@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
@@ -20,6 +22,9 @@ from locallb.model.errors import ClientError
 from locallb.planning.planned import Plan
 from locallb.planning.status import Row
 
+if TYPE_CHECKING:
+    from locallb.cli.leading import Holder, Leaders
+
 PACE = 1.0
 """Seconds between two looks of `--watch`."""
 
@@ -33,8 +38,12 @@ def status(session: Session, args: Arguments, out: Out) -> int:
     if args.repeat:
         end_well_when_interrupted()
         _repeat(session, args, out)
+    leaders = _Leaders()
+    leader = leaders.look(session, args)
     reading, plan = session.plan()
-    table, leader = look(plan), _leader(session, args)
+    table = look(plan)
+    if leader.doubted:  # what was renewed meanwhile is seen at once
+        leader = leaders.settled(session, args, out)
     if args.json:
         out.raw(json.dumps(_document(table, plan, args, leader), indent=2))
     else:
@@ -55,18 +64,41 @@ class _Leader:
     """A line about that; empty for a stack without an election."""
     identity: str | None = None
     """Whoever holds the Lease, empty where nobody does; None where that can't be told."""
+    doubted: bool = False
+    """Whether it can be told in a few seconds."""
 
 
-def _leader(session: Session, args: Arguments) -> _Leader:
-    """Ask who serves the stack, where that is shown."""
-    if session.election() is None or (args.services and not args.json):
-        return _Leader()
-    from locallb.cli.leading import led_by  # noqa: PLC0415 - loads a client of Kubernetes
+class _Leaders:
+    """Asks who serves the stack, where that is shown."""
 
-    try:
-        holder = led_by(session.settings, session.project.root)
-    except ClientError as error:
-        return _Leader(f"Leader: can't be told: {sentence(error)}")
+    def __init__(self) -> None:
+        self._known: Leaders | None = None
+
+    def look(self, session: Session, args: Arguments) -> _Leader:
+        """Return what is known without waiting."""
+        return self._told(session, args, lambda leaders: leaders.look(session.settings, session.project.root))
+
+    def settled(self, session: Session, args: Arguments, out: Out) -> _Leader:
+        """Return who it is, also if that takes a few seconds."""
+        root = session.project.root
+        return self._told(session, args, lambda leaders: leaders.settled(session.settings, root, out.warning))
+
+    def _told(self, session: Session, args: Arguments, ask: Callable[[Leaders], Holder]) -> _Leader:
+        if session.election() is None or (args.services and not args.json):
+            return _Leader()
+        if self._known is None:
+            from locallb.cli.leading import Leaders  # noqa: PLC0415 - loads a client of Kubernetes
+
+            self._known = Leaders()
+        try:
+            return _leader(ask(self._known))
+        except ClientError as error:
+            return _Leader(f"Leader: can't be told: {sentence(error)}")
+
+
+def _leader(holder: Holder) -> _Leader:
+    if holder.doubted:
+        return _Leader(f"Leader: {holder.identity}, if it renews its Lease, which shows within seconds", doubted=True)
     if holder.identity and holder.ran_out:
         return _Leader(f"Leader: nobody; the Lease of {holder.identity} ran out at {holder.ran_out}", "")
     return _Leader(f"Leader: {holder.identity or 'nobody holds the Lease'}", holder.identity)
@@ -111,12 +143,13 @@ def _chosen(table: tuple[Row, ...], plan: Plan, args: Arguments) -> list[Detail]
 def _repeat(session: Session, args: Arguments, out: Out) -> None:
     """Show them for ever: on a terminal drawn again, elsewhere whenever something is different."""
     before: object = None
+    leaders = _Leaders()
     while not out.gone:
         now: object
         try:
             looking = Session(session.project, session.stack)
             _, plan = looking.plan()
-            table, leader = look(plan), _leader(looking, args)
+            table, leader = look(plan), leaders.look(looking, args)
             now = _document(table, plan, args, leader)
         except UNPLANNED as error:
             now = sentence(error)
