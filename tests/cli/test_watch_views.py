@@ -18,8 +18,10 @@ from locallb.cli.watching.log_record import LogRecord
 from locallb.cli.watching.records import Narrator, started
 from locallb.cli.watching.relay import Batch, Entry, Relay
 from locallb.cli.watching.screen import Screen
+from locallb.cli.watching.where import where
 from locallb.config.parsing.settings import parse_settings
 from locallb.model.identities import Protocol
+from locallb.model.objects import ServicePort
 from locallb.model.snapshot import HostFacts, Socket
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
@@ -103,6 +105,41 @@ def test_the_view_never_exceeds_the_terminal(width: int, height: int) -> None:
         lines = drawn(chapter, width, height).splitlines()
         assert all(len(line) <= width for line in lines)
         assert len(lines) <= max(height, 9)
+
+
+@pytest.mark.parametrize(
+    ("width", "told"),
+    [
+        (80, "next     curl http://127.77.0.2:8080/  Ctrl-C ends the watch, not what serves"),
+        (77, "next     curl http://127.77.0.2:8080/  Ctrl-C ends the watch, not what serves"),
+        (76, "next     curl http://127.77.0.2:8080/  Ctrl-C ends the watch"),
+        (60, "next     curl http://127.77.0.2:8080/  Ctrl-C ends the watch"),
+        (59, "next     curl http://127.77.0.2:8080/"),
+        (40, "next     curl http://127.77.0.2:8080/"),
+        (35, "next     Ctrl-C ends the watch"),
+        (29, ""),
+        (20, ""),
+    ],
+)
+def test_what_to_do_next_is_told_in_whole_words(width: int, told: str) -> None:
+    """Half a command can't be copied: what there is no room for is left out."""
+    assert drawn(4, width, 24).splitlines()[4] == told
+
+
+@pytest.mark.parametrize(
+    ("ports", "said"),
+    [
+        ([(80, "TCP", 0)], " at 127.77.0.1 ::1 (80/TCP)"),
+        ([(80, "TCP", 18080)], " at 127.77.0.1 ::1 (80/TCP=18080)"),
+        ([(port, "UDP", 0) for port in range(1, 6)], " at 127.77.0.1 ::1 (1/UDP, 2/UDP, 3/UDP, 2 more)"),
+        ([], " at 127.77.0.1 ::1"),
+    ],
+)
+def test_where_a_service_is_found(ports: list[tuple[int, str, int]], said: str) -> None:
+    """With the port at which clients find it, and a bounded number of them."""
+    labels = [ServicePort(port, Protocol(protocol), mapped=mapped).label for port, protocol, mapped in ports]
+    assert where([ip_address("127.77.0.1"), ip_address("::1")], labels) == said
+    assert where([], labels) == ""
 
 
 def test_of_a_thousand_services_the_troubled_and_the_recent_are_shown_and_the_rest_is_counted() -> None:

@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from locallb.cli.watching.board import UPDATING, View, count_states
 from locallb.cli.watching.log_record import Level, LogRecord
 from locallb.cli.watching.relay import Batch
+from locallb.cli.watching.where import planned_places, where
 from locallb.model.formatting import counted
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.planning.notices import ORDERED
+from locallb.planning.planned import Plan
 from locallb.planning.status import State
 from locallb.watch.events import (
     Broken,
@@ -49,6 +51,7 @@ class Narrator:
     """What was told of the last plan: its marks, and how much there was to do."""
     _failing: dict[ObjectKey, str] = field(default_factory=dict)
     """Load balancers that were told to have failed: why."""
+    _plan: Plan | None = None
     _calm: bool = False
     """Whether nothing happened since it was told that everything is as planned."""
 
@@ -104,7 +107,7 @@ class Narrator:
         again = bool(self._failure) and told == self._planned_for
         if not again and (planned.differing or any(mark.cause in _ALWAYS_TOLD for mark in planned.marks)):
             yield _plan(at, planned)
-        self._planned_for = told
+        self._planned_for, self._plan = told, planned.plan
         for text in planned.complaints:
             if text not in self._complaints:
                 yield LogRecord(at, Level.ERROR, "complaint", text, {"message": text})
@@ -134,7 +137,8 @@ class Narrator:
         self._failing |= updated.failed
         if told := [key for key in updated.services if key not in updated.untouched | known]:
             self._calm = False
-            yield _update(at, updated, told)
+            served = [key for key in told[:_NAMED] if key not in updated.failed]
+            yield _update(at, updated, told, planned_places(self._plan, served) if self._plan else {})
         if updated.untouched:
             yield _check(at, updated)
 
@@ -174,7 +178,8 @@ def _service(at: float, view: View) -> LogRecord:
     level = Level.INFO if row.state is State.SERVING else Level.WARNING
     addresses = [str(address) for address in row.addresses]
     subject = row.message if str(row.key) in row.message else f"{row.key}: {row.message}"
-    sentence = f"{row.state} {row.reason}: {subject}" if row.reason else f"serving: {row.key} at {' '.join(addresses)}"
+    place = where(row.addresses, [port.port.label for port in row.ports if port.state is State.SERVING])
+    sentence = f"{row.state} {row.reason}: {subject}" if row.reason else f"serving: {row.key}{place}"
     fields = {
         "service": str(row.key),
         "state": str(row.state),
@@ -200,10 +205,10 @@ def _plan(at: float, planned: Planned) -> LogRecord:
     return LogRecord(at, Level.INFO, "planned", sentence, fields)
 
 
-def _update(at: float, updated: Updated, services: Sequence[ObjectKey]) -> LogRecord:
+def _update(at: float, updated: Updated, services: Sequence[ObjectKey], places: Mapping[ObjectKey, str]) -> LogRecord:
     names = [str(key) for key in services]
-    took = f"{_ms(updated.seconds)} ({_ms(updated.latency)} after the change)"
-    sentence = f"updated {', '.join(names[:_NAMED])}{_more(names)} in {took}"
+    named = ", ".join(f"{key}{places.get(key, '')}" for key in services[:_NAMED])
+    sentence = f"updated {named}{_more(names)} in {_ms(updated.seconds)} ({_ms(updated.latency)} after the change)"
     failed = [{"service": str(key), "message": why} for key, why in updated.failed.items() if key in services]
     if failed:
         by_reason = _by_reason(failed)

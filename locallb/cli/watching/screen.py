@@ -30,7 +30,8 @@ _LEVELS = {Level.INFO: "", Level.WARNING: "yellow", Level.ERROR: "red"}
 _NARROW = 50
 """Columns below which names are cut rather than states."""
 _LEAST_EVENTS, _HEAD_AND_GAPS = 3, 7
-_ENDING = "Ctrl-C ends the watch, not what serves"
+_ENDINGS = "Ctrl-C ends the watch, not what serves", "Ctrl-C ends the watch"
+"""The longest that there is room for."""
 
 
 @dataclass
@@ -48,7 +49,7 @@ class Screen:
         is_roomy = height > 2 * _HEAD_AND_GAPS
         events = max(_LEAST_EVENTS, min(height // 3, len(self.records))) if is_roomy else 0
         room = max(1, height - _HEAD_AND_GAPS - is_roomy - events)
-        for line in (*self._head(), *([self._next()] if is_roomy else ())):
+        for line in (*self._head(), *([self._next(width)] if is_roomy else ())):
             line.truncate(width, overflow="ellipsis")
             yield line
         yield Text("")
@@ -108,9 +109,16 @@ class Screen:
         text.append(f"  {board.open} to do" if board.open else "")
         return text.append(f"  {board.waiting} tried again later" if board.waiting else "", "yellow")
 
-    def _next(self) -> Text:
+    def _next(self, width: int) -> Text:
+        """Say what to do next, each part whole or not at all: half a command can't be copied."""
         step = visible(next_step([view.row for view in self.views]))
-        return Text.assemble("next     ", (step, "bold"), "  " if step else "", (_ENDING, "dim"))
+        parts = [(step, ending) for ending in (*_ENDINGS, "")] + [("", ending) for ending in _ENDINGS]
+        lines = [
+            Text.assemble("next     ", (first, "bold"), "  " if first and last else "", (last, "dim"))
+            for first, last in dict.fromkeys(parts)
+            if first or last
+        ]
+        return next((line for line in lines if line.cell_len <= width), Text(""))
 
     @property
     def farewell(self) -> str:
