@@ -10,7 +10,8 @@ from locallb.engine.deploy.scope import EVERYTHING, Scope, only
 from locallb.engine.state.urns import root_urn
 from locallb.sources.workspace import Planned
 
-ROOTS = ("locallb:index:LoadBalancer", "locallb:index:Proxy")
+BALANCER = "locallb:index:LoadBalancer"
+ROOTS = (BALANCER, "locallb:index:Proxy")
 MOST_NAMES = 5
 
 

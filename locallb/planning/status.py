@@ -38,6 +38,10 @@ class Observation:
     failed: Mapping[str, str] = field(default_factory=dict)
 
 
+NOT_DEPLOYED = "NotDeployed"
+"""Why something is pending that the next update brings about."""
+
+
 @dataclass(frozen=True, slots=True)
 class PortRow:
     """The state of one port; `reason` is empty while it serves."""
@@ -93,14 +97,14 @@ def _port(key: ObjectKey, planned: PlannedPort, seen: Observation | None) -> Por
         return _troubled(planned, State.PENDING if waits else State.REJECTED, planned.problem)
     if seen is None:
         message = f"{key} has no proxy now; `locallb up` starts it"
-        return PortRow(planned.port, State.PENDING, "NotDeployed", message)
+        return PortRow(planned.port, State.PENDING, NOT_DEPLOYED, message)
     for listener in planned.listeners:
         if listener.name in seen.failed:
             message = f"{listener.name}: {seen.failed[listener.name]}"
             return PortRow(planned.port, State.DEGRADED, "NotBound", message)
         if listener.name not in seen.listening:
             message = f"{listener.name} isn't deployed; `locallb up` does it"
-            return PortRow(planned.port, State.PENDING, "NotDeployed", message)
+            return PortRow(planned.port, State.PENDING, NOT_DEPLOYED, message)
     if planned.problem:
         return _troubled(planned, State.DEGRADED, planned.problem)
     return PortRow(planned.port, State.SERVING)

@@ -79,6 +79,15 @@ def test_a_stack_that_never_was_is_not_said_to_be_gone(play: Stage, words: list[
     assert play.files() == before
 
 
+def test_a_preview_does_not_complain_of_what_is_simply_new(play: Stage) -> None:
+    """The tree says that it is created; what keeps the other one from its address is told."""
+    told = play.run("preview").out
+    assert "has no proxy now" not in told
+    (complaint,) = [line for line in told.splitlines() if line.startswith("! ")]
+    assert complaint.startswith("! c/n/odd port 80/SCTP: ")
+    assert "c/n/web has no proxy now" in play.run("status").out
+
+
 @pytest.mark.parametrize("stack", ["", "a b", "dev status", "mine"])
 @pytest.mark.parametrize("target", ["up", "watch", "preview", "status", "doctor"])
 def test_make_gives_the_stack_as_one_word(stack: str, target: str) -> None:

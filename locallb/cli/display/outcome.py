@@ -13,10 +13,10 @@ from locallb.cli.display.tree import print_counts, print_steps
 from locallb.cli.exit_code import Exit
 from locallb.cli.observe import look
 from locallb.cli.session import Session
-from locallb.cli.targets import MOST_NAMES
-from locallb.engine.deploy.events import Result, Severity
+from locallb.cli.targets import BALANCER, MOST_NAMES
+from locallb.engine.deploy.events import Op, Result, Severity
 from locallb.planning.planned import Plan
-from locallb.planning.status import Row
+from locallb.planning.status import NOT_DEPLOYED, Row
 from locallb.sources.snapshot import SnapshotResult
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def tell_outcome(  # noqa: PLR0913, PLR0917 - what a run is told by
     else:
         if command == "preview":
             print_steps(out, result, planned=True)
+            told |= _to_come(table, result)
         else:
             print_counts(out, result, planned=False)
         out.line("")
@@ -59,6 +60,12 @@ def tell_outcome(  # noqa: PLR0913, PLR0917 - what a run is told by
         out.error("no changes were expected, but there are changes")
         return Exit.CHANGES
     return _served(table, args, out)
+
+
+def _to_come(table: Sequence[Row], result: Result) -> frozenset[str]:
+    """Return what there is to say of Services that aren't deployed because they are new: the tree above says it."""
+    new = {step.subject.name for step in result.steps if step.op is Op.CREATE and step.subject.type == BALANCER}
+    return frozenset(row.message for row in table if row.reason == NOT_DEPLOYED and str(row.key) in new)
 
 
 def _served(table: Sequence[Row], args: Arguments, out: Out) -> int:

@@ -11,18 +11,16 @@ from locallb.cli.display.outcome import complain, ending
 from locallb.cli.display.progress import Progress
 from locallb.cli.exit_code import Exit
 from locallb.cli.session import PATIENCE, PAUSE, Session
-from locallb.cli.targets import scope_of
+from locallb.cli.targets import BALANCER, scope_of
 from locallb.engine.deploy.events import Result
 from locallb.engine.state.errors import LockHeld
 from locallb.model.formatting import few
 from locallb.model.identities import ObjectKey
 
-_BALANCER = "locallb:index:LoadBalancer"
-
 
 def bring_about(session: Session, keys: Iterable[ObjectKey], args: Arguments, out: Out) -> Exit:
     """Update these now, where they are deployed; give the exit code."""
-    deployed = {resource.name for resource in session.resources() if resource.type == _BALANCER}
+    deployed = {resource.name for resource in session.resources() if resource.type == BALANCER}
     names = [str(key) for key in keys]
     if missing := [name for name in names if name not in deployed]:
         out.warning(f"not deployed yet: {few(missing)}; `locallb up` serves it as it is ordered then")

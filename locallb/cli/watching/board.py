@@ -13,10 +13,9 @@ from dataclasses import dataclass, field, replace
 from locallb.cli.watching.relay import Batch
 from locallb.model.identities import ObjectKey
 from locallb.planning.planned import Placement, Plan
-from locallb.planning.status import Observation, Row, State, rows
+from locallb.planning.status import NOT_DEPLOYED, Observation, Row, State, rows
 from locallb.watch.events import Converged, Failed, Planned, Stopped, Updated
 
-NOT_DEPLOYED = "NotDeployed"
 UPDATING, FAILED, NO_ANSWER = "Updating", "UpdateFailed", "NoAnswer"
 """Reasons that only a watch knows, beside those of the plan."""
 
