@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -182,6 +182,12 @@ class Session:
         from locallb.cli.program import Program  # noqa: PLC0415 - loads the SDK
 
         return Program(self.project.main / "__main__.py", handed, is_current)
+
+    def under_way(self) -> tuple[ResourceState, ...]:
+        """Return resources as updates that were broken off would have made them: these may have got that far."""
+        known = Store(self.project.backend, self.project.name, self.stack).peek()
+        wanted = (operation.resource for operation in known.pending.values() if operation.kind == "updating")
+        return tuple(replace(one, id=before.id) for one in wanted if (before := known.live.get(one.urn)))
 
     def stamp(self) -> object:
         """Return something that is different once anybody has written the state; None without one."""

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
 
 from locallb.cli.session import Session
+from locallb.engine.state.resource import Pending, ResourceState
+from locallb.engine.state.snapshot import Put
+from locallb.engine.state.store import Store
+from locallb.engine.state.values import Properties
 from locallb.ledger.ledger import Ledger
 from locallb.leftovers.host import Leftover, leftovers
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner
+from locallb.model.naming import owner_fields
+from locallb.model.state_resource import ADDRESS
 from locallb.storage import paths
 from tests.e2e.support import Stage, node, port, service, stage
 
@@ -58,3 +66,28 @@ def test_what_an_update_made_meanwhile_is_no_leftover(left: Stage, monkeypatch: 
     monkeypatch.setattr("locallb.cli.commands.leftovers.leftovers", look)
     assert left.run("gc", "--yes").out == "Nothing was left behind.\n"
     assert (looks, claimed()) == ([1, 0], 1)
+
+
+def test_what_a_broken_off_update_handed_over_is_no_leftover(left: Stage) -> None:
+    """The project was moved; the ledger names the new owner, and the state, until the next update, the old one."""
+    session = Session.open(left.root, "dev")
+    (claim,) = Ledger(paths.ledger_directory()).claims()
+    moved = replace(claim.owner, home=session.home._replace(root="/where/it/was"))
+    urn = f"urn:pulumi:dev::local-lb::{ADDRESS}::c/n/web"
+    inputs: Properties = {"address": claim.name, "owner": dict(owner_fields(moved)), "sharing": ""}
+    kind = "pulumi:providers:locallb"
+    provider = ResourceState(f"urn:pulumi:dev::local-lb::{kind}::default", kind, custom=True, id="1")
+    before = ResourceState(
+        urn, ADDRESS, custom=True, id=claim.name, inputs=inputs, provider=f"{provider.urn}::{provider.id}"
+    )
+    after = replace(before, id="", inputs={**inputs, "owner": dict(owner_fields(claim.owner))})
+    store = Store(session.project.backend, session.project.name, "dev")
+    with suppress(KeyboardInterrupt), store.session(print) as recorder:
+        recorder.end(recorder.begin(Pending("creating", before)), Put(provider), Put(before))
+        recorder.begin(Pending("updating", after))
+        raise KeyboardInterrupt
+    session.settle()
+    done = left.run("gc", "--yes")
+    assert (done.out, done.err) == ("Nothing was left behind.\n", "")
+    assert claimed() == 1
+    assert "left by a lost state" not in left.run("doctor").out

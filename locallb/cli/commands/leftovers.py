@@ -59,7 +59,7 @@ def _look(session: Session) -> _Found:
     known = session.resources()
     proxies = {str(resource.id) for resource in known if resource.type == CONFIG}
     return _Found(
-        leftovers(session.home, proxies, held_in(known), routes_in(known)),
+        leftovers(session.home, proxies, held_in((*known, *session.under_way())), routes_in(known)),
         _services(session, {str(resource.id) for resource in known if resource.type == CLAIM}),
         _names(session, {str(resource.inputs.get("name")) for resource in known if resource.type == NAME}),
     )

@@ -230,7 +230,7 @@ def _read(path: Path) -> str | None:
 
 def _leftovers(session: Session, known: Iterable[ResourceState], claims: tuple[Claim, ...]) -> tuple[str, ...]:
     proxies = {str(resource.id) for resource in known if resource.type == CONFIG}
-    left = leftovers(session.home, proxies, held_in(known), routes_in(known), claims)
+    left = leftovers(session.home, proxies, held_in((*known, *session.under_way())), routes_in(known), claims)
     return tuple(map(str, left))
 
 
