@@ -81,7 +81,8 @@ def test_a_name_that_this_hosts_resolver_knows_can_be_clicked(
     ports, at = (PortRow(ServicePort(port, mapped=mapped), State.SERVING),), (ip_address("127.77.0.5"),)
     row = Row(KEY, State.SERVING, at, ports, names=("a.test", "*.test"))
     (tmp_path / "*.test").touch()
-    assert printed([row]).splitlines()[-1] == f"Try: curl http://127.77.0.5:{mapped or port}/"
+    curl = "curl -k https" if port == 443 else "curl http"
+    assert printed([row]).splitlines()[-1] == f"Try: {curl}://127.77.0.5:{mapped or port}/"
     (tmp_path / "a.test").touch()
     assert printed([row]).splitlines()[-1] == f"Try: {link}"
 

@@ -115,7 +115,8 @@ def next_step(rows: Sequence[Row]) -> str:
                     return f"`locallb status {row.key}`"
                 address = row.addresses[0]
                 host = f"[{address}]" if address.version == 6 else str(address)  # noqa: PLR2004 - IP version 6
-                return f"curl http://{host}:{port_row.port.number}/"
+                scheme = _scheme(port_row.port)  # an address is in nobody's certificate
+                return f"curl {'-k ' if scheme == 'https' else ''}{scheme}://{host}:{port_row.port.number}/"
     return ""
 
 
@@ -133,6 +134,11 @@ def _is_in_hosts(name: str) -> bool:
 
 
 def _link(name: str, port: ServicePort) -> str:
-    """Write a link as browsers have it: what is spoken is told by the Service's own port, wherever clients find it."""
-    scheme = "https" if port.port == _PORTS["https"] else "http"
+    """Write a link as browsers have it."""
+    scheme = _scheme(port)
     return f"{scheme}://{name}/" if port.number == _PORTS[scheme] else f"{scheme}://{name}:{port.number}/"
+
+
+def _scheme(port: ServicePort) -> str:
+    """Return what is spoken, which the Service's own port tells, wherever clients find it."""
+    return "https" if port.port == _PORTS["https"] else "http"
