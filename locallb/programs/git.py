@@ -45,7 +45,7 @@ class Revision:
         """Find a revision. Raises GitError if there is no such one, no repository or no Git."""
         if name.startswith("-") or not name.strip():
             raise GitError(f"{name!r} is neither a directory nor a revision; name a branch, a tag or a commit")
-        prefix = _git(project, "rev-parse", "--show-prefix").decode(errors="replace").rstrip("\n")
+        prefix = os.fsdecode(_git(project, "rev-parse", "--show-prefix").removesuffix(b"\n"))
         commit = _git(project, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
         if not commit:
             raise GitError(
