@@ -117,6 +117,11 @@ class Out:
         return self._out.is_terminal
 
     @property
+    def redraws(self) -> bool:
+        """Return whether what is shown there can be replaced: a dumb terminal only takes lines."""
+        return self.live and not self.console.is_dumb_terminal
+
+    @property
     def together(self) -> bool:
         """Return whether results and complaints go to one terminal: who sees the one sees the other."""
         return self._out.is_terminal and self._err.is_terminal

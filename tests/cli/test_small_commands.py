@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shlex
 import subprocess
@@ -15,8 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb import __version__
+from locallb.cli.arguments import Arguments
+from locallb.cli.commands import status
 from locallb.cli.completion import answers
+from locallb.cli.console import Out
 from locallb.cli.exit_code import MEANINGS, Exit
+from locallb.cli.session import Session
 from locallb.cli.syntax.grammar import COMMANDS, EPILOG, make_parser
 from locallb.cli.syntax.options import SHELLS
 from tests.e2e.support import CHECKOUT, Stage, node, port, service, stage
@@ -77,6 +82,31 @@ def test_a_stack_that_never_was_is_not_said_to_be_gone(play: Stage, words: list[
     assert (done.code, done.out) == (Exit.FAILED, "")
     assert "there is no stack 'prdo'" in done.err
     assert play.files() == before
+
+
+@pytest.mark.parametrize(("terminal", "shown"), [("xterm", 3), ("dumb", 1)])
+def test_a_dumb_terminal_is_told_again_only_what_is_different(
+    play: Stage, monkeypatch: pytest.MonkeyPatch, terminal: str, shown: int
+) -> None:
+    """It can't be cleared: the same table would run through it every second."""
+    monkeypatch.setenv("TERM", terminal)
+    looks = []
+
+    def pause(_seconds: float) -> None:
+        looks.append(1)
+        if len(looks) == 3:
+            raise KeyboardInterrupt
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr("locallb.cli.commands.status.time.sleep", pause)
+    stream = Terminal()
+    args = Arguments("status", play.root, "dev", json=False, yes=False, expect_no_changes=False, services=())
+    with pytest.raises(KeyboardInterrupt):
+        status._repeat(Session.open(play.root, "dev"), args, Out(stream, stream))
+    assert stream.getvalue().count("SERVICE") == shown
 
 
 def test_a_preview_does_not_complain_of_what_is_simply_new(play: Stage) -> None:

@@ -141,7 +141,8 @@ def _chosen(table: tuple[Row, ...], plan: Plan, args: Arguments) -> list[Detail]
 
 
 def _repeat(session: Session, args: Arguments, out: Out) -> None:
-    """Show them for ever: on a terminal drawn again, elsewhere whenever something is different."""
+    """Show them for ever: drawn again on a terminal that can do that, elsewhere whenever something is different."""
+    again = out.redraws and not args.json
     before: object = None
     leaders = _Leaders()
     while not out.gone:
@@ -153,8 +154,8 @@ def _repeat(session: Session, args: Arguments, out: Out) -> None:
             now = _document(table, plan, args, leader)
         except UNPLANNED as error:
             now = sentence(error)
-        if now != before or (out.live and not args.json):
-            if out.live and not args.json:
+        if now != before or again:
+            if again:
                 out.console.clear()
             if isinstance(now, str):
                 out.error(now)

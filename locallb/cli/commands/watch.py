@@ -194,7 +194,7 @@ def _alone() -> bool:
 
 def _face(out: Out, stack: str, args: Arguments) -> Face:
     """Choose how to tell: the live view on a terminal, unless lines are asked for."""
-    if out.live and not out.console.is_dumb_terminal and not args.plain and not args.json:
+    if out.redraws and not args.plain and not args.json:
         return OnScreen(out.console, Screen(stack))
     descriptor = sys.stdout.fileno()
     form = partial(as_json, stack=stack) if args.json else journal if is_journal(descriptor) else plain

@@ -70,6 +70,6 @@ def _show(rows: Iterable[TrafficRow], args: Arguments, out: Out, seconds: float)
         document: Mapping[str, object] = {"seconds": round(seconds, 3), "services": traffic_json(ordered)}
         out.raw(json.dumps(document, indent=None if seconds else 2))
         return
-    if out.live and not args.once:
+    if out.redraws and not args.once:
         out.console.clear()
     print_traffic(out, ordered, seconds)
