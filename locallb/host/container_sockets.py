@@ -18,6 +18,8 @@ DOCKER = "/var/run/docker.sock"
 PODMAN = "CONTAINER_HOST"
 """The variable by which Podman's own command is told where its service is."""
 _ROOTS = "/run/podman/podman.sock"
+CONTEXT = "DOCKER_CONTEXT"
+"""The variable that names a context of Docker, before its configuration does."""
 UNIX = "unix://"
 _USUAL_CONTEXT = "default"
 _PATIENCE = 1.0
@@ -34,6 +36,8 @@ def docker_elsewhere() -> str:
     given = os.environ.get("DOCKER_HOST", "")
     if given:
         return "" if given.startswith(UNIX) else f"at {clipped(given)}, as DOCKER_HOST says"
+    if named := os.environ.get(CONTEXT, ""):
+        return "" if named == _USUAL_CONTEXT else f"where its context {clipped(named)} leads, as {CONTEXT} says"
     try:
         path = Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker") / "config.json"
         context = json.loads(files.read(path) or "{}").get("currentContext") or _USUAL_CONTEXT

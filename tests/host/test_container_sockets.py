@@ -12,7 +12,8 @@ from locallb.host import container_sockets
 @pytest.fixture(autouse=True)
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the file of Docker's command for this test."""
-    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    for variable in ("DOCKER_HOST", "DOCKER_CONTEXT"):
+        monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     return tmp_path / "config.json"
 
@@ -36,10 +37,14 @@ def test_what_docker_host_says_counts_before_the_context(
     assert container_sockets.docker_elsewhere() == elsewhere
 
 
-def test_a_context_leads_elsewhere(config: Path) -> None:
-    """Docker Desktop's and colima's are such."""
+def test_a_context_leads_elsewhere(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Docker Desktop's and colima's are such; the variable counts before the file."""
     config.write_text('{"currentContext": "desktop-linux"}')
     assert container_sockets.docker_elsewhere() == f"where its context desktop-linux leads, as {config} says"
+    monkeypatch.setenv("DOCKER_CONTEXT", "colima")
+    assert container_sockets.docker_elsewhere() == "where its context colima leads, as DOCKER_CONTEXT says"
+    monkeypatch.setenv("DOCKER_CONTEXT", "default")
+    assert container_sockets.docker_elsewhere() == ""
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ from typing import Any
 from docker.context import ContextAPI
 from docker.utils import kwargs_from_env
 
+from locallb.host.container_sockets import CONTEXT
+
 DEFAULT = "unix:///var/run/docker.sock"
 
 
@@ -39,10 +41,10 @@ class Engine:
 
 
 def docker_place() -> Mapping[str, Any]:
-    """Return where Docker is: the environment first, as its own command does, then the current context."""
+    """Return where Docker is, as its own command finds it: by DOCKER_HOST, DOCKER_CONTEXT, the current context."""
     given: dict[str, Any] = dict(kwargs_from_env(environment=dict(os.environ)))
     if "base_url" not in given:
-        context = ContextAPI.get_current_context()
+        context = ContextAPI.get_context(os.environ.get(CONTEXT))
         if context is not None and context.Name != "default":
             given = {"base_url": context.Host, "tls": context.TLSConfig or False}
     return {"base_url": DEFAULT, **given}
