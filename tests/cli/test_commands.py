@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from locallb.cli import run
-from locallb.cli.syntax.grammar import COMMANDS
+from locallb.cli.reports import command
+from locallb.cli.syntax.grammar import COMMANDS, make_parser
 
 
 def test_each_command_of_the_parser_has_a_function() -> None:
@@ -11,3 +12,10 @@ def test_each_command_of_the_parser_has_a_function() -> None:
     named = {**run.COMMANDS, **run.WITHOUT_STACK}
     assert set(named) == set(COMMANDS)
     assert all(callable(run._load(place)) for place in (*named.values(), run.OFFLINE))
+
+
+def test_each_format_of_a_report_has_a_function() -> None:
+    """Likewise: `tree` alone is printed by the commands themselves."""
+    assert all(callable(command.writer(form)) for form in command.FORMATS)
+    parse = make_parser().parse_args
+    assert all(parse(["preview", "--format", form]).format == form for form in ("tree", *command.FORMATS))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from locallb.cli.arguments import Arguments
@@ -22,7 +22,7 @@ GATES = {
 }
 """Exit codes; of several the first counts."""
 FORMATS = {"markdown": "markdown:markdown", "json": "document:document", "html": "html:page"}
-"""Modules and functions of `report`."""
+"""Modules of `report.formats`, and their functions."""
 
 
 def offline(args: Arguments, out: Out) -> int:
@@ -41,11 +41,17 @@ def offline(args: Arguments, out: Out) -> int:
 def tell(report: Report, args: Arguments, out: Out) -> int:
     """Print the report in its format, and give the exit code."""
     if args.format in FORMATS:
-        module, _, function = FORMATS[args.format].partition(":")
-        out.document(getattr(import_module(f"locallb.report.{module}"), function)(report))
+        out.document(writer(args.format)(report))
     else:
         print_report(out, report)
     return verdict(report, args, out)
+
+
+def writer(form: str) -> Callable[[Report], str]:
+    """Load what writes a format: none needs another's modules."""
+    module, _, function = FORMATS[form].partition(":")
+    loaded: Callable[[Report], str] = getattr(import_module(f"locallb.report.formats.{module}"), function)
+    return loaded
 
 
 def verdict(report: Report, args: Arguments, out: Out) -> int:
