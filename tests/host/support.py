@@ -50,8 +50,9 @@ class Done:
 
 
 def _exposed(root: Path) -> str:
-    """Let other users reach this Python and this checkout, should they lie below a private home such as /root."""
-    needed = [path for path in (Path(sys.base_prefix), CHECKOUT) if _closed(path)]
+    """Let other users reach this Python, this checkout and what it has built, should they lie below a private home."""
+    places = (Path(sys.base_prefix), CHECKOUT, (CHECKOUT / ".cache").resolve())
+    needed = [path for path in places if path.exists() and _closed(path)]
     lines = [f"mkdir -p {root}/aside{n}; mount --bind '{path}' {root}/aside{n}" for n, path in enumerate(needed)]
     lines += [f"mount -t tmpfs -o mode=755 none '{top}'" for top in {_closed(path) for path in needed}]
     lines += [f"mkdir -p '{path}'; mount --bind {root}/aside{n} '{path}'" for n, path in enumerate(needed)]
