@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pulumi
 
 from locallb.outputs.status.gateway_status import declare_status
@@ -9,10 +11,10 @@ from locallb.planning.planned import PlannedStatus
 
 
 class GatewayObject(pulumi.ComponentResource):
-    """Has the status, and nothing that serves."""
+    """Has the status, and nothing that serves; it is told once all is `ready`."""
 
-    def __init__(self, planned: PlannedStatus) -> None:
+    def __init__(self, planned: PlannedStatus, ready: Sequence[pulumi.Resource] = ()) -> None:
         shown = {"uid": planned.owner.uid, "digest": planned.digest}
         super().__init__("locallb:index:GatewayObject", str(planned.key), shown)
-        declare_status(planned, self)
+        declare_status(planned, self, ready)
         self.register_outputs({})

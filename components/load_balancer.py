@@ -27,6 +27,8 @@ class LoadBalancer(pulumi.ComponentResource):
     """Claims the placement's addresses at once; `serve` adds what waits for the proxy."""
 
     addresses: Sequence[LoopbackAddress | LoopbackPorts]
+    proof: Reachable
+    """Once `serve` was called."""
 
     def __init__(self, placement: Placement, digest: str) -> None:
         super().__init__("locallb:index:LoadBalancer", str(placement.key), _shown(placement, digest))
@@ -44,7 +46,7 @@ class LoadBalancer(pulumi.ComponentResource):
         part = self.placement.part
         told = [self._tell_proxy(part, proxy)] if part else []
         listeners = [listener.name for port in self.placement.ports for listener in port.listeners]
-        proof = Reachable(
+        self.proof = Reachable(
             str(self.placement.key),
             proxy=proxy.config.proxy,
             part=part.part.id if part else "",
@@ -55,7 +57,7 @@ class LoadBalancer(pulumi.ComponentResource):
             published=proxy.published,
             opts=pulumi.ResourceOptions(parent=self, depends_on=[proxy.process, *told, *proxy.ways, *ways]),
         )
-        tell(self.placement, self, list(self.addresses) if self.placement.withdrawn else [proof])
+        tell(self.placement, self, list(self.addresses) if self.placement.withdrawn else [self.proof])
         self.register_outputs({"addresses": [str(address) for address in self.placement.addresses]})
 
     def _hold(self, address: IPAddress, opts: pulumi.ResourceOptions) -> LoopbackAddress | LoopbackPorts:

@@ -54,7 +54,7 @@ def declare_some(
     """Declare these only, Services served or rejected and proxies of the stack, for an update of them alone.
 
     `outputs` are exported; those of the stack that are left out stay as they are. Routes that are `there` already are
-    referred to.
+    referred to. With who waits for a Gateway's proof comes that Gateway.
     """
     wanted = [placement for placement in plan.placements if placement.key in keys]
     names = {placement.proxy for placement in wanted}
@@ -79,9 +79,10 @@ def declare_some(
     for rejection in plan.rejections:
         if rejection.key in keys and rejection.owner and rejection.access:
             Rejected(rejection, rejection.owner)
+    proofs = {balancer.placement.key: balancer.proof for balancer in balancers}
     for planned in plan.statuses:
         if planned.key in keys:
-            GatewayObject(planned)
+            GatewayObject(planned, [proofs[planned.gateway]] if planned.gateway else ())
     for zones in plan.zones:
         if zones.key in keys:
             ClusterZones(zones)

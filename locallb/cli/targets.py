@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from locallb.cli.failures import Refused
 from locallb.cli.session import Session
 from locallb.engine.deploy.scope import EVERYTHING, Scope, only
-from locallb.engine.state.urns import root_urn
+from locallb.engine.state.resource import ResourceState
+from locallb.engine.state.urns import name_of, root_urn
+from locallb.planning.planned import Plan
 from locallb.sources.workspace import Planned
 
 BALANCER = "locallb:index:LoadBalancer"
 ROOTS = (BALANCER, "locallb:index:Proxy")
+TOLD, STATUS = "locallb:index:GatewayObject", "locallb:index:GatewayStatus"
 MOST_NAMES = 5
 
 
@@ -20,7 +23,9 @@ class TargetError(Refused):
 
 
 def scope_of(session: Session, targets: Sequence[str], *, keep: bool) -> tuple[Scope, Planned | None]:
-    """Make the scope of the load balancers that are named, planned ones and those that only the state still has.
+    """Make the scope of the load balancers that are named, with the ListenerSets that wait for their proof.
+
+    Named may be planned ones and those that only the state still has.
 
     Return it with the plan that they are of, if any is named; `keep` as `Workspace.read_and_plan` has it.
 
@@ -31,14 +36,23 @@ def scope_of(session: Session, targets: Sequence[str], *, keep: bool) -> tuple[S
     if not targets:
         return EVERYTHING, None
     planned = session.plan(keep=keep)
-    plan = planned[1]
-    in_state = {resource.name for resource in session.resources() if resource.type in ROOTS}
+    plan, resources = planned[1], session.resources()
+    in_state = {resource.name for resource in resources if resource.type in ROOTS}
     names = sorted({str(placement.key) for placement in plan.placements} | in_state)
-    chosen = [matching(target, names) for target in targets]
+    named = {matching(target, names) for target in targets}
+    told = _waiting(named, plan, resources)
+    chosen = named | {str(status.gateway) for status in plan.statuses if status.gateway and str(status.key) in told}
     proxies = {placement.proxy for placement in plan.placements if str(placement.key) in chosen}
     home = session.home
-    scope = only(root_urn(home.project, home.stack, kind, name) for name in {*chosen, *proxies} for kind in ROOTS)
-    return scope, planned
+    roots = [*((kind, name) for name in chosen | proxies for kind in ROOTS), *((TOLD, name) for name in told)]
+    return only(root_urn(home.project, home.stack, kind, name) for kind, name in roots), planned
+
+
+def _waiting(chosen: Collection[str], plan: Plan, resources: Iterable[ResourceState]) -> set[str]:
+    """Return who waits for the proof of these, by the plan or by the state: ListenerSets of Gateways."""
+    users = (one for one in resources if one.type == STATUS)
+    before = {one.name for one in users if not {*map(name_of, one.dependencies)}.isdisjoint(chosen)}
+    return before.union(str(status.key) for status in plan.statuses if status.gateway and str(status.gateway) in chosen)
 
 
 def matching(target: str, names: Iterable[str]) -> str:

@@ -241,4 +241,5 @@ def _planned(told: Told, cluster: ClusterName, snapshot: Snapshot) -> PlannedSta
     key = ObjectKey(cluster, *told.of.key, ObjectKind(ROUTED_KINDS[told.of.kind].plural))
     text = json.dumps(told.status, sort_keys=True)
     owner = Owner(snapshot.home, key, told.meta.uid)
-    return PlannedStatus(owner, snapshot.access[cluster], text, told.meta.generation)
+    gateway = ObjectKey(cluster, *told.gateway, ObjectKind.GATEWAY) if told.gateway else None
+    return PlannedStatus(owner, snapshot.access[cluster], text, told.meta.generation, gateway)

@@ -89,6 +89,8 @@ class PlannedStatus:
     """Canonical JSON, without times and generations."""
     generation: int
     """Of the object that it was made from."""
+    gateway: ObjectKey | None = None
+    """Whose proof it waits for: a ListenerSet's, where what it has is served; it adds nothing to the digest."""
 
     @property
     def key(self) -> ObjectKey:

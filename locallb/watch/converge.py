@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from components.stack import declare, declare_some, exports, exports_the_same
 from locallb.engine.deploy.events import Result
-from locallb.engine.deploy.scope import only
+from locallb.engine.deploy.scope import Scope, only
 from locallb.engine.engine import Engine
 from locallb.engine.state.errors import FullScopeNeeded
 from locallb.engine.state.urns import name_of, root_urn
@@ -22,9 +22,9 @@ from locallb.model.naming import named_after
 from locallb.model.state_resource import CLAIMS, CONFIG, SERVICE
 from locallb.outputs.output import outputs
 from locallb.planning.planned import Plan
-from locallb.planning.planned_for_clusters import ROUTES as POD_ROUTES
 from locallb.storage import files, paths
 from locallb.watch.checks import Checks
+from locallb.watch.companions import companions
 from locallb.watch.differing import Differences
 from locallb.watch.outcome import Outcome, failures_of, touched_by
 from locallb.watch.taken import TakenProxies
@@ -152,17 +152,14 @@ class Converger:
             EngineError: if the update can't begin or its outcome can't be kept.
 
         """
-        keys, refresh = frozenset(batch.keys), batch.refresh
-        routes_gone = {key.name.removesuffix(f"/{POD_ROUTES}") for key in keys if not key.cluster and key not in wanted}
-        # Who is proven by routes refers to them, and must let go first.
-        if routes_gone:
-            keys |= {one.key for one in plan.placements if one.key.cluster in routes_gone and one.key in wanted}
+        asked = frozenset(batch.keys)
+        keys = asked | companions(asked, plan, wanted, self.applied, self._wanted.proxies)
         again = self._taken.waiting_again(keys, wanted)
-        keys, refresh = keys | again, refresh or bool(again)
-        scope = only(urn for key in keys for urn in self._roots(key))
-        if refresh and self._checks.needs_look_only(keys) and not self.engine.drifted(scope=scope):
-            self._checks.ended(keys, (), self._stamp())
-            return Outcome(Result(ok=True), {}, keys)
+        asked, keys, refresh = asked | again, keys | again, batch.refresh or bool(again)
+        if refresh and self._checks.needs_look_only(asked) and not self.engine.drifted(scope=self._scope(asked)):
+            self._checks.ended(asked, (), self._stamp())
+            return Outcome(Result(ok=True), {}, asked)
+        scope = self._scope(keys)
         there = {key for key, digest in self.applied.items() if digest}
         outputs = self._untold(plan)
         try:
@@ -199,6 +196,9 @@ class Converger:
         # Of an update that broke off nobody knows what it came to.
         self._checks.ended(keys, failed if result.is_whole else keys, self._stamp())
         return failed
+
+    def _scope(self, keys: Collection[ObjectKey]) -> Scope:
+        return only(urn for key in keys for urn in self._roots(key))
 
     def _roots(self, key: ObjectKey) -> frozenset[str]:
         """Return the URNs that the components of a key may have."""

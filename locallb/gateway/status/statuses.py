@@ -60,6 +60,8 @@ class Told(NamedTuple):
     of: Reference
     meta: Meta
     status: Status
+    gateway: Named | None = None
+    """Whose proof it waits for, as it says that what that Gateway serves is programmed; None for whoever tells that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +171,9 @@ def _meet(one: str, other: str) -> bool:
 
 def listener_set_status(set_: ListenerSet, bound: BoundGateway, outcome: Outcome, objects: GatewayObjects) -> Told:
     """Return the status of a ListenerSet of a Gateway."""
-    return Told(set_.reference, set_.meta, _set_status(set_, bound, outcome, objects))
+    serves = not outcome.trouble and is_allowed(set_, bound.gateway, objects.namespaces)
+    gateway = bound.gateway.meta.key if serves else None
+    return Told(set_.reference, set_.meta, _set_status(set_, bound, outcome, objects), gateway)
 
 
 def _set_status(set_: ListenerSet, bound: BoundGateway, outcome: Outcome, objects: GatewayObjects) -> Status:

@@ -1,0 +1,171 @@
+"""ListenerSets are told that they are programmed once their Gateway's proxy is proven to listen, however that comes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from components.stack import declare
+from locallb.cli.targets import scope_of
+from locallb.engine.engine import Engine
+from locallb.model.identities import ObjectKey, ObjectKind
+from locallb.planning.planned import Plan
+from locallb.resources.errors import ProviderError
+from locallb.resources.values import Values
+from locallb.watch.converge import Converger
+from locallb.watch.work import Batch
+from tests.gateway.api import DEMO, JsonObject, api_object, gateway, gateway_class, listener
+from tests.planning.api import _Kinds, deployed
+from tests.planning.objects import node
+from tests.planning.test_gateway_statuses import HOME, GatewayApi, plan_of
+
+WEB, MORE = ObjectKey(DEMO, "shop", "web", ObjectKind.GATEWAY), ObjectKey(DEMO, "shop", "more", ObjectKind.LISTENER_SET)
+WHY = "127.77.0.1:8080 isn't served: the port is in use"
+
+
+def documents(*, of: str = "web", generation: int = 1) -> list[JsonObject]:
+    """Have a Gateway and a ListenerSet of a Gateway."""
+    allowed = {"namespaces": {"from": "Same"}}
+    more = api_object("ListenerSet", "more", spec={"parentRef": {"name": of}, "listeners": [listener("more", 8081)]})
+    everything = [gateway_class(), gateway(listener("http", 8080), allowedListeners=allowed), more, node()]
+    for one in everything[:3]:
+        one["metadata"].update(uid=f"uid-{one['metadata']['name']}", generation=generation, resourceVersion="1")
+    everything[0]["metadata"].pop("namespace")
+    return everything
+
+
+class Unproven:
+    """Says of no proxy that it listens, for as long as it is asked not to."""
+
+    def __init__(self) -> None:
+        self.why = WHY
+
+    def create(self, kinds: _Kinds, token: str, news: Values, *, preview: bool) -> tuple[str, dict[str, Any]]:
+        """Fail for a proof."""
+        if self.why and token.endswith(":Reachable"):
+            raise ProviderError(self.why)
+        return _CREATE(kinds, token, news, preview=preview)
+
+
+_CREATE = _Kinds.create
+
+
+@pytest.fixture
+def unproven() -> Iterator[Unproven]:
+    """Let every proof fail."""
+    made = Unproven()
+
+    def create(kinds: _Kinds, token: str, news: Values, *, preview: bool) -> tuple[str, dict[str, Any]]:
+        return made.create(kinds, token, news, preview=preview)
+
+    with mock.patch.object(_Kinds, "create", create):
+        yield made
+
+
+def programmed(api: GatewayApi, kind: str, name: str) -> str | None:
+    """Return what an object says of that."""
+    said = (api.objects[kind, "shop", name].get("status") or {}).get("conditions", [])
+    return {one["type"]: one["status"] for one in said}.get("Programmed")
+
+
+def test_it_is_not_told_where_the_proxy_is_not_reachable(unproven: Unproven) -> None:
+    """By a program of everything, as `pulumi up` and `locallb up` run it."""
+    plan, api = plan_of(*documents()), GatewayApi.having(*documents())
+    with deployed(Plan(), api) as (_, engine):
+        assert not engine.up(lambda: declare(plan)).ok
+        assert (programmed(api, "gateways", "web"), programmed(api, "listenersets", "more")) == (None, None)
+        unproven.why = ""
+        assert engine.up(lambda: declare(plan)).ok
+        assert (programmed(api, "gateways", "web"), programmed(api, "listenersets", "more")) == ("True", "True")
+
+
+@pytest.mark.parametrize("keys", [(MORE,), (WEB,), (WEB, MORE)])
+def test_nor_by_the_loop_in_whichever_portions(keys: tuple[ObjectKey, ...], unproven: Unproven) -> None:
+    """A ListenerSet alone takes its Gateway along, and fails with it."""
+    plan, api = plan_of(*documents()), GatewayApi.having(*documents())
+    with deployed(Plan(), api) as (_, engine):
+        converger = learned(engine)
+        outcome = converger.update(plan, converger.wanted(plan), Batch(keys))
+        assert outcome.failed == dict.fromkeys({WEB, *keys}, WHY)
+        outcome = converger.update(plan, converger.wanted(plan), Batch((MORE,)))
+        assert outcome.failed == {WEB: WHY, MORE: WHY}
+        assert programmed(api, "listenersets", "more") is None
+        unproven.why = ""
+        assert converger.update(plan, converger.wanted(plan), Batch((MORE,))).result.ok
+        assert (programmed(api, "gateways", "web"), programmed(api, "listenersets", "more")) == ("True", "True")
+
+
+def learned(engine: Engine) -> Converger:
+    """Have a loop that starts."""
+    made = Converger(HOME, engine)
+    made.learn()
+    return made
+
+
+def refused() -> list[JsonObject]:
+    """Have the Gateway ask for what it doesn't get."""
+    changed = documents(generation=2)
+    changed[1]["spec"]["addresses"] = [{"type": "Hostname", "value": "a.test"}]
+    return changed
+
+
+AFTER = {
+    "both are gone": [],
+    "it is gone": [one for one in documents() if one["kind"] != "Gateway"],
+    "it gets nothing": refused(),
+    "the set is another's": [
+        *(one for one in documents(of="other", generation=2) if one["kind"] != "Gateway"),
+        gateway(listener("http", 8080), name="other", allowedListeners={"namespaces": {"from": "Same"}}),
+    ],
+}
+
+
+@pytest.mark.parametrize("after", AFTER)
+def test_a_gateway_that_goes_takes_along_who_waited_for_its_proof(after: str) -> None:
+    """Else the update would fail: what stays refers to what goes."""
+    plan, api = plan_of(*documents()), GatewayApi.having(*documents())
+    then = plan_of(*AFTER[after])
+    with deployed(plan, api) as (_, engine):
+        converger = learned(engine)
+        result = converger.update(then, converger.wanted(then), Batch((WEB,))).result
+        assert result.ok, result.diagnostics
+        assert MORE not in converger.work(converger.wanted(then), ()).keys
+
+
+def test_one_that_only_needs_a_look_takes_nobody_along() -> None:
+    """As at a start, where its Gateway's turn may have been before."""
+    plan, api = plan_of(*documents()), GatewayApi.having(*documents())
+    with deployed(plan, api) as (_, engine):
+        converger = learned(engine)
+        wanted = converger.wanted(plan)
+        converger._checks.unchecked, converger._checks._doubtful = {MORE}, set()
+        with mock.patch.object(engine, "up") as up:
+            assert converger.update(plan, wanted, Batch((MORE,), refresh=True)).untouched == {MORE}
+        assert not up.called
+
+
+def test_a_listener_set_that_its_gateway_does_not_let_in_is_told_at_once(unproven: Unproven) -> None:
+    """It waits for nothing."""
+    given = documents()
+    given[1]["spec"].pop("allowedListeners")
+    plan, api = plan_of(*given), GatewayApi.having(*given)
+    with deployed(Plan(), api) as (_, engine):
+        assert not engine.up(lambda: declare(plan)).ok
+        assert (programmed(api, "gateways", "web"), programmed(api, "listenersets", "more")) == (None, "False")
+    assert unproven.why
+
+
+@pytest.mark.parametrize("after", AFTER)
+def test_an_update_of_that_gateway_alone_takes_them_along_too(after: str) -> None:
+    """As `locallb up --target` does it."""
+    plan, api = plan_of(*documents()), GatewayApi.having(*documents())
+    then = plan_of(*AFTER[after])
+    with deployed(plan, api) as (_, engine):
+        session = mock.Mock(home=HOME, resources=engine.resources)
+        session.plan.return_value = None, then
+        scope, _ = scope_of(session, ["web"], keep=True)
+        result = engine.up(lambda: declare(then), scope=scope)
+        assert result.ok, result.diagnostics
