@@ -165,6 +165,11 @@ class EnvoyAdmin:
         if not answer.startswith(f"{kind} not found"):
             yield from (str(entry.get("version_info")) for entry in self._document(path, answer).get("configs", ()))
 
+    def warming(self) -> frozenset[str]:
+        """Read the names of the clusters that aren't ready: their backends are being read, or checked once."""
+        document = self._json("/config_dump?resource=dynamic_warming_clusters&mask=cluster.name")
+        return frozenset(str((entry.get("cluster") or {}).get("name")) for entry in document.get("configs", ()))
+
     def clusters(self) -> Sequence[Mapping[str, Any]]:
         """Read what became of connections and requests, backend by backend, whatever statistics it keeps."""
         return self._json("/clusters?format=json").get("cluster_statuses", [])

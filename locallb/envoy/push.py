@@ -40,8 +40,12 @@ class Series:
             self._attempts = _attempts(self.directory)
         before = self._attempts
         self._write(step)
-        if step.version and before is not None and not self._follow(step, _of(step.name, before).rejected):
+        if not step.version or before is None:
+            return
+        if not self._follow(step, _of(step.name, before).rejected):
             self._attempts = None
+        elif step.clusters:
+            self._wait(lambda: step.clusters.isdisjoint(_warming(self.directory)))
 
     def put_routes(self, steps: Sequence[rollout.Write]) -> None:
         """Write files of routes, which know nothing of each other, and give Envoy the time to take those it had."""
@@ -107,6 +111,14 @@ def _has_routes(directory: Path, versions: AbstractSet[str]) -> bool:
         return versions <= EnvoyAdmin(directory).routes()
     except EnvoyAdminError:
         return True
+
+
+def _warming(directory: Path) -> AbstractSet[str]:
+    """Return the clusters that Envoy makes ready; none where none answers."""
+    try:
+        return EnvoyAdmin(directory).warming()
+    except EnvoyAdminError:
+        return frozenset()
 
 
 def _attempts(directory: Path) -> Subscriptions | None:

@@ -1,8 +1,9 @@
 """In which order a running Envoy gets new files, so that no listener ever lacks its cluster.
 
-Endpoints and clusters that are new come before the listeners that use them; what is no longer used goes after the
-listeners that used it. Where one change does both, the clusters of before and after stand side by side in between, and
-as long as requests may be delayed that the routes of before have sent to one that goes: Envoy looks for it afterwards.
+Endpoints and clusters that are new come before the listeners and routes that use them, and are ready by then; what is
+no longer used goes after the listeners that used it. Where one change does both, the clusters of before and after stand
+side by side in between, and as long as requests may be delayed that the routes of before have sent to one that goes:
+Envoy looks for it afterwards.
 Pure: texts in, steps out; `proxy_config` takes them.
 """
 
@@ -12,7 +13,7 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from locallb.envoy.access_logs import GATE
@@ -39,6 +40,8 @@ class Write:
     name: str
     text: str
     version: str = ""
+    clusters: frozenset[str] = frozenset()
+    """New ones that the next steps lead to: Envoy answers 500 for those until their backends were checked once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,8 @@ def steps(present: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[Ste
     before, after = present.get(CLUSTERS, ""), wanted[CLUSTERS]
     between = _bridge(before, after) if routes or LISTENERS in different else after
     if not _same_resources(before, between):
-        yield _versioned(CLUSTERS, between)
+        new = _resources(between).keys() - _resources(before).keys() if routes or LISTENERS in different else ()
+        yield replace(_versioned(CLUSTERS, between), clusters=frozenset(new))
     for name in sorted(routes):
         # Routes that are new wait for their listener: nobody takes them before.
         yield _versioned(name, wanted[name]) if name in present else Write(name, wanted[name])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,8 @@ class SlowEnvoy:
         self.asked: list[str] = []
         self.at_first: frozenset[str] | None = None
         """The files that lay there when it was asked for routes first."""
+        self.not_ready: list[frozenset[str]] = []
+        """Its clusters that aren't, at each of the next questions."""
         self._left = dict[str, int]()
         self._runs = dict[str, str]()
         self._refused = dict[str, set[str]]()
@@ -46,6 +49,11 @@ class SlowEnvoy:
         self.at_first = self.at_first or frozenset(path.name for path in self.directory.glob("rds-*.json"))
         self._look()
         return frozenset(self._runs.values())
+
+    def warming(self) -> frozenset[str]:
+        """Return the names of clusters that aren't ready."""
+        self.asked.append("warming")
+        return self.not_ready.pop(0) if self.not_ready else frozenset()
 
     def _look(self) -> None:
         for path in self.directory.glob("*.json"):
@@ -108,3 +116,20 @@ def test_what_was_refused_is_not_taken_for_a_refusal_of_the_next(envoy: SlowEnvo
     envoy.later = 9
     files.put(put(CLUSTERS, "c2"))
     assert envoy.active().cds.version == "c2"
+
+
+def test_new_clusters_are_ready_before_anything_leads_to_them(envoy: SlowEnvoy) -> None:
+    """Others that are changed are waited for by nobody: what was there serves meanwhile."""
+    envoy.not_ready = [frozenset("ab"), frozenset("a"), frozenset("b")]
+    files = series(envoy)
+    files.put(replace(put(CLUSTERS, "c1"), clusters=frozenset("a")))
+    assert envoy.not_ready == []
+    assert envoy.asked == ["attempts", "active", *["warming"] * 3]
+
+
+def test_a_change_without_new_clusters_does_not_ask_whether_all_are_ready(envoy: SlowEnvoy) -> None:
+    """Nor does one that Envoy refuses."""
+    files = series(envoy)
+    files.put(put(CLUSTERS, "c1"))
+    files.put(replace(put(CLUSTERS, "wrong"), clusters=frozenset("a")))
+    assert "warming" not in envoy.asked

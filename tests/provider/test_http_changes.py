@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
+from http.server import BaseHTTPRequestHandler
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,12 @@ from locallb.model.http.routes import Answer, Forward, GrpcMethod, Match, PathKi
 from locallb.model.http.serving import ANY, Chain, HttpListener, HttpRoutes, Termination, VirtualHost
 from locallb.model.identities import Protocol, ProxyName
 from locallb.model.objects import Discovery
-from locallb.model.serving import Proxy, Upstream
+from locallb.model.serving import HttpCheck, Proxy, Upstream
 from tests.envoy.certificates import Authority, Pair
 from tests.envoy.http_traffic import Client, Echo, grpc_server, upstream
 from tests.provider.support import Driver, Wanted, block
 from tests.provider.test_served_certificates import KIND, inputs, reference, secret
+from tests.servers import QuietServer, in_thread
 
 pytestmark = pytest.mark.envoy
 RATE = 50
@@ -206,6 +208,48 @@ def test_a_delayed_request_comes_to_a_backend_that_leaves_the_routes_meanwhile(s
         running.callback(asking.join)
         stack.change(replace(stack.world, renamed=True))
     assert told == ["fine"]
+
+
+class _Late(BaseHTTPRequestHandler):
+    """A Node's health port that takes its time."""
+
+    def do_GET(self) -> None:
+        """Say that it is healthy."""
+        time.sleep(0.2)
+        self.send_response(200)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_routes_lead_to_another_service_once_its_backends_were_checked(stack: Stack) -> None:
+    """Envoy answers 500 for a cluster before that, which takes a quarter of a second where a Node is down."""
+    upstreams = stack.upstreams
+    _, second, _ = upstreams(stack.world)
+    with ExitStack() as running:
+        node = QuietServer((str(second.backends[0].address), 0), _Late)
+        running.enter_context(in_thread(node))
+
+        def checked(world: World) -> tuple[Upstream, ...]:
+            first, second, calls = upstreams(world)
+            renamed = replace(second, backends=second.backends[:1], health=HttpCheck(node.server_address[1]))
+            return first, renamed if world.renamed else second, calls
+
+        stack.upstreams = checked
+        client, stop = Client(stack.wanted.address), threading.Event()
+        running.callback(client.close)
+        rate = Rate(partial(_status, client))
+        asking = threading.Thread(target=rate.run, args=(stop,))
+        asking.start()
+        try:
+            stack.change(replace(stack.world, renamed=True, weights=(0, 1)))
+        finally:
+            stop.set()
+            asking.join()
+        assert _status(client) == "fine"
+    assert rate.failures == []
 
 
 @pytest.mark.slow

@@ -144,6 +144,15 @@ def test_only_a_cluster_that_goes_is_paused_for(
     assert bool(pauses) is (delayed and bool(before.keys() - after.keys()))
 
 
+def test_new_clusters_are_waited_for_where_something_leads_to_them() -> None:
+    """By name: neither those that were there, nor where clusters alone change."""
+    before, after = files({"a": 0, "b": 0}, "1"), files({"b": 1, "c": 0}, "2")
+    waited = [step.clusters for step in steps(before, after) if isinstance(step, Write)]
+    assert [names for names in waited if names] == [{"c"}]
+    unused = after | {"lds.json": before["lds.json"]}
+    assert not any(step.clusters for step in steps(before, unused) if isinstance(step, Write))
+
+
 def _name(step: Step) -> str:
     return "a pause" if isinstance(step, Pause) else step.name
 
