@@ -177,16 +177,22 @@ def find(name: str, environment: Mapping[str, str] | None = None) -> str:
 
 @contextmanager
 def alongside(words: Sequence[str], directory: Path) -> Iterator[None]:
-    """Run a program meanwhile, with no environment: the end of its standard input, also if we are killed, ends it."""
-    process = subprocess.Popen(
-        words,
-        cwd=directory,
-        env={},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    """Run a program meanwhile, with no environment: the end of its standard input, also if we are killed, ends it.
+
+    Raises ProgramError where it can't be started.
+    """
+    try:
+        process = subprocess.Popen(
+            words,
+            cwd=directory,
+            env={},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise ProgramError(words[0], f"can't be run ({error.strerror})") from None
     try:
         yield
     finally:

@@ -187,3 +187,12 @@ def test_one_alongside_sees_the_end_of_its_input(tmp_path: Path) -> None:
             pass
         assert not (tmp_path / "ended").exists()
     assert (tmp_path / "ended").exists()
+
+
+def test_one_alongside_that_cannot_be_started_is_told(tmp_path: Path) -> None:
+    """As where this user has as many processes as it may have."""
+    with (
+        pytest.raises(ProgramError, match=r"can't be run \(No such file or directory\)"),
+        program.alongside(("/nowhere/sh",), tmp_path),
+    ):
+        pytest.fail("it runs")

@@ -214,6 +214,28 @@ def test_a_version_that_cannot_be_run_takes_nothing_down(
     assert ask_tcp(wanted.address, 8080) == "a"
 
 
+def test_one_of_which_the_state_lost_sight_is_taken_over_from_as_well(
+    driver: Driver, wanted: Wanted, install: Installer, tmp_path: Path
+) -> None:
+    """As after a refresh while it didn't answer: not ended for what can't be run, nor before its successor."""
+    config, process, _ = driver.up(wanted)
+    changed = {**wanted.process, "version": "1.40.1"}
+    program = tmp_path / "envoy"
+    program.write_text("#!/bin/sh\nexit 1\n")
+    program.chmod(0o755)
+    with Load(lambda: ask_tcp(wanted.address, 8080), RATE) as load:
+        install("1.40.1", program)
+        with pytest.raises(ProviderError, match=f"Envoy {wanted.process['version']} goes on serving"):
+            driver.create("EnvoyProcess", changed)
+        assert running(directory_of(config)) == (process_of(process),)
+        install("1.40.1")
+        new = driver.create("EnvoyProcess", changed)
+        assert driver.create("EnvoyProcess", changed) == new
+    assert running(directory_of(config)) == (process_of(new),) != (process_of(process),)
+    cut = [outcome for outcome in load.outcomes if outcome.answer != "a"]
+    assert all(outcome.seconds > LINGER - ROUNDED for outcome in cut), cut
+
+
 def test_one_that_is_tried_ends_with_who_tries_it(apart: Path) -> None:
     """By SIGKILL as well; what lies there then is in nobody's way."""
     program = apart / "envoy"

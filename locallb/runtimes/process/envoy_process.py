@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -61,10 +61,15 @@ class EnvoyProcess(ResourceType[EnvoyProcessInputs, EnvoyProcessState]):
         return {"pid": old.pid, "started": old.started, "binary": old.binary} if old and stays else {}
 
     def create(self, new: EnvoyProcessInputs) -> tuple[str, EnvoyProcessState]:
-        """Start it, or adopt the one that runs, and wait until it answers."""
+        """Start it, or adopt the one that runs, and wait until it answers; or it takes over from another version."""
         directory = _own_directory(new)
         binary = _wanted_binary(new.version)
-        process = _adopt(directory, _mark(directory, new))
+        there = running(directory)
+        if former := _of_another_version(directory, there, new):
+            if taken := self._succeed(new, former):
+                return new.proxy, taken
+            there = running(directory)
+        process = _adopt(directory, there, _mark(directory, new))
         if process is None:
             process = _start(directory, binary, new, handover.first(directory))
         else:
@@ -94,14 +99,16 @@ class EnvoyProcess(ResourceType[EnvoyProcessInputs, EnvoyProcessState]):
         """Note the new owner; the process stays, or another version takes over from it."""
         if new.version == old.version:
             return grown(self.state, new, pid=old.pid, started=old.started, binary=old.binary)
-        former, directory = Process(old.pid, old.started), _own_directory(new)
-        if _serves(directory, former):
-            _require_sound(directory, old.version, new)
-            if taken := self._take_over(new, former):
-                return taken
-        if runs_in(directory, former):
-            stop_process(directory, former)
         return self.create(new)[1]
+
+    def _succeed(self, new: EnvoyProcessInputs, former: Process) -> EnvoyProcessState | None:
+        """Try the wanted version, then have it take over from one that serves; None where that one ends first."""
+        directory, mark = _own_directory(new), processes.mark_of(former)
+        _require_sound(directory, mark.get(VERSION_MARK, "of before"), new)
+        taken = self._take_over(new, former) if mark.get(BOOTSTRAP_MARK) == new.bootstrap else None
+        if taken is None and runs_in(directory, former):
+            stop_process(directory, former)
+        return taken
 
     def _take_over(self, new: EnvoyProcessInputs, former: Process) -> EnvoyProcessState | None:
         """Start the wanted version, which takes over from one that serves; None if that can't be, or failed."""
@@ -156,9 +163,16 @@ def _wanted_binary(version: str) -> EnvoyBinary:
     return binary
 
 
-def _serves(directory: Path, process: Process) -> bool:
-    """Return whether a process runs from which no other one takes over already, which a stopped run has begun."""
-    return runs_in(directory, process) and not handover.successor_of(process, running(directory))
+def _of_another_version(directory: Path, found: Sequence[Process], new: EnvoyProcessInputs) -> Process | None:
+    """Find which of those there serves in another version, where none may be taken for the wanted one.
+
+    Not one from which another takes over already, which a stopped run has begun.
+    """
+    there = tuple(process for process in found if runs_in(directory, process))
+    serving = {one: processes.mark_of(one) for one in there if not handover.successor_of(one, there)}
+    if any(_mark(directory, new).items() <= mark.items() for mark in serving.values()):
+        return None
+    return next((one for one, mark in serving.items() if mark.get(VERSION_MARK) != new.version), None)
 
 
 def _require_sound(directory: Path, former: str, new: EnvoyProcessInputs) -> None:
@@ -171,10 +185,10 @@ def _require_sound(directory: Path, former: str, new: EnvoyProcessInputs) -> Non
         )
 
 
-def _adopt(directory: Path, mark: Mapping[str, str]) -> Process | None:
+def _adopt(directory: Path, there: Sequence[Process], mark: Mapping[str, str]) -> Process | None:
     """Take the process that is just what is wanted; stop all others of this proxy, and one that doesn't answer."""
     adopted: Process | None = None
-    for process in running(directory):
+    for process in there:
         fits = runs_in(directory, process) and mark.items() <= processes.mark_of(process).items()
         if adopted is None and fits and comes_to_answer(directory, ADOPTION_PATIENCE):
             adopted = process
