@@ -11,6 +11,9 @@ from contextlib import suppress
 from locallb.runtimes.process.processes import Process, is_alive
 from locallb.threads.supervised import SupervisedThread, Task
 
+AGAIN = 5.0
+"""Seconds after which what couldn't be followed, because a descriptor was lacking, is tried again."""
+
 
 class Exits:
     """Calls `ended` with the name of each followed process that ends, from a thread of its own, until `stop`."""
@@ -23,6 +26,8 @@ class Exits:
         self._lock = threading.Lock()
         self._followed: dict[Process, int] = {}
         self._names: dict[int, tuple[Process, str]] = {}
+        self._left: dict[Process, str] = {}
+        """Of which nothing tells the end."""
         self._thread = SupervisedThread(Task.EXITS, "exits", self._wait)
         self._thread.start()
 
@@ -31,7 +36,10 @@ class Exits:
         with self._lock:
             for process in self._followed.keys() - processes.keys():
                 self._drop(process)
-            gone = [name for process, name in processes.items() if not self._take(process, name)]
+            self._left = {}
+            gone = self._gone(processes)
+            if self._left:
+                os.eventfd_write(self._bell, 1)
         for name in gone:
             self._ended(name)
 
@@ -46,8 +54,12 @@ class Exits:
             self._epoll.close()
             os.close(self._bell)
 
+    def _gone(self, processes: Mapping[Process, str]) -> list[str]:
+        """Follow these; return the names of those that have ended."""
+        return [name for process, name in processes.items() if not self._take(process, name)]
+
     def _take(self, process: Process, name: str) -> bool:
-        """Follow one; False if it has ended."""
+        """Follow one, later if that can't be now; False if it has ended."""
         if process in self._followed:
             self._names[self._followed[process]] = process, name
             return True
@@ -55,8 +67,10 @@ class Exits:
             descriptor = os.pidfd_open(process.pid)
         except ProcessLookupError:
             return False
-        except OSError:  # no descriptor left, for instance: nothing tells its end until it is followed
-            return is_alive(process)
+        except OSError:  # no descriptor left, for instance
+            if alive := is_alive(process):
+                self._left[process] = name
+            return alive
         if not is_alive(process):  # another one has its pid by now
             os.close(descriptor)
             return False
@@ -74,7 +88,12 @@ class Exits:
 
     def _wait(self) -> None:
         while not self._thread.stopped.is_set():
-            for descriptor, _event in self._epoll.poll():
+            told = self._epoll.poll(AGAIN if self._left else None)
+            if not told:
+                self._try_again()
+            for descriptor, _event in told:
+                if descriptor == self._bell and not self._thread.stopped.is_set():
+                    os.eventfd_read(self._bell)
                 with self._lock:
                     process, name = self._names.get(descriptor, (None, ""))
                 if process:
@@ -82,3 +101,11 @@ class Exits:
                     with self._lock:
                         if self._followed.get(process) == descriptor:
                             self._drop(process)
+
+    def _try_again(self) -> None:
+        """Follow what was left."""
+        with self._lock:
+            left, self._left = self._left, {}
+            gone = self._gone(left)
+        for name in gone:
+            self._ended(name)

@@ -1,0 +1,113 @@
+"""Ends of processes are told, each once, also of those that couldn't be followed at first."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from locallb.runtimes.process import exits, processes
+from locallb.runtimes.process.exits import Exits
+from locallb.runtimes.process.processes import Process
+from tests.provider.waiting import becomes
+
+
+@pytest.fixture
+def told() -> list[str]:
+    """Return the names of those that ended."""
+    return []
+
+
+@pytest.fixture
+def followed(told: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Exits]:
+    """Follow nothing yet."""
+    monkeypatch.setattr(exits, "AGAIN", 0.01)
+    made = Exits(told.append)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[[], tuple[subprocess.Popen[bytes], Process]]]:
+    """Start processes that last."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def begin() -> tuple[subprocess.Popen[bytes], Process]:
+        started.append(subprocess.Popen(("sleep", "1000")))
+        process = processes.identify(started[-1].pid)
+        assert process
+        return started[-1], process
+
+    yield begin
+    for one in started:
+        one.kill()
+        one.wait()
+
+
+Start = Callable[[], tuple[subprocess.Popen[bytes], Process]]
+
+
+def test_an_end_is_told_once(followed: Exits, told: list[str], start: Start) -> None:
+    """And nobody else's."""
+    (first, one), (_, other) = start(), start()
+    followed.follow({one: "a", other: "b"})
+    first.kill()
+    becomes(lambda: told == ["a"])
+    followed.follow({other: "b"})
+    assert told == ["a"]
+
+
+def test_one_for_which_there_was_no_descriptor_is_followed_later(
+    followed: Exits, told: list[str], start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else nobody would hear of its end until something else changes."""
+    (begun, one), tried = start(), [0]
+    opened = os.pidfd_open
+
+    def lacking(pid: int) -> int:
+        tried[0] += 1
+        if tried[0] < 3:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return opened(pid)
+
+    monkeypatch.setattr(os, "pidfd_open", lacking)
+    followed.follow({one: "a"})
+    assert told == []
+    becomes(lambda: tried[0] == 3)
+    begun.kill()
+    becomes(lambda: told == ["a"])
+
+
+def test_one_that_ended_before_it_could_be_followed_is_told(
+    followed: Exits, told: list[str], start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once, by the next try."""
+    begun, one = start()
+
+    def lacking(_pid: int) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "pidfd_open", lacking)
+    followed.follow({one: "a"})
+    begun.kill()
+    becomes(lambda: told == ["a"])
+    followed.follow({})
+    assert told == ["a"]
+
+
+def test_what_is_followed_no_longer_is_told_by_nobody(
+    followed: Exits, told: list[str], start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it couldn't be followed."""
+    (begun, one), (_, other) = start(), start()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pidfd_open", lambda _pid: (_ for _ in ()).throw(OSError(errno.EMFILE, "no")))
+        followed.follow({one: "a"})
+    followed.follow({other: "b"})
+    begun.kill()
+    begun.wait()
+    followed.follow({other: "b"})
+    assert told == []
