@@ -21,8 +21,9 @@ from locallb.planning.addresses.allocation import Answer
 from locallb.planning.addresses.port_mapping import map_ports
 from locallb.planning.backends.index import BackendIndex
 from locallb.planning.backends.nodes import eligible
+from locallb.planning.gateway_serving import backends_of
 from locallb.planning.gateway_statuses import with_statuses
-from locallb.planning.gateways import backends_of, with_gateways, with_orders
+from locallb.planning.gateways import with_gateways, with_orders
 from locallb.planning.last_plan import LastPlan
 from locallb.planning.left_out import left_out, unused_pins
 from locallb.planning.memory import PlanMemory, beside

@@ -38,7 +38,6 @@ from locallb.watch.events import (
     Updated,
 )
 from locallb.watch.inbox import Inbox
-from locallb.watch.outcome import Outcome
 from locallb.watch.planner import Planner, orders_end
 from locallb.watch.schedule import Schedule
 from locallb.watch.triggers import Triggers
@@ -230,7 +229,8 @@ class Loop:
         self._schedule = self._schedule.ended(ended, done, failed, jitter(), dependent)
         self._schedule = self._schedule.repaired(ended, repaired)
         self._schedule = self._schedule.gone([key for key in done if key not in wanted])
-        self._listen(_told(batch.keys, outcome, ended - began, ended - first))
+        changes = {op.value: count for op, count in outcome.result.changes.items()}
+        self._listen(Updated(batch.keys, ended - began, ended - first, changes, outcome.failed, outcome.untouched))
         return left.without(batch.keys)
 
     def _welcome(self, plan: Plan, proxies: Collection[str]) -> None:
@@ -239,11 +239,6 @@ class Loop:
             served = [placement.key for placement in plan.placements if placement.proxy in proxies]
             self._schedule = self._schedule.hurried(time.monotonic(), served)
             self._take(Mark(Cause.RETRY))
-
-
-def _told(keys: tuple[ObjectKey, ...], outcome: Outcome, seconds: float, latency: float) -> Updated:
-    changes = {op.value: count for op, count in outcome.result.changes.items()}
-    return Updated(keys, seconds, latency, changes, outcome.failed, outcome.untouched)
 
 
 def _kind(error: Exception) -> str:

@@ -6,7 +6,7 @@ again can tell whether it is still the same (`memory`). Not here: which addresse
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -15,25 +15,22 @@ from locallb.config.settings import PodRouting, Settings
 from locallb.envoy import render, render_empty, render_part
 from locallb.gateway.routes.bound import Bound
 from locallb.gateway.telling import route_lines
-from locallb.model.faults import Detour
 from locallb.model.http.serving import HttpListener
-from locallb.model.identities import Family, Home, IPAddress, Owner, Protocol, ProxyName
-from locallb.model.naming import part_id, proxy_id, proxy_name, proxy_owner, upstream_name
+from locallb.model.identities import Home, IPAddress, Owner, Protocol, ProxyName
+from locallb.model.naming import part_id, proxy_id, proxy_name, proxy_owner
 from locallb.model.objects import BackendChoice, Discovery, Service, ServicePort
 from locallb.model.reasons import Problem, Reason
-from locallb.model.serving import Listener, Part, Proxy, Upstream
+from locallb.model.serving import Listener, Part, Proxy
 from locallb.model.snapshot import Access, HostFacts
-from locallb.planning.backends.backends import PortBackends, detours, upstreams
+from locallb.planning.backends.backends import detours, upstreams
 from locallb.planning.backends.index import BackendIndex
-from locallb.planning.gateways import Serving, Where, serve
+from locallb.planning.gateway_serving import Serving, Where, serve
 from locallb.planning.notices import Notice
-from locallb.planning.planned import Placement, PlannedPart, PlannedPort, PlannedProxy, Via
+from locallb.planning.planned import Placement, PlannedPart, PlannedProxy
 from locallb.planning.ports import PortProblems
 from locallb.planning.proxies.assignment import ProxyAssignment
+from locallb.planning.proxies.service_ports import DETOUR, listener_of, planned_port, upstream_of
 from locallb.planning.runs import Place, PlannedRun, RunInputs, run_planner
-
-DETOUR = "-detour"
-"""Added to an upstream's name: where connections go while backends of it are down."""
 
 
 class PlanContext(NamedTuple):
@@ -128,12 +125,13 @@ def _served(given: PlacementInputs, frame: PlanContext) -> Serving:
         upstream
         for entries, suffix in ((usable, ""), (others, DETOUR))
         for entry in entries
-        if (upstream := _upstream(service, entry, mine, suffix))
+        if (upstream := upstream_of(service, entry, mine, suffix))
     )
     straight = any(entry.straight for entry in usable)
     leads = {(entry.port, entry.family): bool(entry.backends) for entry in others}
-    listen = partial(_listener, service, mine, _is_patient(given, frame, straight=straight), leads)
-    ports = tuple(_planned_port(given, port, usable, listen) for port in service.ports)
+    listen = partial(listener_of, service, mine, _is_patient(given, frame, straight=straight), leads)
+    where = Where(given.addresses, given.problems, given.taken)
+    ports = tuple(planned_port(where, port, usable, listen) for port in service.ports)
     listeners = tuple(one for port in ports for one in port.listeners if isinstance(one, Listener))
     return Serving(ports, listeners, (), served)
 
@@ -181,40 +179,6 @@ def _places(placement: Placement, given: PlacementInputs) -> Iterator[Place]:
                     yield address, planned.port.number, planned.port.protocol
 
 
-def _upstream(service: Service, entry: PortBackends, prefix: str, suffix: str) -> Upstream | None:
-    if not entry.backends:
-        return None
-    return Upstream(
-        prefix + upstream_name(entry.port.protocol, entry.port.port, entry.family) + suffix,
-        entry.port.protocol,
-        entry.backends,
-        service.client_ip_affinity,
-        entry.health,
-        entry.standby,
-        service.proxy_protocol if entry.port.protocol is Protocol.TCP else None,
-    )
-
-
-def _planned_port(
-    given: PlacementInputs,
-    port: ServicePort,
-    backends: Sequence[PortBackends],
-    listen: Callable[[ServicePort, IPAddress], Listener],
-) -> PlannedPort:
-    """Return `port` with a listener on each address whose family has backends; tell why where one has none."""
-    if port in given.problems:
-        return PlannedPort(port, problem=given.problems[port])
-    mine = {entry.family: entry for entry in backends if entry.port == port}
-    listeners, problem, ways = [], None, set[Via]()
-    for address in given.addresses:
-        entry, taken = mine[Family.of(address)], given.taken.get((port, address))
-        problem = problem or taken or entry.problem
-        if entry.backends and not taken:
-            listeners.append(listen(port, address))
-            ways.add(Via.PODS if entry.straight else Via.NODE_PORTS)
-    return PlannedPort(port, tuple(listeners), problem, Via.BOTH if len(ways) > 1 else next(iter(ways), None))
-
-
 def _is_patient(given: PlacementInputs, frame: PlanContext, *, straight: bool) -> bool:
     """Return whether clients are held until a pod is told: where pods are wanted, or are reached as listeners are made.
 
@@ -226,26 +190,3 @@ def _is_patient(given: PlacementInputs, frame: PlanContext, *, straight: bool) -
     choice = given.service.backends or given.around.choice
     wanted = straight or frame.settings.pod_routes is not PodRouting.OFF
     return choice is BackendChoice.PODS or (choice is BackendChoice.AUTO and wanted)
-
-
-def _listener(  # noqa: PLR0913, PLR0917 - what a listener is made from
-    service: Service,
-    prefix: str,
-    patient: bool,  # noqa: FBT001 - a part of the listener
-    leads: Mapping[tuple[ServicePort, Family], bool],
-    port: ServicePort,
-    address: IPAddress,
-) -> Listener:
-    family, down = Family.of(address), service.ordered.down
-    upstream, leads_on = prefix + upstream_name(port.protocol, port.port, family), leads.get((port, family))
-    return Listener(
-        address,
-        port.number,
-        port.protocol,
-        upstream,
-        service.source_ranges,
-        service.client_ip_affinity,
-        patient=patient,
-        fault=service.failing if port.protocol is Protocol.TCP else None,
-        detour=Detour(upstream + DETOUR if leads_on else "", down.until) if down and leads_on is not None else None,
-    )

@@ -1,0 +1,178 @@
+"""What Gateways and Ingresses serve on addresses: ports with listeners, and backends behind them.
+
+Not here: who they are (`gateways`), and what they serve (`gateway.translation`, `ingress.translation`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import gcd, lcm
+from typing import NamedTuple, TypeAlias
+
+from locallb.certificates import local
+from locallb.gateway.routes.backends import BackendTarget
+from locallb.gateway.routes.bound import Bound
+from locallb.model.faults import Order
+from locallb.model.http.backends import HttpBackends
+from locallb.model.http.serving import AnyCertificate, Chain, HttpListener, LocalCertificate
+from locallb.model.identities import Family, IPAddress, Protocol
+from locallb.model.objects import Service, ServicePort
+from locallb.model.reasons import Problem
+from locallb.model.serving import Backend, Listener, Upstream
+from locallb.planning.backends.backends import PortBackends, upstreams
+from locallb.planning.backends.index import BackendIndex
+from locallb.planning.mapped_redirects import with_mapped_redirects
+from locallb.planning.planned import PlannedPort, Via
+from locallb.planning.ports import PortProblems
+
+_LARGEST_WEIGHT = 10_000
+"""Of a backend: thousands of them stay below what Envoy takes together."""
+
+
+Taken: TypeAlias = Mapping[tuple[ServicePort, IPAddress], Problem]
+
+
+class Where(NamedTuple):
+    """Where a Gateway is served, and where it can't be."""
+
+    addresses: tuple[IPAddress, ...]
+    problems: PortProblems
+    taken: Taken
+    http3: bool = False
+
+
+class Serving(NamedTuple):
+    """What is served of a Service or a Gateway."""
+
+    ports: tuple[PlannedPort, ...]
+    listeners: tuple[Listener, ...]
+    http: tuple[HttpListener, ...]
+    upstreams: tuple[Upstream, ...]
+
+
+def backends_of(gateway: Bound, around: BackendIndex) -> BackendIndex:
+    """Leave only what may be behind one of them."""
+    return around.of_services(dict.fromkeys(target.service for target in gateway.targets.values()), gateway.key.cluster)
+
+
+def serve(gateway: Bound, where: Where, around: BackendIndex) -> Serving:
+    """Put ports on addresses, and backends behind them."""
+    entries = {name: _behind(target, around, gateway.want.ordered.drained) for name, target in gateway.targets.items()}
+    merged = tuple(_merged(gateway, entries))
+    answering = frozenset(upstream.name for upstream in merged if upstream.backends)
+    ports = tuple(_port(gateway, port, where, _via(entries.values()), answering) for port in gateway.want.ports)
+    listeners = tuple(one for port in ports for one in port.listeners)
+    return Serving(
+        ports,
+        tuple(one for one in listeners if isinstance(one, Listener)),
+        tuple(one for one in listeners if isinstance(one, HttpListener)),
+        (
+            *(_upstream(name, gateway.targets[name], entry) for name, entry in entries.items() if not _is_udp(entry)),
+            *merged,
+        ),
+    )
+
+
+def _behind(target: BackendTarget, around: BackendIndex, drained: frozenset[str]) -> PortBackends:
+    """Find the backends of a port of a Service that aren't drained, in the first family that has any."""
+    out = Order(drained=drained | around.drained.get(target.service, frozenset()))
+    service = Service(target.service, (target.port,), families=tuple(Family), ordered=out)
+    found = upstreams(service, around)
+    return next((entry for entry in found if entry.backends), found[0])
+
+
+def _upstream(name: str, target: BackendTarget, entry: PortBackends) -> Upstream:
+    http = HttpBackends(target.speaks, target.tls) if target.speaks else None
+    upstream = Upstream(
+        name, target.port.protocol, entry.backends, health=entry.health, standby=entry.standby, http=http
+    )
+    return upstream if http else replace(upstream, bytes_by=target.tls)
+
+
+def _is_udp(entry: PortBackends) -> bool:
+    return entry.port.protocol is Protocol.UDP
+
+
+def _datagram_name(gateway: Bound, port: int) -> str:
+    return f"{gateway.prefix}udp-{port}"
+
+
+def _merged(gateway: Bound, entries: Mapping[str, PortBackends]) -> Iterator[Upstream]:
+    """Make one upstream of all backends of a UDP port: Envoy has one cluster for its datagrams."""
+    for port, targets in gateway.datagrams.items():
+        health = entries[targets[0].upstream].health if targets else None
+        shares = datagram_shares((target.weight, entries[target.upstream].backends) for target in targets)
+        backends, weights = tuple(sorted(shares)), tuple(shares[backend] for backend in sorted(shares))
+        alike = len(set(weights)) <= 1
+        name = _datagram_name(gateway, port)
+        yield Upstream(name, Protocol.UDP, backends, health=health, weights=() if alike else weights)
+
+
+def datagram_shares(behind: Iterable[tuple[int, Sequence[Backend]]]) -> Mapping[Backend, int]:
+    """Return the weights of backends: together those of a target have its share, one by one they are alike.
+
+    They are as small as they can be, or rounded where that is still more than Envoy takes.
+    """
+    having = [(weight, backends) for weight, backends in behind if backends]
+    common = lcm(*(len(backends) for _, backends in having))
+    shares = Counter[Backend]()
+    for weight, backends in having:
+        shares.update(dict.fromkeys(backends, weight * common // len(backends)))
+    largest, divisor = max(shares.values(), default=0), gcd(*shares.values())
+    if divisor and largest // divisor > _LARGEST_WEIGHT:
+        return {backend: max(1, share * _LARGEST_WEIGHT // largest) for backend, share in shares.items()}
+    return {backend: share // divisor for backend, share in shares.items()}
+
+
+def _port(gateway: Bound, port: ServicePort, where: Where, via: Via | None, answering: frozenset[str]) -> PlannedPort:
+    """Return a port with a listener on each address where nobody else has it; of UDP where anybody is behind it."""
+    if port in where.problems:
+        return PlannedPort(port, problem=where.problems[port])
+    taken = {address: where.taken[port, address] for address in where.addresses if (port, address) in where.taken}
+    free = [address for address in where.addresses if address not in taken]
+    problem = next(iter(taken.values()), None)
+    listeners: tuple[Listener | HttpListener, ...]
+    if port.protocol is Protocol.UDP:
+        name = _datagram_name(gateway, port.port)
+        listeners = tuple(Listener(one, port.number, port.protocol, name) for one in free if name in answering)
+    else:
+        chains = tuple(_with_addresses(gateway.chains[port.port], where.addresses))
+        chains = with_mapped_redirects(chains, port, gateway.want.ports, gateway.chains.values())
+        http3 = where.http3 and not _is_shared(gateway, port)
+        listeners = tuple(HttpListener(one, port.number, chains, http3=http3) for one in free if chains)
+    return PlannedPort(port, listeners, problem, via if listeners else None)
+
+
+def _is_shared(gateway: Bound, port: ServicePort) -> bool:
+    """Return whether somebody else may have the same port of UDP at the same address."""
+    ports = {(each.port, each.protocol) for each in gateway.want.ports}
+    return bool(gateway.want.sharing_key) or (port.port, Protocol.UDP) in ports
+
+
+def _with_addresses(chains: Sequence[Chain], addresses: Iterable[IPAddress]) -> Iterator[Chain]:
+    """Return chains with the addresses in those local certificates that clients see who ask for no name."""
+    hosts = tuple(str(address) for address in addresses if local.certifies_address(address))
+    nameless = {each: _also(each, hosts) for chain in chains if not chain.names for each in _certificates(chain)}
+    for chain in chains:
+        certificates = tuple(nameless.get(each, each) for each in _certificates(chain))
+        if chain.termination is None or certificates == chain.termination.certificates:
+            yield chain
+        else:
+            yield replace(chain, termination=replace(chain.termination, certificates=certificates))
+
+
+def _also(certificate: AnyCertificate, hosts: tuple[str, ...]) -> AnyCertificate:
+    if isinstance(certificate, LocalCertificate):
+        return replace(certificate, hosts=(*certificate.hosts, *hosts))
+    return certificate
+
+
+def _certificates(chain: Chain) -> tuple[AnyCertificate, ...]:
+    return chain.termination.certificates if chain.termination else ()
+
+
+def _via(entries: Iterable[PortBackends]) -> Via | None:
+    ways = {Via.PODS if entry.straight else Via.NODE_PORTS for entry in entries if entry.backends}
+    return Via.BOTH if len(ways) > 1 else next(iter(ways), None)

@@ -1,0 +1,79 @@
+"""A Service's ports on its addresses: a listener where a family has backends, and upstreams of those.
+
+Not here: which backends those are (`backends`), and what Gateways serve (`gateway_serving`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from locallb.model.faults import Detour
+from locallb.model.identities import Family, IPAddress, Protocol
+from locallb.model.naming import upstream_name
+from locallb.model.objects import Service, ServicePort
+from locallb.model.serving import Listener, Upstream
+from locallb.planning.backends.backends import PortBackends
+from locallb.planning.gateway_serving import Where
+from locallb.planning.planned import PlannedPort, Via
+
+DETOUR = "-detour"
+"""Added to an upstream's name: where connections go while backends of it are down."""
+
+
+def upstream_of(service: Service, entry: PortBackends, prefix: str, suffix: str) -> Upstream | None:
+    """Return an upstream of the backends of a port in one family; None where it has none."""
+    if not entry.backends:
+        return None
+    return Upstream(
+        prefix + upstream_name(entry.port.protocol, entry.port.port, entry.family) + suffix,
+        entry.port.protocol,
+        entry.backends,
+        service.client_ip_affinity,
+        entry.health,
+        entry.standby,
+        service.proxy_protocol if entry.port.protocol is Protocol.TCP else None,
+    )
+
+
+def planned_port(
+    where: Where,
+    port: ServicePort,
+    backends: Sequence[PortBackends],
+    listen: Callable[[ServicePort, IPAddress], Listener],
+) -> PlannedPort:
+    """Return `port` with a listener on each address whose family has backends; tell why where one has none."""
+    if port in where.problems:
+        return PlannedPort(port, problem=where.problems[port])
+    mine = {entry.family: entry for entry in backends if entry.port == port}
+    listeners, problem, ways = [], None, set[Via]()
+    for address in where.addresses:
+        entry, taken = mine[Family.of(address)], where.taken.get((port, address))
+        problem = problem or taken or entry.problem
+        if entry.backends and not taken:
+            listeners.append(listen(port, address))
+            ways.add(Via.PODS if entry.straight else Via.NODE_PORTS)
+    return PlannedPort(port, tuple(listeners), problem, Via.BOTH if len(ways) > 1 else next(iter(ways), None))
+
+
+def listener_of(  # noqa: PLR0913, PLR0917 - what a listener is made from
+    service: Service,
+    prefix: str,
+    patient: bool,  # noqa: FBT001 - a part of the listener
+    leads: Mapping[tuple[ServicePort, Family], bool],
+    port: ServicePort,
+    address: IPAddress,
+) -> Listener:
+    """Return the listener of a port on an address; `leads` says where a detour leads that is ordered."""
+    family, down = Family.of(address), service.ordered.down
+    upstream, leads_on = prefix + upstream_name(port.protocol, port.port, family), leads.get((port, family))
+    return Listener(
+        address,
+        port.number,
+        port.protocol,
+        upstream,
+        service.source_ranges,
+        service.client_ip_affinity,
+        patient=patient,
+        fault=service.failing if port.protocol is Protocol.TCP else None,
+        detour=Detour(upstream + DETOUR if leads_on else "", down.until) if down and leads_on is not None else None,
+    )
