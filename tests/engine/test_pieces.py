@@ -1,6 +1,7 @@
 """The engine's small parts, where a whole run would show too little."""
 
 import os
+import resource
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,8 +22,8 @@ from locallb.engine.deploy.reporter import Reporter
 from locallb.engine.protocol.monitor import EngineService, Monitor
 from locallb.engine.providers.wire import from_property_values, from_struct, to_property_values, to_struct
 from locallb.engine.state.checkpoint import parse_checkpoint, timestamp
-from locallb.engine.state.errors import EngineError, Unsupported
-from locallb.engine.state.files import Files
+from locallb.engine.state.errors import EngineError, StateUnwritable, Unsupported
+from locallb.engine.state.files import Files, _write_pieces
 from locallb.engine.state.journal import decode, encode
 from locallb.engine.state.resource import Pending, ResourceState
 from locallb.engine.state.snapshot import Begin, Drop, End, Free, Mutation, Put, Snapshot, Supersede
@@ -234,3 +235,42 @@ def test_a_file_has_all_of_its_pieces_however_many_bytes_the_kernel_takes_at_onc
     pieces = [b"%d," % number * (number % 3) for number in range(2 * os.sysconf("SC_IOV_MAX") + 1)]
     Files().replace(path, pieces)
     assert path.read_bytes() == b"".join(pieces)
+
+
+@pytest.mark.parametrize("room", [0, 150, 102_400, 150_050])
+def test_a_disk_that_fills_up_within_the_pieces_leaves_the_file_as_it_was(room: int, tmp_path: Path) -> None:
+    """At once, within the first call, between two, and within the second one: the kernel takes a part, then refuses."""
+    path, before = tmp_path / "state.json", resource.getrlimit(resource.RLIMIT_FSIZE)
+    path.write_text("before")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+    try:
+        with pytest.raises(StateUnwritable, match=r"state.json can't be written: File too large; make room"):
+            Files().replace(path, [b"x" * 100] * 3000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert (path.read_text(), [*tmp_path.iterdir()]) == ("before", [path])
+
+
+def test_a_file_system_that_takes_nothing_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says so by no error; asked for ever, it would keep the stack locked."""
+    answers = iter([4, 0])
+    monkeypatch.setattr(os, "writev", lambda _descriptor, _pieces: 3)
+    monkeypatch.setattr(os, "write", lambda _descriptor, _data: next(answers))
+    with pytest.raises(StateUnwritable, match=r"can't be written: the disk is full"):
+        Files().replace(tmp_path / "state.json", [b"0123456789"])
+
+
+def test_what_one_call_takes_no_more_than_two_gibibytes_of_is_written_by_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Linux takes a page less than that at once; of the rest nothing is copied."""
+    most, piece, rest = 0x7FFFF000, bytes((2 << 20) + 1), list[int]()
+
+    def write(_descriptor: int, data: bytes | memoryview) -> int:
+        rest.append(len(data))
+        return len(data)
+
+    monkeypatch.setattr(os, "write", write)
+    with Path(os.devnull).open("wb") as null:
+        _write_pieces(null.fileno(), (piece,) * 1024)
+    assert sum(rest) == 1024 * len(piece) - most

@@ -14,6 +14,7 @@ from locallb.engine.state.errors import StateUnwritable
 _FILE, _FOLDER = 0o600, 0o700  # whoever can write a state decides what the next run does
 _AT_ONCE = os.sysconf("SC_IOV_MAX")
 """Pieces of one write."""
+_FULL = "the disk is full"
 
 
 def _nothing(_what: str) -> None:
@@ -69,7 +70,7 @@ class Files:
         with self._writing(f"append to {path.name}", path):
             data = text.encode()
             if os.write(descriptor, data) != len(data):
-                raise OSError(None, "the disk is full")
+                raise OSError(None, _FULL)
 
     def open_new(self, path: Path) -> int:
         """Open an empty file for appending."""
@@ -136,10 +137,14 @@ def _write(path: Path, pieces: Iterable[bytes], *, synced: bool = False) -> None
 def _write_pieces(descriptor: int, pieces: tuple[bytes, ...]) -> None:
     """Write all of them, in one call if the kernel takes that: a large state costs half of what a stream does."""
     written = os.writev(descriptor, pieces)
-    if written < sum(map(len, pieces)):
-        left = memoryview(b"".join(pieces))[written:]
+    if written == sum(map(len, pieces)):
+        return
+    for piece in pieces:
+        left, written = memoryview(piece)[written:], max(0, written - len(piece))
         while left:
-            left = left[os.write(descriptor, left) :]
+            if not (taken := os.write(descriptor, left)):  # as file systems outside of the kernel may answer
+                raise OSError(None, _FULL)
+            left = left[taken:]
 
 
 def _sync_folder(path: Path) -> None:
