@@ -1,0 +1,437 @@
+"""What keeps a changed Service from being placed alone: a case for each guard, which fails without it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from ipaddress import ip_address, ip_network
+from typing import Any
+
+import pytest
+
+from locallb.config.parsing.pools import DEFAULT_POOL
+from locallb.config.parsing.settings import parse_settings
+from locallb.config.settings import Pool, ProxySettings, Settings, Sharing
+from locallb.envoy import watches
+from locallb.kubernetes.parsing.objects import parse_objects
+from locallb.model.faults import Fault, Order
+from locallb.model.identities import ClusterName, Family, Home, NodeName, ObjectKey, Owner, Protocol, ProxyName, Uid
+from locallb.model.network.host_addresses import HostAddresses
+from locallb.model.network.ranges import AddressRange
+from locallb.model.network.routes import PodRoute, Route
+from locallb.model.objects import (
+    BackendChoice,
+    Discovery,
+    Endpoint,
+    EndpointPort,
+    EndpointSlice,
+    FamilyPolicy,
+    IngressEntry,
+    MalformedService,
+    Node,
+    ProxyProtocol,
+    Service,
+    ServicePort,
+    TrafficPolicy,
+)
+from locallb.model.reasons import Problem, Reason
+from locallb.model.snapshot import (
+    Access,
+    Claim,
+    Contents,
+    HeldProxy,
+    HeldProxyAssignment,
+    HostFacts,
+    LocalAuthority,
+    Snapshot,
+    Socket,
+)
+from locallb.planning.last_plan import LastPlan, seat_of, wants_the_same
+from locallb.planning.memory import PlanMemory
+from locallb.planning.plan import make_plan
+from locallb.planning.planned import Plan
+from tests.gateway.api import gateway, gateway_class, route
+from tests.gateway.api import service as cluster_ip
+
+C = ClusterName("demo")
+HOME = Home("p", "s", "/p")
+NODE = Node(C, NodeName("worker"), (ip_address("172.18.0.3"),), pod_cidrs=(ip_network("10.244.1.0/24"),))
+FIRST, SECOND, ELSEWHERE = (ip_address(f"127.77.0.{number}") for number in (1, 2, 9))
+TWO = Pool("two", (AddressRange(FIRST, SECOND),))
+WEB = Pool("web", (AddressRange(ELSEWHERE, ELSEWHERE),), priority=1, selector={"tier": "web"})
+SETTINGS = Settings((), (TWO,))
+OWN = Settings((), (DEFAULT_POOL,))
+ANY_HOST = HostFacts()
+TO_PODS = replace(OWN, backends=BackendChoice.PODS)
+SHARED = replace(OWN, proxies=ProxySettings(Sharing.SHARED))
+LOCAL = {"ports", "source_ranges", "client_ip_affinity", "traffic_policy", "health_check_node_port"}
+"""What of a Service decides about no other one, unless they share an address."""
+
+
+def port(number: int, protocol: Protocol = Protocol.TCP) -> ServicePort:
+    """Make a port with a NodePort."""
+    return ServicePort(number, protocol, str(number), 30000 + number % 1000)
+
+
+def service(name: str, number: int = 8080, **fields: Any) -> Service:  # noqa: ANN401 - fields by name
+    """Make a Service with one port; by its name it is the older one of those that come later in the alphabet."""
+    made = Service(ObjectKey(C, "shop", name), (port(number),), created=f"2026-01-01T00:00:0{'abc'.index(name)}Z")
+    return replace(made, **fields)
+
+
+A, B = service("a"), service("b", 8081)
+
+
+def pods(*addresses: str, of: ObjectKey = A.key) -> EndpointSlice:
+    """Make an EndpointSlice for whichever port."""
+    endpoints = tuple(Endpoint((ip_address(address),), node=NODE.name) for address in addresses)
+    named = tuple(EndpointPort(9376, name=str(number)) for number in (8080, 8081, 9090))
+    return EndpointSlice(of, Family.IPV4, named, endpoints)
+
+
+STAYING = pods("10.0.0.7"), pods("10.0.0.8", of=B.key)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What changes, and what must be so afterwards, which isn't so before."""
+
+    after: tuple[Service, ...]
+    concerns: Callable[[Plan], bool]
+    before: tuple[Service, ...] = (A, B)
+    settings: Settings = OWN
+    host: HostFacts = ANY_HOST
+    slices: tuple[tuple[EndpointSlice, ...], tuple[EndpointSlice, ...]] = ((), ())
+    others: Mapping[str, Any] = field(default_factory=dict)
+
+
+def snapshot(*services: Service, **others: Any) -> Snapshot:  # noqa: ANN401 - fields by name
+    """Read these Services of a cluster with one Node."""
+    return Snapshot(**{"home": HOME, "services": services, "nodes": (NODE,), **others})
+
+
+def refused(name: str) -> Callable[[Plan], bool]:
+    """Return what says whether a Service gets nothing."""
+    return lambda plan: any(one.key.name == name for one in plan.rejections)
+
+
+def has(name: str, *addresses: object) -> Callable[[Plan], bool]:
+    """Return what says whether a Service has these addresses."""
+    return lambda plan: [one.addresses for one in plan.placements if one.key.name == name] == [addresses]
+
+
+def ports_of(name: str, *listening: int) -> Callable[[Plan], bool]:
+    """Return what says at which ports a Service listens."""
+
+    def says(plan: Plan) -> bool:
+        some = [one.ports for one in plan.placements if one.key.name == name]
+        return [tuple(each.port.number for each in ports if each.listeners) for ports in some] == [listening]
+
+    return says
+
+
+def told(*words: str) -> Callable[[Plan], bool]:
+    """Return what says whether users hear of something."""
+    return lambda plan: any(all(word in text for word in words) for text in (*plan.notices, *plan.left_out))
+
+
+def learns(name: str, way: Discovery) -> Callable[[Plan], bool]:
+    """Return what says how the proxy of a Service learns endpoints."""
+    return lambda plan: any(one.owner.service.name == name and one.proxy.discovery is way for one in plan.proxies)
+
+
+def free_for(*upstreams: int) -> HostFacts:
+    """Have a host with instances for proxies that have so many upstreams."""
+    return HostFacts(watches=sum(watches(Discovery.EDS, number) for number in upstreams))
+
+
+BRIDGE = Route(ip_network("172.18.0.0/16"), "unicast", "br-kind")
+NEAR = Route(ip_network("10.0.0.0/24"), "unicast", "br-kind", ip_address("172.18.0.3"))
+LOOPBACK = AddressRange(ip_address("127.0.0.0"), ip_address("127.255.255.255"))
+WITH_ROUTES = HostFacts(addresses=HostAddresses((LOOPBACK,), routes=(BRIDGE, NEAR)), routes=(BRIDGE, NEAR))
+JOINING = tuple(replace(one, sharing_key="x") for one in (A, B))
+GATEWAY = parse_objects(C, [gateway_class(), gateway(), cluster_ip("api", {"port": 8080, "name": "8080"}), route()])
+API = ObjectKey(C, "shop", "api")
+FAULT = Fault("2999-01-01T00:00:00Z", refuse=100)
+DNS = parse_settings(
+    {
+        "sources": [{"manifests": "m", "name": "demo"}],
+        "dns": {"zones": [{"zone": "test", "embedded": "127.0.0.77:5300"}]},
+    }
+)
+
+
+def backends(plan: Plan, name: str) -> set[str]:
+    """Return where connections to a Service, or to a Gateway, go."""
+    mine = (one.proxy for one in plan.proxies if one.owner.service.name == name)
+    return {str(each.address) for proxy in mine for upstream in proxy.upstreams for each in upstream.backends}
+
+
+CASES: Mapping[str, Case] = {
+    "its only port needs a right": Case((service("a", 80), B), refused("a"), host=HostFacts(1024)),
+    "one of its ports needs a right": Case(
+        (replace(A, ports=(port(80), port(443), port(8080))), B), ports_of("a", 443, 8080), host=HostFacts(81)
+    ),
+    "Envoy has no listener for it": Case((replace(A, ports=(port(7, Protocol.SCTP),)), B), refused("a")),
+    "somebody has its port at every address": Case(
+        (service("a", 9090), B),
+        refused("a"),
+        host=HostFacts(sockets=(Socket(ip_address("0.0.0.0"), 9090, Protocol.TCP),)),
+    ),
+    "its only port needed a right": Case((A, B), ports_of("a", 8080), (service("a", 80), B), host=HostFacts(1024)),
+    "datagrams get no PROXY protocol": Case(
+        (replace(A, ports=(port(53, Protocol.UDP),), proxy_protocol=ProxyProtocol.V2), B),
+        told("a port 53/UDP", "PROXY protocol"),
+        (replace(A, proxy_protocol=ProxyProtocol.V2), B),
+    ),
+    "connections go by NodePorts, which routes would spare": Case(
+        (A,),
+        told("demo: connections go by NodePorts"),
+        (A,),
+        host=WITH_ROUTES,
+        slices=((pods("10.0.0.7"),), (pods("10.0.0.7", "10.244.1.7"),)),
+    ),
+    "connections go by NodePorts no more": Case(
+        (A,),
+        lambda plan: not plan.left_out,
+        (A,),
+        host=WITH_ROUTES,
+        slices=((pods("10.244.1.7"),), (pods("10.0.0.7"),)),
+    ),
+    "who shares the address has the port": Case(
+        (replace(JOINING[0], ports=B.ports), JOINING[1]), lambda plan: len(addresses(plan)) == 2, JOINING
+    ),
+    "who shares the address has another policy": Case(
+        (replace(JOINING[0], traffic_policy=TrafficPolicy.LOCAL), JOINING[1]),
+        lambda plan: len(addresses(plan)) == 2,
+        JOINING,
+    ),
+    "who shares the address has the port no more": Case(
+        JOINING,
+        lambda plan: len(addresses(plan)) == 1,
+        (replace(JOINING[0], ports=B.ports), JOINING[1]),
+    ),
+    "it begins to share": Case(JOINING, lambda plan: len(addresses(plan)) == 1, (A, JOINING[1])),
+    "it shares no more": Case((A, JOINING[1]), lambda plan: len(addresses(plan)) == 2, JOINING),
+    "its class is another one": Case(
+        (replace(A, load_balancer_class="x"), B), told("1 Service left out", "class x", "demo/shop/a")
+    ),
+    "its labels aren't those of the stack": Case(
+        (A, replace(B, labels={"tier": "web"})),
+        told("1 Service left out", "demo/shop/a"),
+        tuple(replace(one, labels={"tier": "web"}) for one in (A, B)),
+        replace(OWN, selector={"tier": "web"}),
+    ),
+    "another namespace is in its place": Case(
+        (replace(A, key=ObjectKey(C, "team", "a")), B),
+        told("1 Service left out", "namespace team"),
+        settings=replace(OWN, namespaces=frozenset({"shop"})),
+    ),
+    "it is being deleted": Case((replace(A, deleting=True), B), lambda plan: len(plan.placements) == 1),
+    "its labels open another pool": Case(
+        (replace(A, labels={"tier": "web"}), B),
+        has("a", ELSEWHERE),
+        settings=Settings((), (TWO, WEB)),
+    ),
+    "the older one asks for an address that the other has": Case(
+        (replace(A, requested=(FIRST,)), B),
+        has("b", SECOND),
+        (replace(A, requested=(SECOND,)), B),
+        SETTINGS,
+    ),
+    "it asks for an address that an older one has": Case(
+        (replace(A, requested=(FIRST,)), replace(B, requested=(FIRST,))),
+        refused("b"),
+        (replace(A, requested=(FIRST,)), B),
+        SETTINGS,
+    ),
+    "another one becomes the older of two that ask for an address": Case(
+        (replace(A, requested=(FIRST,), created="2027-01-01T00:00:00Z"), replace(B, requested=(FIRST,))),
+        refused("a"),
+        tuple(replace(one, requested=(FIRST,)) for one in (A, B)),
+        SETTINGS,
+    ),
+    "its status lists an address that the other has": Case(
+        (A, replace(B, ingress=(IngressEntry(SECOND),))), has("a", FIRST), (A, B), SETTINGS
+    ),
+    "it wants two families": Case(
+        (replace(A, families=tuple(Family), family_policy=FamilyPolicy.REQUIRE_DUAL), B),
+        lambda plan: len(plan.placements[0].addresses) == 2,
+        settings=parse_settings(
+            {
+                "sources": [{"manifests": "m", "name": "demo"}],
+                "pools": [{"name": "p", "addresses": ["127.77.0.0/29", "fd00:77::/120"]}],
+            }
+        ),
+    ),
+    "its own proxy has files for more ports, and the other's for fewer": Case(
+        (replace(A, ports=(port(8080), port(8443))), B), learns("b", Discovery.STATIC), host=free_for(1, 1)
+    ),
+    "its own proxy has files for fewer ports, and the other's for all": Case(
+        (A, B),
+        learns("b", Discovery.EDS),
+        (replace(A, ports=(port(8080), port(8443))), B),
+        host=free_for(1, 1),
+    ),
+    "ports are mapped, and another one has this one": Case(
+        (A, replace(B, ports=A.ports)),
+        lambda plan: len({one.mapped[0].number for one in plan.placements}) == 2 and mapped_from(plan) == {8080},
+        settings=replace(Settings((), ()), port_mapping=True),
+    ),
+    "the stack has names": Case(
+        (service("a", 9090), B),
+        lambda plan: ports_of("a", 9090)(plan) and len(plan.placements[0].names) == 1,
+        settings=DNS,
+    ),
+    "pods of what a Gateway leads to": Case(
+        (A,),
+        lambda plan: backends(plan, "web") == {"10.0.0.8"},
+        (A,),
+        host=WITH_ROUTES,
+        slices=((pods("10.0.0.7", of=API),), (pods("10.0.0.8", of=API),)),
+        others={"gateway_api": GATEWAY.gateway_api},
+    ),
+    "pods become another Service's": Case(
+        (A, B),
+        lambda plan: [backends(plan, name) for name in "ab"] == [{"10.0.0.7"}, {"10.0.0.8", "10.0.0.9"}],
+        settings=TO_PODS,
+        slices=((*STAYING, pods("10.0.0.9")), (*STAYING, pods("10.0.0.9", of=B.key))),
+    ),
+    "it comes in the place of another": Case((A, service("c", 8082)), ports_of("c", 8082)),
+    "another one comes": Case((A, B, service("c", 8082)), ports_of("c", 8082)),
+    "it goes": Case((B,), lambda plan: len(plan.placements) == 1),
+}
+
+
+def addresses(plan: Plan) -> set[object]:
+    """Return the addresses that anybody has."""
+    return {address for placement in plan.placements for address in placement.addresses}
+
+
+def mapped_from(plan: Plan) -> set[int]:
+    """Return the ports that are mapped."""
+    return {each.port for placement in plan.placements for each in placement.mapped}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_concerns_others_or_the_stack_is_planned_as_from_nothing(name: str) -> None:
+    """With a memory of the plan before as without one, and it isn't as it was."""
+    case, memory = CASES[name], PlanMemory()
+    before, after = (
+        snapshot(*services, host=case.host, slices=slices, **case.others)
+        for services, slices in zip((case.before, case.after), case.slices, strict=True)
+    )
+    assert not case.concerns(make_plan(before, case.settings, memory))
+    plan = make_plan(after, case.settings, memory)
+    assert case.concerns(plan)
+    assert plan == make_plan(after, case.settings)
+
+
+def known(before: Snapshot, settings: Settings) -> LastPlan:
+    """Return the memory of a plan."""
+    memory = PlanMemory()
+    make_plan(before, settings, memory)
+    assert memory.last
+    return memory.last
+
+
+OTHER_FIELDS: Mapping[str, Any] = {
+    "key": B.key,
+    "ports": B.ports,
+    "uid": Uid("u"),
+    "created": "2027-01-01T00:00:00Z",
+    "families": (Family.IPV6,),
+    "family_policy": FamilyPolicy.PREFER_DUAL,
+    "requested": (FIRST,),
+    "sharing_key": "x",
+    "backends": BackendChoice.PODS,
+    "fault": FAULT,
+    "ordered": Order(FAULT),
+    "name_in_status": True,
+    "proxy_protocol": ProxyProtocol.V2,
+    "source_ranges": (ip_network("127.0.0.0/8"),),
+    "client_ip_affinity": True,
+    "traffic_policy": TrafficPolicy.LOCAL,
+    "health_check_node_port": 32000,
+    "load_balancer_class": "x",
+    "deleting": True,
+    "labels": {"tier": "web"},
+    "annotations": {"a": "b"},
+    "ingress": (IngressEntry(FIRST),),
+}
+"""Another value for each field of a Service."""
+
+
+@pytest.mark.parametrize("name", [each.name for each in fields(Service)])
+def test_a_service_is_placed_alone_where_only_what_is_its_own_has_changed(name: str) -> None:
+    """Each field by itself; a field that is new counts as one that concerns others until somebody looks at it."""
+    others = {name: OTHER_FIELDS[name]}
+    assert wants_the_same(A, replace(A, **others)) == (name in LOCAL)
+    last = known(snapshot(A, B), SHARED)
+    assert (last.others(snapshot(replace(A, **others), B), SHARED) is not None) == (name in LOCAL)
+    joined = replace(JOINING[0], **{**others, "sharing_key": "y" if name == "sharing_key" else "x"})
+    assert not wants_the_same(JOINING[0], joined)
+
+
+OTHER_FACTS: Mapping[str, Any] = {
+    "home": Home("p", "t", "/p"),
+    "malformed": (MalformedService(ObjectKey(C, "shop", "m"), Problem(Reason.MALFORMED, "odd")),),
+    "nodes": (),
+    "claims": (Claim(SECOND, Owner(HOME, B.key)),),
+    "remembered": (Claim(SECOND, Owner(HOME, B.key)),),
+    "proxies": (HeldProxy(A.key, Discovery.STATIC),),
+    "stack_proxies": (ProxyName("spare-1"),),
+    "http_proxies": frozenset({ProxyName("spare-1")}),
+    "seats": (HeldProxyAssignment(A.key, ProxyName("shared-1")),),
+    "host": HostFacts(watches=0),
+    "access": {C: Access("/kubeconfig", "demo")},
+    "health_ports": {C: frozenset({Family.IPV4})},
+    "node_routes": {C: (PodRoute(ip_network("10.244.1.0/24"), ip_address("172.18.0.3")),)},
+    "external_ips": frozenset({FIRST}),
+    "contents": (Contents(C, {"Service": 2}),),
+    "gateway_api": GATEWAY.gateway_api,
+    "orders": {A.key: Order(FAULT)},
+    "authority": LocalAuthority(),
+    "hints": ("told",),
+}
+"""Another value for each field of a snapshot, but for those of which a few may be others."""
+
+
+@pytest.mark.parametrize("name", [each.name for each in fields(Snapshot) if each.name not in {"services", "slices"}])
+def test_nobody_is_placed_alone_where_anything_else_of_a_snapshot_has_changed(name: str) -> None:
+    """Each by itself, beside a Service that could be."""
+    last, moved = known(snapshot(A, B), OWN), service("a", 9090)
+    assert last.others(snapshot(moved, B), OWN) == [moved]
+    assert last.others(snapshot(moved, B, **{name: OTHER_FACTS[name]}), OWN) is None
+    assert last.others(snapshot(moved, B), replace(OWN, take_over=True)) is None
+
+
+@pytest.mark.parametrize("settings", [DNS, replace(Settings((), ()), port_mapping=True)])
+def test_nobody_is_placed_alone_where_names_or_mapped_ports_depend_on_all(settings: Settings) -> None:
+    """Although nothing else has changed."""
+    assert known(snapshot(A, B), settings).others(snapshot(service("a", 9090), B), settings) is None
+
+
+def test_the_number_of_ports_decides_about_proxies_of_their_own_only() -> None:
+    """A shared one watches no file for any of them."""
+    more = replace(A, ports=(port(8080), port(8443)))
+    assert known(snapshot(A, B), SHARED).others(snapshot(more, B), SHARED) == [more]
+    assert known(snapshot(A, B), OWN).others(snapshot(more, B), OWN) is None
+    assert (seat_of(A, Sharing.SHARED) == seat_of(more, Sharing.SHARED), seat_of(A, Sharing.PER_SERVICE)) == (
+        True,
+        (A.key, A.created, 1),
+    )
+
+
+def test_its_own_proxy_is_planned_anew_and_the_others_stay_the_very_same() -> None:
+    """With another port, then with other pods, and then as it was, which is compared with the plan just before."""
+    memory, moved = PlanMemory(), service("a", 9090)
+    first = (pods("10.0.0.7"),)
+    before = made = make_plan(snapshot(A, B, slices=first), TO_PODS, memory)
+    for one, slices in ((moved, first), (moved, (pods("10.0.0.8"),)), (moved, first), (A, first)):
+        after = make_plan(now := snapshot(one, B, slices=slices), TO_PODS, memory)
+        assert after == make_plan(now, TO_PODS)
+        assert (after.proxies[0] == made.proxies[0], after.proxies[1] is before.proxies[1]) == (False, True)
+        assert after.placements[1] is before.placements[1]
+        made = after
+    assert made == before

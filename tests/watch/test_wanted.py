@@ -1,0 +1,113 @@
+"""What each load balancer shall be: after a plan of which little is different as after that plan alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from components.digests import balancer_digest
+from locallb.config.parsing.settings import parse_settings
+from locallb.config.settings import Settings
+from locallb.model.identities import Home, ObjectKey, ProxyName
+from locallb.model.network.routes import PodRoute
+from locallb.model.snapshot import Access, HeldProxyAssignment, HostFacts, Snapshot
+from locallb.planning.memory import PlanMemory
+from locallb.planning.plan import make_plan
+from locallb.planning.planned import Placement, Plan
+from locallb.watch.wanted import WantedDigests
+from tests.planning.objects import DEMO, JsonObject, node, parsed, service
+
+HOME = Home("p", "s", "/p")
+SOURCES = [{"kubernetes": {"name": "demo"}}]
+SHARED: Mapping[str, Any] = {"mode": "shared", "count": 2}
+ON = {name: {"port": 8080 + number, "nodePort": 30080 + number} for number, name in enumerate("abc")}
+
+
+def settings(proxies: Mapping[str, Any] = SHARED, **keys: object) -> Settings:
+    """Read a stack's keys; two proxies serve all."""
+    return parse_settings({"sources": SOURCES, "proxies": proxies, **keys})
+
+
+def snapshot(*services: JsonObject, **others: Any) -> Snapshot:  # noqa: ANN401 - fields by name
+    """Read Services of a running cluster, each served by the first of two proxies."""
+    read = parsed(*services, node(meta={"name": "worker"}))
+    stay = tuple(HeldProxyAssignment(one.key, ProxyName("shared-1")) for one in read.services)
+    seen = Snapshot(HOME, read.services, nodes=read.nodes, access={DEMO: Access("/kubeconfig", "demo")}, seats=stay)
+    return replace(seen, **{"stack_proxies": (ProxyName("shared-1"), ProxyName("shared-2")), **others})
+
+
+def some(*names: str, **ports: object) -> list[JsonObject]:
+    """Make Services with a port each, or with those given."""
+    return [service(name, ports=[ports.get(name, ON[name])]) for name in names]
+
+
+TWO = snapshot(*some("a", "b"))
+SCTP = {"port": 7, "protocol": "SCTP", "nodePort": 30007}
+MOVED = (HeldProxyAssignment(ObjectKey(DEMO, "shop", "a"), ProxyName("shared-2")), TWO.seats[1])
+CHANGES: Mapping[str, tuple[Snapshot, Settings]] = {
+    "another port": (snapshot(*some("a", "b", a={**ON["a"], "port": 9090})), settings()),
+    "another comes": (snapshot(*some("a", "b", "c")), settings()),
+    "one goes": (snapshot(*some("a")), settings()),
+    "one is refused": (snapshot(*some("a", "b", b=SCTP)), settings()),
+    "another in its place": (snapshot(*some("a", "c")), settings()),
+    "another proxy": (replace(TWO, seats=MOVED), settings()),
+    "another Envoy": (replace(TWO, host=HostFacts(envoy="9.9.9")), settings()),
+    "a spare": (TWO, settings({**SHARED, "spares": 1})),
+    "proxies of their own": (TWO, settings({"mode": "per-service"})),
+    "names": (TWO, settings(dns={"zones": [{"zone": "test", "embedded": "127.0.0.77:5300"}]})),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_each_is_wanted_as_by_who_knows_that_plan_alone(what: str) -> None:
+    """With the plan before as without, there and back; and something is wanted that wasn't."""
+    wanted, memory = WantedDigests(), PlanMemory()
+    before = dict(wanted.of(make_plan(TWO, settings(), memory)))
+    assert compared(wanted, make_plan(*CHANGES[what], memory)) != before
+    assert compared(wanted, make_plan(TWO, settings(), memory)) == before
+
+
+def compared(wanted: WantedDigests, plan: Plan) -> Mapping[ObjectKey, str]:
+    """Return what is wanted, compared with what it is for who knows this plan only."""
+    alone = WantedDigests()
+    assert [*wanted.of(plan).items()] == [*alone.of(plan).items()]
+    assert (wanted.spare, wanted.only_told, wanted.proxies) == (alone.spare, alone.only_told, alone.proxies)
+    return wanted.of(plan)
+
+
+def test_what_is_told_beside_placements_that_are_the_very_same_is_wanted_anew() -> None:
+    """Why somebody is refused, routes to pods, and zones of clusters."""
+    wanted, memory = WantedDigests(), PlanMemory()
+    plans = [make_plan(snapshot(*some("a", "b", b={**SCTP, "port": number})), settings(), memory) for number in (7, 8)]
+    assert [*map(id, plans[0].placements)] == [*map(id, plans[1].placements)]
+    assert compared(wanted, plans[0]) != compared(wanted, plans[1])
+    routed = settings(podRoutes="host", podCIDRs={"demo": ["10.42.0.0/16"]})
+    with_routes = make_plan(TWO, routed, memory)
+    fewer = replace(with_routes, routes=tuple(replace(one, routes=one.routes[:-1]) for one in with_routes.routes))
+    assert [type(way) for one in with_routes.routes for way in one.routes] == [PodRoute]
+    assert compared(wanted, with_routes) != compared(wanted, fewer)
+
+
+def test_one_that_is_placed_alone_costs_one_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own, however many others there are."""
+    wanted, memory, asked = WantedDigests(), PlanMemory(), list[str]()
+    first, second = TWO, snapshot(*some("a", "b", a={**ON["a"], "port": 9090}))
+    wanted.of(make_plan(first, settings(), memory))
+
+    def counted(placement: Placement, proxy: str) -> str:
+        asked.append(placement.key.name)
+        return balancer_digest(placement, proxy)
+
+    monkeypatch.setattr("locallb.watch.wanted.balancer_digest", counted)
+    monkeypatch.setattr("locallb.watch.wanted._digest", lambda planned: pytest.fail(str(planned.key)))
+    kept = replace(second, services=(second.services[0], first.services[1]))
+    assert compared_of(wanted, make_plan(kept, settings(), memory)) == {"a", "b"}
+    assert asked == ["a"]
+
+
+def compared_of(wanted: WantedDigests, plan: Plan) -> set[str]:
+    """Return of which Services something is wanted."""
+    return {key.name for key in wanted.of(plan) if key.cluster}
