@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from locallb.config.settings import ProxySettings, Sharing
@@ -292,3 +292,17 @@ def test_the_next_spare_waits_until_the_one_that_took_this_one_has_its_files(new
         fits = whole.cost(Discovery.EDS) <= watches
         assert made.seats[key(newcomer)].discovery is (Discovery.EDS if fits else Discovery.STATIC)
     assert world.run(newcomer) == made
+
+
+@given(HISTORIES, st.integers(1, 3), st.integers(1, 3), st.integers(0, 30))
+@example([{"c", "d", "f", "h"}, {"g", "h"}, {"f"}], 3, 2, 9)
+def test_spares_keep_no_service_from_a_shared_proxy(
+    history: list[set[str]], spares: int, each: int, watches: int
+) -> None:
+    """Where instances are few they make room, in the next runs at the latest: the same are served as without them."""
+    worlds = [
+        World(ProxySettings(Sharing.SHARED, each=each, spares=number, logs=True), watches) for number in (0, spares)
+    ]
+    for names in history:
+        with_none, with_some = [[world.run(sorted(names)) for _ in range(3)][-1] for world in worlds]
+        assert with_some.seats.keys() == with_none.seats.keys()

@@ -71,12 +71,16 @@ def assign_proxies(
     in_order = sorted(services, key=lambda service: (service.created, service.key))
     if settings.mode is not Sharing.SHARED:
         return _per_service(in_order, snapshot, settings, files)
-    shared = _shared([service.key for service in in_order if service.key not in files], snapshot, settings)
+    several = [service.key for service in in_order if service.key not in files]
+    shared = _shared(several, snapshot, settings)
     gateways = [service for service in in_order if service.key in files]
     if not gateways and not settings.spares:
         return shared
-    left = replace(snapshot.host, watches=snapshot.host.watches - _each(settings) * len(shared.proxies))
     spares = tuple(name for name in snapshot.stack_proxies if not is_shared(name))
+    # As many as there are to be once spares have made room, which they do only if they have none of it now.
+    without = replace(snapshot, stack_proxies=tuple(filter(is_shared, snapshot.stack_proxies)))
+    soon = max(len(shared.proxies), len(_shared(several, without, settings).proxies))
+    left = replace(snapshot.host, watches=snapshot.host.watches - _each(settings) * soon)
     alone = replace(snapshot, host=left, stack_proxies=spares)
     own = _per_service(gateways, alone, settings, files)
     return ProxyAssignments({**shared.seats, **own.seats}, (*shared.proxies, *own.proxies), own.http)
