@@ -1,4 +1,4 @@
-"""What each load balancer shall be: after a plan of which little is different as after that plan alone."""
+"""What each load balancer shall be and what stands in the way: by plan after plan as by each plan alone."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from locallb.model.snapshot import Access, HeldProxyAssignment, HostFacts, Snaps
 from locallb.planning.memory import PlanMemory
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Placement, Plan
+from locallb.watch.troubles import Troubles
 from locallb.watch.wanted import WantedDigests
 from tests.planning.objects import DEMO, JsonObject, node, parsed, service
 
@@ -111,3 +112,18 @@ def test_one_that_is_placed_alone_costs_one_digest(monkeypatch: pytest.MonkeyPat
 def compared_of(wanted: WantedDigests, plan: Plan) -> set[str]:
     """Return of which Services something is wanted."""
     return {key.name for key in wanted.of(plan) if key.cluster}
+
+
+def test_what_stands_in_the_way_on_this_host_is_told_of_each_plan_anew() -> None:
+    """Of those that are served and of those that are refused; not what somebody else has to do."""
+    troubles, memory, host = Troubles(lambda _proxies: {}), PlanMemory(), HostFacts(1024)
+    low = {number: {"port": number, "name": f"p{number}", "nodePort": 30000 + number} for number in (80, 81, 8080)}
+    said: list[str] = []
+    for several in ([low[80], low[8080]], [low[81], low[8080]], [low[80]], [SCTP], [{**SCTP, "name": "s"}, low[8080]]):
+        made = make_plan(snapshot(service("a", ports=several), *some("b"), host=host), settings(), memory)
+        assert troubles.blocked_by(made) == Troubles(lambda _proxies: {}).blocked_by(made)
+        said.append(troubles.blocked_by(made))
+    assert [": ".join(text.split(": ")[:2]) for text in said] == [
+        *(f"PortPrivileged: demo/shop/a port {number}/TCP" for number in (80, 81, 80)),
+        *("", ""),
+    ]
