@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from tests.environment import kept
 from tests.envoy.certificates import Authority, Pair
 
-pytest_plugins = ["tests.tiers", "tests.workers"]
+pytest_plugins = ["tests.tiers", "tests.workers", "tests.left_behind"]
 GOLDENS = Path(__file__).parent / "goldens"
 # CI judges a commit: the same examples each time. Everybody else's runs look for new ones. How long an example takes
 # says something about the machine and its other work, and nothing about the law.

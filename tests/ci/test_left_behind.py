@@ -1,0 +1,191 @@
+"""What a test run that is killed leaves on the host: nothing, within moments; and nobody else is touched."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.reaper import VARIABLE, those_of
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="reads /proc")
+SECONDS = 120
+"""Until something hangs."""
+CHECKOUT = Path(__file__).resolve().parents[2]
+SLEEPERS = """
+import json, os, pathlib, subprocess, tempfile, time
+
+def test_it(tmp_path):
+    made = tempfile.mkdtemp(prefix="llb-", dir="/tmp")
+    sleep = lambda **more: subprocess.Popen(["sleep", "1000"], start_new_session=True, **more).pid
+    pids = [sleep(cwd=made, env={{}}), sleep(cwd=tmp_path, env={{}}), sleep(cwd="/")]
+    if not os.fork():
+        time.sleep(1000)
+    told = pathlib.Path({told!r})
+    told.with_suffix(".new").write_text(json.dumps([made, os.environ[{variable!r}], pids]))
+    told.with_suffix(".new").rename(told)
+    time.sleep({seconds})
+"""
+ENVOY = """
+import json, pathlib, time
+from tests.e2e.support import envoys, node, port, service, stage
+
+def test_it():
+    with stage() as play:
+        play.write("all.yaml", node(), service("web", port(8080, 30080)))
+        play.configure(proxies={{"mode": "per-service", "spares": 1}})
+        play.run("up", "--yes")
+        told = pathlib.Path({told!r})
+        told.with_suffix(".new").write_text(json.dumps([str(play.root), {variable!r}, envoys(play.root)]))
+        told.with_suffix(".new").rename(told)
+        time.sleep({seconds})
+"""
+
+
+@contextlib.contextmanager
+def running(place: Path, test: str, seconds: int, *words: str, **more: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a test in a pytest of its own, until it has told what it started."""
+    told = place / "told.json"
+    (place / "test_it.py").write_text(test.format(told=str(told), variable=VARIABLE, seconds=seconds))
+    (place / "pytest.ini").write_text("[pytest]\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.left_behind", *words]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    process = subprocess.Popen(
+        [*command, f"--basetemp={place}/t", "test_it.py"],
+        cwd=place, env={**kept, "PYTHONPATH": str(CHECKOUT), **more}, stdout=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    try:
+        becomes(lambda: told.exists() or process.poll() is not None)
+        assert told.exists()
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def becomes(fact: Callable[[], object]) -> None:
+    """Wait until something is true."""
+    deadline = time.monotonic() + SECONDS
+    while not fact():
+        assert time.monotonic() < deadline, "it never became true"
+        time.sleep(0.02)
+
+
+def is_there(pid: int) -> bool:
+    """Return whether a process runs."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def with_word(word: str) -> list[str]:
+    """Return the processes, by number, that have a word among those of their command or in their environment."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            told = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+            found += [entry.name] if entry.name.isdigit() and word.encode() in told else []
+    return found
+
+
+@pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "1")], ids=["alone", "worker"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_run_that_is_killed_leaves_nothing(tmp_path: Path, number: int, workers: tuple[str, ...]) -> None:
+    """Whatever it started, in whatever session; the reaper goes as well; who is called almost the same stays."""
+    with running(tmp_path, SLEEPERS, 1000, *workers) as run:
+        made, session, pids = json.loads((tmp_path / "told.json").read_text())
+        (neighbour := Path(f"{made}-x")).mkdir()
+        others = [
+            subprocess.Popen(["sleep", "1000"], cwd=neighbour),
+            subprocess.Popen(["sleep", "1000"], env={VARIABLE: f"{session}0"}),
+        ]
+        try:
+            assert all(map(is_there, pids))
+            run.send_signal(number)
+            becomes(lambda: not any(map(is_there, pids)))
+            (of_neighbour,) = [str(other.pid) for other in others[1:]]
+            becomes(lambda: with_word(session) == [of_neighbour])
+            assert [other.poll() for other in others] == [None, None]
+        finally:
+            for other in others:
+                other.kill()
+                other.wait()
+            neighbour.rmdir()
+            Path(made).rmdir()
+
+
+def test_a_run_that_ends_itself_is_not_followed_up(tmp_path: Path) -> None:
+    """What its fixtures leave is their affair, and seen; its reaper is gone before the run is."""
+    with running(tmp_path, SLEEPERS, 0) as run:
+        made, session, pids = json.loads((tmp_path / "told.json").read_text())
+        try:
+            assert run.wait(SECONDS) == 0
+            assert all(map(is_there, pids))
+            reapers = [pid for pid in with_word(session) if b"reaper.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+            assert reapers == []
+        finally:
+            for pid in {*pids, *map(int, with_word(session))}:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            Path(made).rmdir()
+
+
+@pytest.mark.envoy
+@pytest.mark.slow
+def test_envoys_of_a_stage_end_with_its_run(tmp_path: Path) -> None:
+    """They are detached from whoever started them."""
+    with running(tmp_path, ENVOY, 1000) as run:
+        _, _, pids = json.loads((tmp_path / "told.json").read_text())
+        assert len(pids) == 2
+        run.kill()
+        becomes(lambda: not any(map(is_there, pids)))
+
+
+def test_containers_of_the_run_are_removed_and_no_others(tmp_path: Path) -> None:
+    """Through whatever engine is on PATH: those that name a directory of the run in a label or mount from it."""
+    log, programs = tmp_path / "asked", tmp_path / "bin"
+    programs.mkdir()
+    script = f"""#!/bin/sh
+echo "$(basename "$0") $*" >> {log}
+case "$*" in
+"ps --all --quiet") echo one; echo two;;
+"inspect one two") printf '[{{"Id": "one", "Mounts": [{{"Source": "%s/t/x"}}]}}, {{"Id": "two"}}]' {tmp_path};;
+esac
+"""
+    (programs / "docker").write_text(script)
+    (programs / "docker").chmod(0o755)
+    with running(tmp_path, SLEEPERS, 1000, PATH=f"{programs}:/usr/bin:/bin") as run:
+        made, session, _ = json.loads((tmp_path / "told.json").read_text())
+        run.kill()
+        becomes(lambda: with_word(session) == [])
+        Path(made).rmdir()
+    asked = [line for line in log.read_text().splitlines() if line.startswith("docker")]
+    assert [line for line in asked if " rm " in line] == ["docker rm --force --volumes one"]
+
+
+@pytest.mark.parametrize(
+    ("inspected", "ours"),
+    [
+        ({"Config": {"Labels": {"local-lb.dev/root": "/t/llb-a"}}}, ["i"]),
+        ({"Config": {"Labels": {"any": "/t/llb-a/c"}}}, ["i"]),
+        ({"Labels": {"local-lb.dev/test-cluster": "/t/llb-a"}}, ["i"]),
+        ({"labels": {"local-lb.dev/test-cluster": "/t/llb-a"}}, ["i"]),
+        ({"Mounts": [{"Source": "/t/llb-a/proxies/1"}]}, ["i"]),
+        ({"Mounts": [{"Source": "/t/llb-ab"}, {"Type": "tmpfs"}]}, []),
+        ({"Config": {"Labels": {"any": "/t"}}, "Mounts": [{"Source": "/t"}]}, []),
+        ({"Config": {"Labels": None}, "Labels": None, "Mounts": None}, []),
+        ({}, []),
+    ],
+)
+def test_what_of_an_engine_is_a_runs(inspected: dict[str, Any], ours: list[str]) -> None:
+    """As Docker and Podman tell of containers and of networks."""
+    assert those_of([{"Id": "i", **inspected}], {"/t/llb-a"}) == ours

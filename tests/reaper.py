@@ -1,0 +1,137 @@
+"""The process beside a test run that ends what the run started, should it be killed before it could do so itself.
+
+    python reaper.py SESSION PIDFD
+
+SESSION stands in the environment of whatever the run starts (`left_behind`), PIDFD is the run's own descriptor.
+Standard input names the run's temporary directories, a line each, and at a good end says goodbye: then nothing is
+ended. It is in a session of its own, so that what kills the run's group leaves it alone, and needs nothing but Python's
+own library. Linux only. Not here: files, mounts and network devices, which stay.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+VARIABLE = "LOCALLB_TEST_SESSION"
+GOODBYE = "goodbye"
+ROUNDS, PAUSE = 200, 0.05
+"""Until no more is found twice: who is ended may just have started another one."""
+ENGINES = ("docker", "podman")
+PATIENCE = 20.0
+"""Seconds until an engine that doesn't answer is given up."""
+
+
+def is_below(path: str, directories: Collection[str]) -> bool:
+    """Return whether a path is one of the directories, or lies in one."""
+    return any(path == one or path.startswith(f"{one}/") for one in directories)
+
+
+def is_of(pid: int, session: str, directories: Collection[str]) -> bool:
+    """Return whether a process was started by the session, or works in one of its directories."""
+    place = Path(f"/proc/{pid}")
+    with contextlib.suppress(OSError):
+        if f"{VARIABLE}={session}".encode() in (place / "environ").read_bytes().split(b"\0"):
+            return True
+    with contextlib.suppress(OSError):
+        return is_below(str((place / "cwd").readlink()).removesuffix(" (deleted)"), directories)
+    return False
+
+
+def end_processes(session: str, directories: Collection[str]) -> int:
+    """Kill what is the session's; return how many there were."""
+    ended = 0
+    for pid in [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]:
+        if pid != os.getpid() and is_of(pid, session, directories):
+            ended += _end(pid, session, directories)
+    return ended
+
+
+def _end(pid: int, session: str, directories: Collection[str]) -> bool:
+    """Kill a process that is still the session's: its number may be another one's meanwhile, a descriptor never is."""
+    with contextlib.suppress(OSError):
+        descriptor = os.pidfd_open(pid)
+        try:
+            if is_of(pid, session, directories):
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                return True
+        finally:
+            os.close(descriptor)
+    return False
+
+
+def those_of(inspected: Collection[Mapping[str, Any]], directories: Collection[str]) -> list[str]:
+    """Return the ids of containers or networks that name one of the directories in a label, or mount from it."""
+    return [
+        str(one.get("Id") or one.get("id")) for one in inspected if any(is_below(p, directories) for p in _paths(one))
+    ]
+
+
+def _paths(one: Mapping[str, Any]) -> Iterator[str]:
+    for labels in (one.get("Labels"), one.get("labels"), (one.get("Config") or {}).get("Labels")):
+        yield from (labels or {}).values()
+    yield from (str(mount.get("Source", "")) for mount in one.get("Mounts") or ())
+
+
+def remove_containers(directories: Collection[str]) -> None:
+    """Remove containers and networks of the session from every engine that answers."""
+    for engine in filter(shutil.which, ENGINES):
+        for listing, looking, removing in (
+            (("ps", "--all", "--quiet"), ("inspect",), ("rm", "--force", "--volumes")),
+            (("network", "ls", "--quiet"), ("network", "inspect"), ("network", "rm")),
+        ):
+            listed = _ask(engine, *listing).split()
+            inspected = json.loads(_ask(engine, *looking, *listed) or "[]") if listed else []
+            if ids := those_of(inspected, directories):
+                _ask(engine, *removing, *ids)
+
+
+def _ask(*words: str) -> str:
+    """Return what an engine prints; nothing where it doesn't answer. Of what is gone meanwhile it prints nothing."""
+    try:
+        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=PATIENCE)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout
+
+
+def listen(run: int) -> Collection[str] | None:
+    """Collect the directories until the run is over; None after its goodbye."""
+    text, lines, descriptors = b"", sys.stdin.fileno(), {run, sys.stdin.fileno()}
+    while GOODBYE.encode() not in text.splitlines():  # forked children of the run keep its end of the pipe open
+        ready, _, _ = select.select(descriptors, [], [])
+        if lines in ready:
+            text += (piece := os.read(lines, 1 << 16))
+            descriptors -= set() if piece else {lines}
+        elif run in ready:
+            break
+    told = text.decode().splitlines()
+    return None if GOODBYE in told else set(told)
+
+
+def main() -> None:
+    """Wait for the end of the run, and end what it left."""
+    session, run = sys.argv[1], int(sys.argv[2])
+    if (directories := listen(run)) is None:
+        return
+    quiet = 0
+    for _ in range(ROUNDS):
+        quiet = 0 if end_processes(session, directories) else quiet + 1
+        if quiet > 1:
+            break
+        time.sleep(PAUSE)
+    remove_containers(directories)
+
+
+if __name__ == "__main__":
+    main()
