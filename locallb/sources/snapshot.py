@@ -27,6 +27,7 @@ from locallb.runtimes.runtime import UnfitError, runtime
 from locallb.sources import SourceError
 from locallb.sources.authority import NO_AUTHORITY, AuthorityRead, read_authority
 from locallb.sources.found import find_sources
+from locallb.sources.lost_modes import told_of_modes
 from locallb.sources.orders import Orders, next_end, read_orders
 from locallb.sources.source import SourceRead, SourceResult, source_type
 from locallb.sources.state.held import HeldByState, read_held
@@ -74,7 +75,8 @@ def read_snapshot(home: Home, settings: Settings, state: Path | None, *, keep: b
     read = [*finders, *(source_type(source.type).read(source, home, known, keep=keep) for source in sources)]
     host = read_host(home, settings, held)
     authority = read_authority(settings, held.authority, keep=keep)
-    result = assemble(home, held, claims, [*read, told_of_pools(settings, host)], host, authority)
+    told = told_of_pools(settings, host), told_of_modes(settings, read)
+    result = assemble(home, held, claims, [*read, *told], host, authority)
     return with_orders(result, read_orders(home))
 
 

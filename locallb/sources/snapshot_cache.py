@@ -22,6 +22,7 @@ from locallb.model.snapshot import Claim, HostFacts
 from locallb.sources import SourceError
 from locallb.sources.authority import read_authority
 from locallb.sources.found import find_sources, ways_to_nodes
+from locallb.sources.lost_modes import told_of_modes
 from locallb.sources.orders import read_orders
 from locallb.sources.snapshot import (
     SnapshotResult,
@@ -115,7 +116,8 @@ class SnapshotCache:
         read = [*self._found, *(self._read[source.cluster] for source in self._sources or ())]
         host, told = self._facts(changes)
         authority = read_authority(self.settings, self._held.authority, keep=True)
-        result = assemble(self.home, self._held, claims, [*read, told], host, authority)
+        told_of_all = told, told_of_modes(self.settings, read)
+        result = assemble(self.home, self._held, claims, [*read, *told_of_all], host, authority)
         return with_orders(result, read_orders(self.home))
 
     def stale(self) -> Mapping[ClusterName, str]:

@@ -109,6 +109,8 @@ class Api:
     """When, and `list`, `watch`, `object`, `secret` or `discovery`."""
     patched: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
     """Plural, name and patch of each status that was written."""
+    unkept: set[str] = field(default_factory=set)
+    """Fields of a status' addresses that this API is too old for."""
     told: list[dict[str, Any]] = field(default_factory=list)
     """Events."""
     paths: list[str] = field(default_factory=list)
@@ -169,6 +171,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.api.patched.append((plural, name, patch))
         found = self.api.named(plural, name) or {}
         found["status"] = {**found.get("status", {}), **patch.get("status", {})}
+        for entry in (found["status"].get("loadBalancer") or {}).get("ingress") or ():
+            for name in self.api.unkept:
+                entry.pop(name, None)
+        if found.get("metadata"):
+            found["metadata"].update(patch.get("metadata", {}))
         self._whole(200, json.dumps(found).encode())
 
     def do_GET(self) -> None:

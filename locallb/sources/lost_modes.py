@@ -1,0 +1,49 @@
+"""Clusters whose API doesn't keep `ipMode`, without which ports of 127.0.0.1 are kube-proxy's (before Kubernetes 1.30).
+
+Seen by what came back: a Service whose annotation says where clients find mapped ports was told a mode in the same
+writing. Pure. Not here: that an entry without a mode is as it shall be, and isn't written again (`status_patch`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from locallb.config.settings import Settings
+from locallb.kubernetes.parsing.objects import Parsed, Said
+from locallb.kubernetes.status_patch import Standing
+from locallb.model.identities import ClusterName
+from locallb.planning.addresses.port_mapping import LOOPBACK
+from locallb.sources.source import SourceRead, SourceResult
+
+_HERE = frozenset(map(str, LOOPBACK.values()))
+
+
+def told_of_modes(settings: Settings, read: Iterable[SourceRead]) -> SourceRead:
+    """Return what is to be told of running clusters where ports are mapped, as if a source had said it."""
+    if not settings.port_mapping:
+        return SourceRead(SourceResult(Parsed()))
+    live = sorted({name for source in read for name in _losing(source)})
+    return SourceRead(SourceResult(Parsed(notices=tuple(map(_sentence, live)))))
+
+
+def _losing(read: SourceRead) -> Iterator[ClusterName]:
+    """Return the running clusters of a source that lost a mode."""
+    for key, said in read.reading.parsed.standings:
+        if key.cluster in read.access and _has_lost(said):
+            yield key.cluster
+
+
+def _has_lost(said: Said) -> bool:
+    return (
+        isinstance(said, Standing)
+        and said.claimed
+        and bool(said.mapped)
+        and any(entry.ip in _HERE and not entry.mode for entry in said.ingress)
+    )
+
+
+def _sentence(cluster: ClusterName) -> str:
+    return (
+        f"{cluster}: its API doesn't keep ipMode, as before Kubernetes 1.30, so kube-proxy takes what its Nodes send to"
+        " their own 127.0.0.1 at ports of these Services; upgrade the cluster, or remove local-lb:portMapping"
+    )

@@ -1,0 +1,107 @@
+"""A cluster that is too old for `ipMode`, where ports are mapped: it is named, and nothing is written twice for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from locallb.config.settings import Settings
+from locallb.kubernetes.api.recent import RECENT
+from locallb.kubernetes.parsing.objects import Parsed
+from locallb.kubernetes.service_status import MAPPED
+from locallb.kubernetes.status_patch import PORT_MAPPING, Standing
+from locallb.model.identities import Home, ObjectKey, Owner, Uid
+from locallb.model.snapshot import Access
+from locallb.model.status_entries import Condition, Ingress, IngressPort
+from locallb.outputs.status.service_status import ServiceStatus
+from locallb.provider.resources.service_claim import ServiceClaim
+from locallb.resources.properties import ServiceClaimInputs, ServiceStatusInputs
+from locallb.sources.kubernetes.entry import KubernetesSource
+from locallb.sources.lost_modes import told_of_modes
+from locallb.sources.snapshot import read_snapshot
+from locallb.sources.snapshot_cache import SnapshotCache
+from locallb.sources.source import SourceRead, SourceResult
+from locallb.sources.workspace import EVERYTHING
+from tests.watch.api import NAME, Api, balancer, served
+
+WEB = ObjectKey(NAME, "n", "web")
+ENTRY = Ingress("127.0.0.1", "Proxy", (IngressPort(80, "TCP"),))
+PLACE = "80/TCP=127.0.0.1:18080"
+_SENTENCE = (
+    "demo: its API doesn't keep ipMode, as before Kubernetes 1.30, so kube-proxy takes what its Nodes send to their own"
+    " 127.0.0.1 at ports of these Services; upgrade the cluster, or remove local-lb:portMapping"
+)
+TOLD = (_SENTENCE,)
+
+
+@pytest.fixture
+def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Api, Access]]:
+    """Serve a cluster with one Service of ours."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with served(tmp_path) as (answers, access):
+        answers.services.append(balancer("web"))
+        yield answers, access
+        RECENT.forget(access)
+
+
+def settings(access: Access, *, mapped: bool = True) -> Settings:
+    """Configure a stack of that cluster."""
+    return Settings((KubernetesSource(NAME, kubeconfig=access.kubeconfig),), (), port_mapping=mapped)
+
+
+@pytest.mark.parametrize(("unkept", "told"), [({"ipMode"}, TOLD), (set(), ())], ids=["1.29", "1.30"])
+def test_what_comes_back_without_its_mode_names_the_cluster_and_is_not_written_again(
+    api: tuple[Api, Access], tmp_path: Path, unkept: set[str], told: tuple[str, ...]
+) -> None:
+    """Whoever reads it once, or follows it, is told; what was published counts as it shall be, in every look."""
+    answers, access = api
+    answers.unkept, home = unkept, Home("p", "s", str(tmp_path))
+    owner = Owner(home, WEB, Uid("web"))
+    assert read_snapshot(home, settings(access), None, keep=False).notices == ()
+    ServiceClaim(tmp_path).create(ServiceClaimInputs(access, owner))
+    status, condition = ServiceStatus(tmp_path), Condition(PORT_MAPPING, "True", MAPPED, PLACE)
+    published = ServiceStatusInputs(access, owner, (ENTRY,), (condition,), alone=False)
+    _, state = status.create(published)
+    written = len(answers.patched)
+    for _ in range(3):
+        RECENT.forget(access)
+        assert status.read(state) == state
+        state = status.update(state, published)
+    assert len(answers.patched) == written
+    assert read_snapshot(home, settings(access), None, keep=False).notices == told
+    assert read_snapshot(home, settings(access, mapped=False), None, keep=False).notices == ()
+    cache = SnapshotCache(home, settings(access), tuple, lambda _name: None)
+    try:
+        assert cache.read(EVERYTHING).notices == told
+        assert cache.read(EVERYTHING).notices == told
+    finally:
+        cache.stop()
+
+
+OURS = Standing(claimed=True, ingress=(replace(ENTRY, mode=""),), mapped=PLACE)
+CASES = {
+    "ours, without a mode": (OURS, TOLD),
+    "ours at ::1": (replace(OURS, ingress=(ENTRY, replace(ENTRY, ip="::1", mode=""))), TOLD),
+    "ours, with its mode": (replace(OURS, ingress=(ENTRY,)), ()),
+    "somebody else's entry beside ours": (replace(OURS, ingress=(ENTRY, replace(ENTRY, ip="10.0.0.1", mode=""))), ()),
+    "never told of ports": (replace(OURS, mapped=""), ()),
+    "not claimed": (replace(OURS, claimed=False), ()),
+    "withdrawn": (replace(OURS, ingress=()), ()),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("count", [1, 3])
+def test_only_what_we_have_written_ourselves_tells_of_an_api(name: str, count: int) -> None:
+    """Once for a cluster, however many Services it has; manifests that were exported from one tell nothing."""
+    said, told = CASES[name]
+    parsed = Parsed(standings=tuple((ObjectKey(NAME, "n", f"web-{number}"), said) for number in range(count)))
+    read = SourceResult(parsed)
+    live = SourceRead(read, access={NAME: Access("/k", "c")})
+    mapped = Settings((), (), port_mapping=True)
+    assert told_of_modes(mapped, [live]).reading.parsed.notices == told
+    assert told_of_modes(mapped, [SourceRead(read)]).reading.parsed.notices == ()
+    assert told_of_modes(replace(mapped, port_mapping=False), [live]).reading.parsed.notices == ()
