@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 from locallb.gateway.conditions import Trouble
+from locallb.gateway.gathering import RoutesByParent
 from locallb.gateway.listeners.listeners import BoundListener, attached_sets, bound_listeners
 from locallb.gateway.listeners.pairs import client_pair
 from locallb.gateway.routes.attachment import Attachment, attach
@@ -26,7 +27,6 @@ from locallb.model.gateway.objects import (
     GatewayClass,
     ListenerSet,
     Named,
-    Reference,
     Route,
     RouteKind,
     WantedAddress,
@@ -92,18 +92,17 @@ def bind(
     memory = memory or Memory()
     ours = {one.meta.key.name for one in our_classes(objects, names)}
     shared = shared_objects(objects, memory)
-    by_parent: dict[Reference, dict[Reference, Route]] = {}
-    for route in objects.routes:
-        for parent in route.parents:
-            by_parent.setdefault(parent.reference, {})[route.reference] = route
-    bound = []
+    grouping: RoutesByParent = memory.of((objects.cluster, "by parent"), RoutesByParent)
+    by_parent, bound = grouping.of(objects.routes), []
     for gateway in sorted(objects.gateways, key=lambda gateway: gateway.meta.key):
         if gateway.class_name in ours and not gateway.meta.deleting:
             sets = attached_sets(gateway, objects)
-            owners = (gateway.reference, *(one.reference for one in sets))
-            routes = {name: route for owner in owners for name, route in by_parent.get(owner, {}).items()}
+            routes = by_parent.get(gateway.reference, ())
+            if sets:
+                every = chain(routes, *(by_parent.get(one.reference, ()) for one in sets))
+                routes = tuple({route.reference: route for route in every}.values())
             key = ObjectKey(objects.cluster, *gateway.meta.key, ObjectKind.GATEWAY)
-            bound.append(memory.of(key, _bound, key, gateway, sets, tuple(routes.values()), shared, authority))
+            bound.append(memory.of(key, _bound, key, gateway, sets, routes, shared, authority))
     return tuple(bound)
 
 

@@ -20,6 +20,7 @@ from locallb.gateway.backend_tls.statuses import policy_status
 from locallb.gateway.conditions import DRAINED, FAULT_ORDERED, INVALID, OF_PROGRAMMED, Trouble, ordered
 from locallb.gateway.routes.attachment import ParentVerdict
 from locallb.gateway.routes.backends import Backends
+from locallb.gateway.routes.bound import Bound
 from locallb.gateway.status.statuses import (
     Outcome,
     Told,
@@ -39,7 +40,7 @@ from locallb.model.gateway.objects import ListenerSet, Named, Reference
 from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.gateway.policies import BackendTlsPolicy
 from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, ObjectKind, Owner
-from locallb.model.memory import Memory
+from locallb.model.memory import Each, Memory
 from locallb.model.objects import ServicePort
 from locallb.model.reasons import Problem
 from locallb.model.snapshot import Access, Snapshot
@@ -63,20 +64,20 @@ def with_statuses(
     live = [objects for cluster, objects in sorted(told.clusters.items()) if cluster in snapshot.access]
     if not live:
         return plan
-    planned: dict[ObjectKey, Placement | Rejection] = {rejection.key: rejection for rejection in plan.rejections}
-    planned |= {placement.key: placement for placement in plan.placements}
-    served = {
-        key: (one, outcome_of(planned[key]))
-        for key, one in told.bound.items()
-        if isinstance(one, BoundGateway) and key in planned
-    }
     tell = _Telling(snapshot, memory or Memory())
+    placed = _of_placements(plan.placements, told, settings, tell)
+    refused = [_with_status(one, told.bound.get(one.key), tell) for one in plan.rejections]
+    outcomes = {one.key: outcome for one, outcome in refused if outcome}
+    outcomes |= {one.key: outcome for one, outcome in placed if outcome}
+    served = {
+        key: (one, outcomes[key])
+        for key, one in told.bound.items()
+        if isinstance(one, BoundGateway) and key in outcomes
+    }
     made = replace(
         plan,
-        placements=tuple(
-            _with_ingresses(_with_status(one, served, tell), told, snapshot, settings) for one in plan.placements
-        ),
-        rejections=tuple(_with_news(_with_status(one, served, tell), told, snapshot) for one in plan.rejections),
+        placements=tuple(one for one, _ in placed),
+        rejections=tuple(_with_news(one, told, snapshot) for one, _ in refused),
         statuses=tuple(one for objects in live for one in _others(objects, served, settings, tell)),
     )
     tell.memory.evict_unused()
@@ -120,19 +121,34 @@ def _trouble(problem: Problem) -> Trouble:
     return Trouble(OF_PROGRAMMED.get(problem.reason, INVALID), problem.message)
 
 
-def _with_status(planned: _Planned, served: _Served, tell: _Telling) -> _Planned:
-    """Add what a Gateway of a running cluster is told."""
-    if planned.key not in served or not planned.access:
-        return planned
-    key = planned.key
-    status = tell.planned(key.cluster, key, gateway_status, *served[key])
+def _of_placements(
+    placements: Sequence[Placement], told: Gateways, settings: Settings, tell: _Telling
+) -> Sequence[tuple[Placement, Outcome | None]]:
+    """Return placements with what is told of them, and what became of Gateways; most are as they were."""
+    known: Each[tuple[Placement, Outcome | None]] = tell.memory.of("placed", Each)
+    known.within(tell.snapshot.home, tell.snapshot.access, settings)
+
+    def made(placement: Placement, bound: Bound | None) -> tuple[Placement, Outcome | None]:
+        with_status, outcome = _with_status(placement, bound, tell)
+        return _with_ingresses(with_status, bound, tell.snapshot, settings), outcome
+
+    return known.of(made, placements, [told.bound.get(one.key) for one in placements])
+
+
+def _with_status(planned: _Planned, bound: Bound | None, tell: _Telling) -> tuple[_Planned, Outcome | None]:
+    """Add what a Gateway of a running cluster is told; return what became of it, too."""
+    if not isinstance(bound, BoundGateway):
+        return planned, None
+    key, outcome = planned.key, outcome_of(planned)
+    if not planned.access:
+        return planned, outcome
+    status = tell.planned(key.cluster, key, gateway_status, bound, outcome)
     told: _Planned = tell.memory.of((key, "told"), lambda one, status: replace(one, status=status), planned, status)
-    return told
+    return told, outcome
 
 
-def _with_ingresses(placement: Placement, told: Gateways, snapshot: Snapshot, settings: Settings) -> Placement:
+def _with_ingresses(placement: Placement, bound: Bound | None, snapshot: Snapshot, settings: Settings) -> Placement:
     """Add what Ingresses of a running cluster are told that are served at these addresses."""
-    bound = told.bound.get(placement.key)
     if not isinstance(bound, BoundIngresses) or not placement.access:
         return placement
     ports = tuple(planned.port for planned in placement.ports if planned.listeners)
@@ -182,7 +198,7 @@ def _others(objects: GatewayObjects, served: _Served, settings: Settings, tell: 
     sets: dict[Reference, list[ListenerSet]] = {}
     for each in objects.listener_sets:
         sets.setdefault(each.parent, []).append(each)
-    for gateway, outcome in mine.values():
+    for gateway, outcome in mine.values() if sets else ():
         for each in sets.get(gateway.gateway.reference, ()):
             yield tell.planned(cluster, each.reference, listener_set_status, each, gateway, outcome, shared)
     backends, bound = Backends(shared), [one for one, _ in mine.values()]
@@ -197,11 +213,10 @@ def _of_routes(
 ) -> Iterator[PlannedStatus]:
     """Return the statuses of routes in the order of names: those that one Gateway alone speaks of are made together."""
     memory, access = tell.memory, tell.snapshot.access[cluster]
-    said = [memory.of((cluster, one.key, "said"), verdicts_of, one) for one in bound]
-    every = set[Reference]().union(*said)
-    several = frozenset[Reference]()
-    if len(every) != sum(map(len, said)):
-        several = frozenset(name for name, count in Counter(chain.from_iterable(said)).items() if count > 1)
+    keys = [one.key for one in bound]
+    said = [memory.of((cluster, key, "said"), verdicts_of, one) for key, one in zip(keys, bound, strict=True)]
+    named = [memory.of((cluster, key, "named"), tuple, of_one) for key, of_one in zip(keys, said, strict=True)]
+    several = memory.of((cluster, "several"), _several, *named)
 
     def told(one: _Telling, reference: Reference, verdicts: tuple[ParentVerdict, ...]) -> PlannedStatus:
         return one.planned(cluster, reference, lambda said, _: route_status(said, backends), verdicts, shared)
@@ -223,6 +238,11 @@ def _of_routes(
         groups.append((tuple(made), tuple(made.values())))
     statuses = tuple(chain.from_iterable(each for _, each in groups))
     yield from map(statuses.__getitem__, memory.of((cluster, "order"), _order, *(names for names, _ in groups)))
+
+
+def _several(*names: tuple[Reference, ...]) -> frozenset[Reference]:
+    """Return the names that stand in several of these."""
+    return frozenset(name for name, count in Counter(chain.from_iterable(names)).items() if count > 1)
 
 
 def _order(*names: tuple[Reference, ...]) -> Sequence[int]:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from locallb.config.settings import Settings
-from locallb.gateway.kinds import gathered
+from locallb.gateway.gathering import Gathering
 from locallb.gateway.routes.bound import Bound
 from locallb.gateway.telling import left_out, missing_classes, sentences
 from locallb.gateway.translation import bind
@@ -50,7 +50,8 @@ def gateways_of(
     `authority` makes certificates for hosts without a Secret; None: those aren't served by TLS.
     """
     memory = memory or Memory()
-    by_cluster, names = gathered(objects), settings.gateway_classes
+    gathering: Gathering = memory.of("gathered", Gathering)
+    by_cluster, names = gathering.of(objects), settings.gateway_classes
     notices, others = [*missing_classes(by_cluster, names)], list[str]()
     bound: dict[ObjectKey, Bound] = {}
     for each in by_cluster.values():

@@ -48,6 +48,7 @@ class PlanMemory:
     _bound: Memory[Bound] = field(default_factory=Memory)
     _ours: Each[bool] = field(default_factory=Each)
     _problems: Each[PortProblems] = field(default_factory=Each)
+    _files: Each[int] = field(default_factory=Each)
     _lists: Each[bool] = field(default_factory=Each)
     _rows: Each[Placed] = field(default_factory=Each)
     """The placements of Services that are the very same ones, with the same addresses and seats."""
@@ -81,6 +82,10 @@ class PlanMemory:
         self._problems.within(host)
         keys = (service.key for service in services)
         return dict(zip(keys, self._problems.of(find, services), strict=True))
+
+    def files(self, bound: Mapping[ObjectKey, Bound], count: Callable[[Bound], int]) -> Mapping[ObjectKey, int]:
+        """Return how many files the proxy of each Gateway watches, as `count` says."""
+        return dict(zip(bound, self._files.of(count, bound.values()), strict=True))
 
     def routing(self, snapshot: Snapshot, settings: Settings) -> RoutePlan:
         """Return the routes to pods, as they were the last time where nothing that decides has changed."""

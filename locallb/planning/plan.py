@@ -118,7 +118,7 @@ def _planned(snapshot: Snapshot, settings: Settings, memory: PlanMemory) -> Last
         [s for s in servable if s.key in placed],
         snapshot,
         settings.proxies,
-        {key: _files(gateway) for key, gateway in gateways.items()},
+        memory.files(gateways, _files),
     )
     frame, routing = PlanContext.around(snapshot.home, settings, snapshot.host), memory.routing(snapshot, settings)
 

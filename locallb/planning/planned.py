@@ -91,11 +91,11 @@ class PlannedStatus:
     """Of the object that it was made from."""
     gateway: ObjectKey | None = None
     """Whose proof it waits for: a ListenerSet's, where what it has is served; it adds nothing to the digest."""
+    key: ObjectKey = field(init=False, repr=False, compare=False)
+    """Which object; noted once, as plans have thousands that are asked for it again and again."""
 
-    @property
-    def key(self) -> ObjectKey:
-        """Which object."""
-        return self.owner.service
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", self.owner.service)
 
     @property
     def words(self) -> tuple[object, ...]:

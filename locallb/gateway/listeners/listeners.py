@@ -82,6 +82,8 @@ class BoundListener:
 
 def attached_sets(gateway: Gateway, objects: GatewayObjects) -> tuple[ListenerSet, ...]:
     """Return the ListenerSets that name the Gateway and may attach to it, in the order of precedence."""
+    if not objects.listener_sets:
+        return ()
     mine = gateway.reference
     allowed = (
         one for one in objects.listener_sets if one.parent == mine and is_allowed(one, gateway, objects.namespaces)
