@@ -6,7 +6,6 @@ plan. Manifests are told nothing. Not here: what statuses say (`gateway.status`)
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,21 +32,17 @@ from locallb.gateway.status.statuses import (
     verdicts_of,
 )
 from locallb.gateway.translation import BoundGateway, our_classes, shared_objects
-from locallb.ingress.kinds import ROUTED_KINDS
-from locallb.ingress.statuses import ingress_statuses, serving_words
-from locallb.ingress.translation import BoundIngresses
 from locallb.model.gateway.objects import ListenerSet, Named, Reference
 from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.gateway.policies import BackendTlsPolicy
-from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, ObjectKind, Owner
+from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.memory import Each, Memory
-from locallb.model.objects import ServicePort
 from locallb.model.reasons import Problem
 from locallb.model.snapshot import Access, Snapshot
 from locallb.planning.gateways import Gateways
-from locallb.planning.names import told_hosts
+from locallb.planning.ingress_statuses import planned_status, with_ingresses, with_news
 from locallb.planning.notices import DRAIN, FAULT, ordered_of
-from locallb.planning.planned import Placement, Plan, PlannedNews, PlannedStatus, Rejection
+from locallb.planning.planned import Placement, Plan, PlannedStatus, Rejection
 
 _Served: TypeAlias = Mapping[ObjectKey, tuple[BoundGateway, Outcome]]
 _Said: TypeAlias = Mapping[Reference, tuple[ParentVerdict, ...]]
@@ -77,7 +72,7 @@ def with_statuses(
     made = replace(
         plan,
         placements=tuple(one for one, _ in placed),
-        rejections=tuple(_with_news(one, told, snapshot) for one, _ in refused),
+        rejections=tuple(with_news(one, told.bound.get(one.key), snapshot) for one, _ in refused),
         statuses=tuple(one for objects in live for one in _others(objects, served, settings, tell)),
     )
     tell.memory.evict_unused()
@@ -95,7 +90,7 @@ class _Telling:
         """Return what an object of a cluster is told: `make` makes it of `given`, and of nothing else."""
 
         def made(_home: Home, _access: Access, *given: object) -> PlannedStatus:
-            return _planned(make(*given), cluster, self.snapshot)
+            return planned_status(make(*given), cluster, self.snapshot)
 
         where = self.snapshot.home, self.snapshot.access[cluster]
         status: PlannedStatus = self.memory.of((cluster, name), made, *where, *given)
@@ -130,7 +125,7 @@ def _of_placements(
 
     def made(placement: Placement, bound: Bound | None) -> tuple[Placement, Outcome | None]:
         with_status, outcome = _with_status(placement, bound, tell)
-        return _with_ingresses(with_status, bound, tell.snapshot, settings), outcome
+        return with_ingresses(with_status, bound, tell.snapshot, settings), outcome
 
     return known.of(made, placements, [told.bound.get(one.key) for one in placements])
 
@@ -145,47 +140,6 @@ def _with_status(planned: _Planned, bound: Bound | None, tell: _Telling) -> tupl
     status = tell.planned(key.cluster, key, gateway_status, bound, outcome)
     told: _Planned = tell.memory.of((key, "told"), lambda one, status: replace(one, status=status), planned, status)
     return told, outcome
-
-
-def _with_ingresses(placement: Placement, bound: Bound | None, snapshot: Snapshot, settings: Settings) -> Placement:
-    """Add what Ingresses of a running cluster are told that are served at these addresses."""
-    if not isinstance(bound, BoundIngresses) or not placement.access:
-        return placement
-    ports = tuple(planned.port for planned in placement.ports if planned.listeners)
-    hosts = told_hosts(bound.ingresses, placement, settings.dns)
-    statuses = ingress_statuses(bound, placement.addresses, ports, hosts) if ports else ()
-    return replace(
-        placement,
-        statuses=tuple(_planned(one, placement.key.cluster, snapshot) for one in statuses),
-        news=tuple(_news(bound, snapshot, placement.addresses, ports)),
-    )
-
-
-def _with_news(rejection: Rejection, told: Gateways, snapshot: Snapshot) -> Rejection:
-    """Add what Ingresses of a running cluster are told that get no address."""
-    bound = told.bound.get(rejection.key)
-    if not isinstance(bound, BoundIngresses) or not rejection.access:
-        return rejection
-    return replace(rejection, news=tuple(_news(bound, snapshot, why=rejection.problem.message)))
-
-
-def _news(
-    bound: BoundIngresses,
-    snapshot: Snapshot,
-    addresses: Sequence[IPAddress] = (),
-    ports: Sequence[ServicePort] = (),
-    why: str = "",
-) -> Iterator[PlannedNews]:
-    """Return what each Ingress is told in passing; `why` none of them is served."""
-    cluster, troubles = bound.key.cluster, dict[Named, list[str]]()
-    for name, trouble in bound.troubles:
-        troubles.setdefault(name, []).append(trouble)
-    for one in bound.ingresses:
-        key = ObjectKey(cluster, *one.meta.key, ObjectKind.INGRESS)
-        said = tuple([why] if why else []) + tuple(troubles.get(one.meta.key, ()))
-        is_served = ports and not one.problem
-        serving = serving_words(one.hosts, addresses, ports) if is_served else ""
-        yield PlannedNews(Owner(snapshot.home, key, one.meta.uid), snapshot.access[cluster], serving, said)
 
 
 def _others(objects: GatewayObjects, served: _Served, settings: Settings, tell: _Telling) -> Iterator[PlannedStatus]:
@@ -255,11 +209,3 @@ def _of_policy(
     policy: BackendTlsPolicy, gateways: tuple[Named, ...], _shared: GatewayObjects, policies: Policies
 ) -> Told:
     return Told(policy.reference, policy.meta, policy_status(policy, policies, gateways))
-
-
-def _planned(told: Told, cluster: ClusterName, snapshot: Snapshot) -> PlannedStatus:
-    key = ObjectKey(cluster, *told.of.key, ObjectKind(ROUTED_KINDS[told.of.kind].plural))
-    text = json.dumps(told.status, sort_keys=True)
-    owner = Owner(snapshot.home, key, told.meta.uid)
-    gateway = ObjectKey(cluster, *told.gateway, ObjectKind.GATEWAY) if told.gateway else None
-    return PlannedStatus(owner, snapshot.access[cluster], text, told.meta.generation, gateway)

@@ -16,6 +16,7 @@ from locallb.model.faults import ALL, Delay, Failure, Fault, Order
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning import gateway_statuses
+from locallb.planning.ingress_statuses import planned_status
 from locallb.planning.memory import PlanMemory
 from locallb.planning.plan import make_plan
 from tests.gateway.api import (
@@ -140,9 +141,9 @@ def test_a_change_of_one_route_makes_two_statuses_and_the_sentences_of_one_gatew
         made.append(told.status)
         return original(told, *rest)  # type: ignore[arg-type]
 
-    original, said = gateway_statuses._planned, telling._sentences
+    original, said = planned_status, telling._sentences
     with (
-        mock.patch.object(gateway_statuses, "_planned", planned),
+        mock.patch.object(gateway_statuses, "planned_status", planned),
         mock.patch.object(telling, "_sentences", side_effect=said) as sentences,
     ):
         after = make_plan(snapshot(documents, known), SETTINGS, memory)

@@ -1,0 +1,73 @@
+"""What Ingresses in running clusters are told: with the placement that serves them, or with the rejection of all.
+
+And how any status becomes a resource's. Not here: what Ingresses' say (`ingress.statuses`), and who is told of Gateway
+API's objects (`gateway_statuses`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from locallb.config.settings import Settings
+from locallb.gateway.routes.bound import Bound
+from locallb.gateway.status.statuses import Told
+from locallb.ingress.kinds import ROUTED_KINDS
+from locallb.ingress.statuses import ingress_statuses, serving_words
+from locallb.ingress.translation import BoundIngresses
+from locallb.model.gateway.objects import Named
+from locallb.model.identities import ClusterName, IPAddress, ObjectKey, ObjectKind, Owner
+from locallb.model.objects import ServicePort
+from locallb.model.snapshot import Snapshot
+from locallb.planning.names import told_hosts
+from locallb.planning.planned import Placement, PlannedNews, PlannedStatus, Rejection
+
+
+def with_ingresses(placement: Placement, bound: Bound | None, snapshot: Snapshot, settings: Settings) -> Placement:
+    """Add what Ingresses of a running cluster are told that are served at these addresses."""
+    if not isinstance(bound, BoundIngresses) or not placement.access:
+        return placement
+    ports = tuple(planned.port for planned in placement.ports if planned.listeners)
+    hosts = told_hosts(bound.ingresses, placement, settings.dns)
+    statuses = ingress_statuses(bound, placement.addresses, ports, hosts) if ports else ()
+    return replace(
+        placement,
+        statuses=tuple(planned_status(one, placement.key.cluster, snapshot) for one in statuses),
+        news=tuple(_news(bound, snapshot, placement.addresses, ports)),
+    )
+
+
+def with_news(rejection: Rejection, bound: Bound | None, snapshot: Snapshot) -> Rejection:
+    """Add what Ingresses of a running cluster are told that get no address."""
+    if not isinstance(bound, BoundIngresses) or not rejection.access:
+        return rejection
+    return replace(rejection, news=tuple(_news(bound, snapshot, why=rejection.problem.message)))
+
+
+def _news(
+    bound: BoundIngresses,
+    snapshot: Snapshot,
+    addresses: Sequence[IPAddress] = (),
+    ports: Sequence[ServicePort] = (),
+    why: str = "",
+) -> Iterator[PlannedNews]:
+    """Return what each Ingress is told in passing; `why` none of them is served."""
+    cluster, troubles = bound.key.cluster, dict[Named, list[str]]()
+    for name, trouble in bound.troubles:
+        troubles.setdefault(name, []).append(trouble)
+    for one in bound.ingresses:
+        key = ObjectKey(cluster, *one.meta.key, ObjectKind.INGRESS)
+        said = tuple([why] if why else []) + tuple(troubles.get(one.meta.key, ()))
+        is_served = ports and not one.problem
+        serving = serving_words(one.hosts, addresses, ports) if is_served else ""
+        yield PlannedNews(Owner(snapshot.home, key, one.meta.uid), snapshot.access[cluster], serving, said)
+
+
+def planned_status(told: Told, cluster: ClusterName, snapshot: Snapshot) -> PlannedStatus:
+    """Return what an object of a cluster is told, as its resource gets it."""
+    key = ObjectKey(cluster, *told.of.key, ObjectKind(ROUTED_KINDS[told.of.kind].plural))
+    text = json.dumps(told.status, sort_keys=True)
+    owner = Owner(snapshot.home, key, told.meta.uid)
+    gateway = ObjectKey(cluster, *told.gateway, ObjectKind.GATEWAY) if told.gateway else None
+    return PlannedStatus(owner, snapshot.access[cluster], text, told.meta.generation, gateway)
