@@ -17,7 +17,10 @@ import pytest
 
 from tests.reaper import VARIABLE, those_of
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="reads /proc")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="reads /proc"),
+]
 SECONDS = 120
 """Until something hangs."""
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -140,7 +143,6 @@ def test_a_run_that_ends_itself_is_not_followed_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.envoy
-@pytest.mark.slow
 def test_envoys_of_a_stage_end_with_its_run(tmp_path: Path) -> None:
     """They are detached from whoever started them."""
     with running(tmp_path, ENVOY, 1000) as run:
