@@ -119,7 +119,9 @@ class Proxies:
         return files.mode(self.path(proxy)) & _GROUP == _GROUP
 
     def remove(self, proxy: ProxyId) -> None:
-        """Remove a directory, `owner.json` last; absent is fine."""
+        """Remove a directory, `owner.json` last, and what was to become it; absent is fine."""
+        if not _UNFINISHED.fullmatch(proxy):
+            self._remove_unfinished(proxy)
         path = self.root / proxy if _UNFINISHED.fullmatch(proxy) else self.path(proxy)
         if not path.is_dir() or path.is_symlink():
             return
@@ -162,7 +164,17 @@ class Proxies:
             made = self.find(proxy)  # by what else of the same proxy needs it, at the same moment
             if made is None or made.owner != owner:
                 raise ProxiesError(f"{self.path(proxy)} can't be made: {error}") from error
-            self.remove(ProxyId(beside.name))
+        self._remove_unfinished(proxy)
+
+    def _remove_unfinished(self, proxy: ProxyId) -> None:
+        """Remove what runs left that were killed while they made the directory.
+
+        Whoever makes it at this moment finds the one that is there instead, if that has come to its place.
+        """
+        for beside in self.root.glob(f".{self.path(proxy).name}.*{files.UNFINISHED}"):
+            if _UNFINISHED.fullmatch(beside.name):
+                with suppress(ProxiesError):  # they may still write to it: then they remove it
+                    self.remove(ProxyId(beside.name))
 
     def _sign(self, path: Path, owner: Owner, name: ProxyName) -> None:
         try:

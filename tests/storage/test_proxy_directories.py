@@ -103,6 +103,22 @@ def test_a_directory_that_was_never_finished_is_listed_and_can_go(proxies: Proxi
     assert proxies.list() == ()
 
 
+@pytest.mark.parametrize("signed", [True, False])
+@pytest.mark.parametrize("how", ["make", "remove"])
+def test_what_a_killed_run_was_making_goes_with_the_next_one(proxies: Proxies, how: str, *, signed: bool) -> None:
+    """Before it was signed or after; what others make stays."""
+    mine, theirs = (proxies.root / f".{name}.01234567.new" for name in (ID, "ffffffffffff"))
+    for unfinished in (mine, theirs):
+        unfinished.mkdir(parents=True)
+    if signed:
+        (mine / "owner.json").write_text("{}")
+    if how == "make":
+        proxies.make(ID, owner("web"), ProxyName("web"))
+    else:
+        proxies.remove(ID)
+    assert {path.name for path in proxies.root.iterdir()} == {theirs.name, *([ID] if how == "make" else [])}
+
+
 def test_other_things_in_the_root_are_not_ours(proxies: Proxies) -> None:
     """Neither listed nor removed."""
     proxies.make(ID, owner("web"), ProxyName("web"))
