@@ -29,7 +29,7 @@ from tests.e2e.test_changes import Client
 from tests.e2e.watching import Watch, answers, becomes, get
 from tests.soak.answers import MOST
 from tests.soak.faults import FIRST, SLOTS, Chaos, SmallDisk
-from tests.soak.figures import IDLE, Figures, size, unasked
+from tests.soak.figures import IDLE, Figures, size, spent, unasked
 from tests.soak.lasting import Faults
 
 pytestmark = [pytest.mark.soak, pytest.mark.envoy]
@@ -43,6 +43,9 @@ LASTING = 1 / 12
 WRITE = "^(?!GET |POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews)"
 PATIENCE = 30.0
 """Seconds until all has converged after a fault: three times what it may take, on a machine that others use as well."""
+
+REST = 10.0
+"""Seconds in which a loop has taken in a fault, also one that has just begun, before what it costs is measured."""
 
 
 @pytest.fixture
@@ -120,6 +123,7 @@ def shake(soak: Soak) -> None:
     begun, chaos = time.monotonic(), soak.chaos
     _shake_until(soak, begun + MINUTES * 30, loop=True)
     _shake_until(soak, begun + MINUTES * 45, loop=False)
+    _crowd(chaos)
     before = size(chaos.watch.process.pid)
     _shake_until(soak, begun + MINUTES * 60, loop=False)
     after = size(chaos.watch.process.pid)
@@ -139,6 +143,27 @@ def _shake_until(soak: Soak, end: float, *, loop: bool) -> None:
     await_convergence(soak.chaos)
 
 
+def _crowd(chaos: Chaos) -> None:
+    """Have as many Services at once as there may be: threads that worked for them stay for the next ones."""
+    for name in list(chaos.there):
+        chaos.cluster.delete(name)
+        del chaos.there[name]
+    await_convergence(chaos)
+    for _ in range(SLOTS):
+        chaos.create()
+    await_convergence(chaos)
+
+
+def _rest(pid: int) -> None:
+    """Wait until a loop has taken in what happened; one that never rests is measured as it is."""
+    deadline = time.monotonic() + REST
+    busy = True
+    while busy and time.monotonic() < deadline:
+        before = spent(pid)
+        time.sleep(0.5)
+        busy = spent(pid) - before > IDLE / 2
+
+
 def endure(soak: Soak, kind: str) -> None:
     """Let something go wrong for a while, first while nobody changes anything, then while everybody does."""
     chaos, fault = soak.chaos, soak.faults.kinds[kind]
@@ -152,6 +177,7 @@ def endure(soak: Soak, kind: str) -> None:
     api = soak.faults.api
     if not fault.writes:
         becomes(lambda: not api.busiest(WRITE, time.monotonic() - fault.settling), chaos.watch)
+    _rest(chaos.watch.process.pid)
     quiet = time.monotonic()
     with soak.figures.nothing_done(kind, chaos.watch.process.pid):
         time.sleep(chaos.chance.uniform(5, 9) * (MINUTES if kind == "gone" else 1))
