@@ -180,11 +180,7 @@ def _set_status(set_: ListenerSet, bound: BoundGateway, outcome: Outcome, object
     if not is_allowed(set_, bound.gateway, objects.namespaces):
         why = f"Gateway {bound.gateway.meta.key} doesn't allow it; look at its allowedListeners"
         return conditions(*(verdict(kind, Trouble("NotAllowed", why)) for kind in (ACCEPTED, PROGRAMMED)))
-    mine = {
-        number: one
-        for number, one in enumerate(bound.listeners)
-        if one.owner.key == set_.meta.key and one.owner.kind == "ListenerSet"
-    }
+    mine = {number: one for number, one in enumerate(bound.listeners) if one.owner == set_.reference}
     odd = [one.listener.name for one in mine.values() if not _is_fine(one, outcome)]
     refused = Trouble(INVALID, set_.problem) if set_.problem else None
     if refused is None and len(odd) == len(mine):
@@ -198,7 +194,7 @@ def _set_status(set_: ListenerSet, bound: BoundGateway, outcome: Outcome, object
 
 
 def _of(set_: ListenerSet, bound: BoundGateway) -> Iterable[BoundListener]:
-    return (one for one in bound.listeners if one.owner == Reference(GROUP, "ListenerSet", set_.meta.key))
+    return (one for one in bound.listeners if one.owner == set_.reference)
 
 
 def verdicts_by_route(bound: Iterable[BoundGateway]) -> Sequence[tuple[Reference, tuple[ParentVerdict, ...]]]:
