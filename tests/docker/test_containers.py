@@ -39,6 +39,7 @@ from tests.docker.support import (
     word,
 )
 from tests.e2e.support import Backend, Stage, ask, node, port, refused, service
+from tests.traffic.waiting import eventually
 
 pytestmark = [pytest.mark.docker, pytest.mark.envoy]
 
@@ -237,7 +238,7 @@ def test_a_container_that_an_interrupted_run_told_to_stop_is_repaired(shop: Stag
     shop.up()
     at, before = shop.addresses(), identities(shop)
     drain_container(containers(shop)["web"])
-    assert refused(at["n/web"], 80)
+    eventually(lambda: refused(at["n/web"], 80), "Envoy, which answers first, has closed its listener")
     shop.up()
     assert ask(at["n/web"], 80) == "web: hello"
     assert (shop.addresses(), identities(shop)) == (at, before)
