@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,6 +13,10 @@ from locallb.model.errors import ClientError
 from locallb.runtimes.process import processes
 from locallb.runtimes.process.processes import Process
 from locallb.storage import paths
+
+_PATIENCE = 1.0
+"""Seconds to wait for those who only look who has it; that takes them microseconds."""
+_PAUSE = 0.005
 
 
 class TakenError(ClientError):
@@ -39,6 +44,7 @@ def _pid(descriptor: int) -> int:
 
 
 def _is_held(descriptor: int) -> bool:
+    """Return whether an instance runs; one that starts at this moment waits for us, as `_is_taken` does."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -72,15 +78,26 @@ def _locked(path: Path, what: str) -> int:
     """Lock the file that stands there; one that its last holder took away meanwhile doesn't count."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if _is_taken(descriptor):
             pid = _pid(descriptor) or "unknown"
             os.close(descriptor)
             raise TakenError(
                 f"{what} runs already (pid {pid}): end that process first, or leave the work to it"
-            ) from None
+            )
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), path.stat()):
                 return descriptor
         os.close(descriptor)
+
+
+def _is_taken(descriptor: int) -> bool:
+    """Take the lock unless an instance has it; those who only look who has it are waited for."""
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        with suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return False
+        if _is_held(descriptor) or time.monotonic() > deadline:
+            return True
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        time.sleep(_PAUSE)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+from locallb.runtimes import single_instance
 from locallb.runtimes.process import processes
 from locallb.runtimes.single_instance import TakenError, holder, only_one
 
@@ -66,3 +69,26 @@ def test_who_holds_it_can_be_found_without_taking_it(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(path)
     os.mkfifo(tmp_path / "fifo")
     assert [holder(tmp_path / name) for name in ("link", "fifo")] == [None, None]
+
+
+def test_who_looks_at_the_moment_turns_nobody_away(tmp_path: Path) -> None:
+    """To look takes the lock along with others for a moment: who starts then waits for its end."""
+    path = tmp_path / "lock"
+    path.touch(0o600)
+    looking = os.open(path, os.O_RDONLY)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    threading.Timer(0.2, os.close, (looking,)).start()
+    with only_one(path, "it"):
+        assert holder(path) == processes.identify(os.getpid())
+
+
+def test_who_looks_for_good_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is stopped, perhaps."""
+    monkeypatch.setattr(single_instance, "_PATIENCE", 0.02)
+    path = tmp_path / "lock"
+    path.touch(0o600)
+    looking = os.open(path, os.O_RDONLY)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    with pytest.raises(TakenError), only_one(path, "it"):
+        pytest.fail("it is held")
+    os.close(looking)
