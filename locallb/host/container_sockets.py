@@ -5,6 +5,7 @@ Not here: what an engine is asked (`runtimes`).
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import socket
@@ -36,14 +37,43 @@ def docker_elsewhere() -> str:
     given = os.environ.get("DOCKER_HOST", "")
     if given:
         return "" if given.startswith(UNIX) else f"at {clipped(given)}, as DOCKER_HOST says"
+    context, by = docker_context()
+    return f"where its context {clipped(context)} leads, as {by} says" if context else ""
+
+
+def docker_context() -> tuple[str, str]:
+    """Return the context of Docker that counts and who names it; empty for the usual one. DOCKER_HOST counts before."""
     if named := os.environ.get(CONTEXT, ""):
-        return "" if named == _USUAL_CONTEXT else f"where its context {clipped(named)} leads, as {CONTEXT} says"
+        return ("", "") if named == _USUAL_CONTEXT else (named, CONTEXT)
     try:
-        path = Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker") / "config.json"
+        path = _docker_directory() / "config.json"
         context = json.loads(files.read(path) or "{}").get("currentContext") or _USUAL_CONTEXT
     except (files.FilesError, RuntimeError, ValueError, AttributeError):  # Docker's client passes over that, too
+        return "", ""
+    return ("", "") if context == _USUAL_CONTEXT else (str(context), str(path))
+
+
+def docker_context_problem() -> str:
+    """Return that the context which counts isn't there, and what to do, in one sentence; empty if all is well."""
+    context, by = docker_context()
+    if os.environ.get("DOCKER_HOST") or not context or context_place(context, "meta", "meta.json").is_file():
         return ""
-    return "" if context == _USUAL_CONTEXT else f"where its context {clipped(str(context))} leads, as {path} says"
+    remedy = f"unset {CONTEXT}" if by == CONTEXT else "run `docker context use default`"
+    return (
+        f"there is no Docker context {clipped(context)}, which {by} names:"
+        f" name one that `docker context ls` lists, or {remedy}"
+    )
+
+
+def context_place(context: str, *parts: str) -> Path:
+    """Return where Docker's command keeps `parts` of a context: its directory `meta` or `tls`, and what is in it."""
+    kind, *below = parts
+    name = hashlib.sha256(context.encode(errors="backslashreplace")).hexdigest()
+    return _docker_directory().joinpath("contexts", kind, name, *below)
+
+
+def _docker_directory() -> Path:
+    return Path(os.environ.get("DOCKER_CONFIG") or os.path.expanduser("~/.docker"))  # noqa: PTH111 - no home is no error
 
 
 def podman_place() -> str:

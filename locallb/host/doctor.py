@@ -59,7 +59,9 @@ def _programs(seen: Seen) -> Iterator[Finding]:
         "closed": "runs, but not for this user; the process runtime doesn't need it",
         "": "isn't running; the process runtime doesn't need it",
     }
-    if seen.docker_elsewhere:
+    if seen.docker_context_problem:
+        yield Finding(Level.NOTE, "Docker", *seen.docker_context_problem.split(": ", 1))
+    elif seen.docker_elsewhere:
         text = f"Docker is {seen.docker_elsewhere}, and isn't looked at; the process runtime doesn't need it"
         yield Finding(Level.NOTE, "Docker", text)
     else:

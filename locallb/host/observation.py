@@ -101,6 +101,8 @@ class Seen:
     locks: tuple[LockSeen, ...] = ()
     docker: str = ""
     """`usable`, `closed` or empty."""
+    docker_context_problem: str = ""
+    """That the context which counts isn't there, and what to do."""
     docker_elsewhere: str = ""
     """Where Docker is, if that isn't looked at."""
     podman: tuple[tuple[str, str], ...] = ()

@@ -81,9 +81,7 @@ def _locked(path: Path, what: str) -> int:
         if _is_taken(descriptor):
             pid = _pid(descriptor) or "unknown"
             os.close(descriptor)
-            raise TakenError(
-                f"{what} runs already (pid {pid}): end that process first, or leave the work to it"
-            )
+            raise TakenError(f"{what} runs already (pid {pid}): end that process first, or leave the work to it")
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), path.stat()):
                 return descriptor

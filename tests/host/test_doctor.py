@@ -50,6 +50,7 @@ def listener(port: int, process: str = "", address: str = "0.0.0.0") -> HostFact
         ({"envoy": "", "envoy_problem": "no Envoy"}, Level.PROBLEM, "Envoy", "no Envoy", "make setup"),
         ({"docker": "usable"}, Level.NOTE, "Docker", "answers", ""),
         ({"docker_elsewhere": "at tcp://h:2375"}, Level.NOTE, "Docker", "is at tcp://h:2375, and isn't looked at", ""),
+        ({"docker_context_problem": "there is no context: name one"}, Level.NOTE, "Docker", "there is no", "name one"),
         ({"podman": (("/p", "usable"),)}, Level.NOTE, "Podman", "Podman at /p answers", ""),
         ({"podman": (("/p", "closed"),)}, Level.NOTE, "Podman", "Podman at /p runs, but not for this user", ""),
         ({"docker": "closed"}, Level.NOTE, "Docker", "not for this user", ""),

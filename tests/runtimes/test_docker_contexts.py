@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from locallb.runtimes.docker.contexts import ContextError
+from locallb.runtimes.docker.daemon import DockerAbsentError
+from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.engines import DEFAULT, docker_place
 
 
@@ -28,8 +31,76 @@ def test_a_variable_counts_before_the_current_context(
         monkeypatch.setenv(variable, value)
     (tmp_path / "config.json").write_text('{"currentContext": "current"}')
     for name in ("current", "other"):
-        meta = tmp_path / "contexts" / "meta" / hashlib.sha256(name.encode()).hexdigest() / "meta.json"
-        meta.parent.mkdir(parents=True)
-        endpoints = {"docker": {"Host": f"unix:///{name}.sock", "SkipTLSVerify": False}}
-        meta.write_text(json.dumps({"Name": name, "Metadata": {}, "Endpoints": endpoints}))
+        _keep(tmp_path, name, {"Host": f"unix:///{name}.sock", "SkipTLSVerify": False})
     assert str(docker_place()["base_url"]).replace("http+unix", "unix") == place
+
+
+def test_a_context_that_a_variable_names_needs_no_current_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Docker's directory has no config.json before somebody logs in or chooses a context."""
+    _name(monkeypatch, tmp_path, "other")
+    _keep(tmp_path, "other", {"Host": "unix:///other.sock"})
+    assert docker_place()["base_url"] == "unix:///other.sock"
+
+
+def test_what_a_context_trusts_and_shows_comes_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As files of its own; without them its connection is what its address says."""
+    _name(monkeypatch, tmp_path, "far")
+    _keep(tmp_path, "far", {"Host": "tcp://192.0.2.1:2376", "SkipTLSVerify": False})
+    assert docker_place()["tls"] is False
+    kept = tmp_path / "contexts" / "tls" / _digest("far") / "docker"
+    kept.mkdir(parents=True)
+    for name in ("ca", "cert", "key"):
+        (kept / f"{name}.pem").touch()
+    tls = docker_place()["tls"]
+    assert (tls.ca_cert, tls.cert, tls.verify) == (
+        str(kept / "ca.pem"),
+        (str(kept / "cert.pem"), str(kept / "key.pem")),
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("variable", "current", "told"),
+    [
+        ("nope", "", "no Docker context nope, which DOCKER_CONTEXT names: .*, or unset DOCKER_CONTEXT$"),
+        ("", "nope", "no Docker context nope, which .*/config.json names: .*, or run `docker context use default`$"),
+    ],
+)
+def test_a_context_that_is_not_there_is_told(
+    variable: str, current: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The daemon of this host isn't taken in its place: it serves others."""
+    _name(monkeypatch, tmp_path, variable)
+    (tmp_path / "config.json").write_text(json.dumps({"currentContext": current}))
+    with pytest.raises(ContextError, match=told):
+        docker_place()
+    with pytest.raises(DockerAbsentError, match=told):
+        Containers().ping()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "7", '{"Endpoints": {}}', '{"Endpoints": {"docker": {}}}', "[" * 100_000]
+)
+def test_a_context_that_can_not_be_read_is_told(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its file says."""
+    _name(monkeypatch, tmp_path, "odd")
+    _keep(tmp_path, "odd", {}).write_text(text)
+    with pytest.raises(ContextError, match=r"the Docker context odd names no place of Docker in .*meta.json: make it"):
+        docker_place()
+
+
+def _name(monkeypatch: pytest.MonkeyPatch, directory: Path, context: str) -> None:
+    for variable, value in (("DOCKER_CONFIG", str(directory)), ("DOCKER_HOST", ""), ("DOCKER_CONTEXT", context)):
+        monkeypatch.setenv(variable, value)
+
+
+def _keep(directory: Path, name: str, endpoint: dict[str, object]) -> Path:
+    """Keep a context as Docker's command does."""
+    meta = directory / "contexts" / "meta" / _digest(name) / "meta.json"
+    meta.parent.mkdir(parents=True)
+    meta.write_text(json.dumps({"Name": name, "Metadata": {}, "Endpoints": {"docker": endpoint}}))
+    return meta
+
+
+def _digest(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()

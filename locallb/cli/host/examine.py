@@ -90,6 +90,7 @@ def look(directory: Path, stack: str) -> Seen:
         ledger_problems=troubles.guard("ledger", ledger.problems, ()) if ledger else (),
         ledger_keepers=troubles.guard("ledger", ledger.keepers, ()) if ledger else (),
         docker=container_sockets.state(container_sockets.docker_path()),
+        docker_context_problem=container_sockets.docker_context_problem(),
         docker_elsewhere=container_sockets.docker_elsewhere(),
         podman=tuple(container_sockets.podman_sockets()),
         disk_free=troubles.guard("disk", lambda: limits.disk_left(paths.state_home()), limits.PLENTY),

@@ -20,6 +20,7 @@ from urllib3.connection import HTTPConnection
 from urllib3.exceptions import HTTPError
 
 from locallb.model.errors import ClientError
+from locallb.runtimes.docker.contexts import ContextError
 from locallb.runtimes.docker.engines import DOCKER, Engine
 
 PATIENCE, ANSWER = 60, 20
@@ -102,6 +103,8 @@ class Daemon:
         """Turn what docker-py raises into ContainersError."""
         try:
             yield
+        except ContextError as error:
+            raise DockerAbsentError(str(error)) from None
         except APIError as error:
             raise ContainersError(f"{self.engine.name} refuses: {error.explanation or error}") from error
         except (DockerException, requests.RequestException, HTTPError, OSError) as error:

@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from docker.context import ContextAPI
 from docker.utils import kwargs_from_env
 
-from locallb.host.container_sockets import CONTEXT
+from locallb.runtimes.docker.contexts import contexts_place
 
 DEFAULT = "unix:///var/run/docker.sock"
 
@@ -41,12 +40,13 @@ class Engine:
 
 
 def docker_place() -> Mapping[str, Any]:
-    """Return where Docker is, as its own command finds it: by DOCKER_HOST, DOCKER_CONTEXT, the current context."""
+    """Return where Docker is, as its own command finds it: by DOCKER_HOST, DOCKER_CONTEXT, the current context.
+
+    Raises ContextError.
+    """
     given: dict[str, Any] = dict(kwargs_from_env(environment=dict(os.environ)))
     if "base_url" not in given:
-        context = ContextAPI.get_context(os.environ.get(CONTEXT))
-        if context is not None and context.Name != "default":
-            given = {"base_url": context.Host, "tls": context.TLSConfig or False}
+        given = dict(contexts_place())
     return {"base_url": DEFAULT, **given}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from locallb.host.container_sockets import UNIX, podman_place, state
+from locallb.runtimes.docker.contexts import ContextError
 from locallb.runtimes.docker.daemon import PATIENCE
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.engines import DEFAULT, DOCKER, Engine, docker_place
@@ -18,8 +19,16 @@ def engine() -> Engine:
     told = os.environ.get(PROVIDER)
     if told:
         return PODMAN if told == "podman" else DOCKER
-    alone = docker_place()["base_url"] == DEFAULT and not state(DEFAULT.removeprefix(UNIX))
+    alone = _docker_is_usual() and not state(DEFAULT.removeprefix(UNIX))
     return PODMAN if alone and state(podman_place().removeprefix(UNIX)) == "usable" else DOCKER
+
+
+def _docker_is_usual() -> bool:
+    """Return whether Docker is where it usually is; a context that isn't there is told when Docker is asked."""
+    try:
+        return bool(docker_place()["base_url"] == DEFAULT)
+    except ContextError:
+        return False
 
 
 def client(patience: float = PATIENCE) -> Containers:
