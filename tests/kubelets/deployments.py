@@ -61,7 +61,7 @@ class Deployments:
         self.wait(name)
 
     def _patch(self, name: str, patch: Document) -> None:
-        self.client.patch(DEPLOYMENT, name, patch, namespace="n", patch_type=PatchType.MERGE)
+        self.client.patch(DEPLOYMENT, name, patch, namespace=self.namespace, patch_type=PatchType.MERGE)
 
     def _generation(self, name: str) -> int:
         return int(self.client.get(DEPLOYMENT, name, namespace=self.namespace)["metadata"]["generation"])
