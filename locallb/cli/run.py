@@ -44,6 +44,8 @@ WITHOUT_STACK = {
 }
 """Commands that need none; the doctor also looks where there is no project, or a broken one."""
 OFFLINE = "reports.command:offline"
+TEARDOWN = "host.host:teardown"
+"""What was done to this host is written down there, and can be undone after the project is gone."""
 ANYWHERE = frozenset({"host", "state"})
 """Commands that leave the stack's proxies alone, wherever they live."""
 NOWHERE = frozenset({"ca", "gateway", "image", "init", "completion", "help"})
@@ -70,7 +72,7 @@ def run(args: Arguments) -> int:
 
 def _project(args: Arguments, out: Out) -> Path:
     """Return the directory of the project that is meant, whether one is needed or not."""
-    if args.command in NOWHERE:
+    if args.command in NOWHERE or _alone(args) == TEARDOWN:
         return nearest_project(args.directory)
     from locallb.cli.projects.choice import chosen  # noqa: PLC0415 - reads YAML
 
@@ -78,8 +80,7 @@ def _project(args: Arguments, out: Out) -> Path:
 
 
 def _run(args: Arguments, out: Out) -> int:
-    alone = OFFLINE if args.offline else WITHOUT_STACK.get(args.command)
-    if alone:
+    if alone := _alone(args):
         return _load(alone)(args, out)
     command = _load(COMMANDS[args.command])
     from locallb.cli.session import Session  # noqa: PLC0415 - not every command opens a stack
@@ -95,6 +96,13 @@ def _run(args: Arguments, out: Out) -> int:
 
     with leading(session.settings, session.home):
         return command(session, args, out)
+
+
+def _alone(args: Arguments) -> str:
+    """Return what runs a command that needs no stack; empty for the others."""
+    if args.command == "host" and args.action == "teardown":
+        return TEARDOWN
+    return OFFLINE if args.offline else WITHOUT_STACK.get(args.command, "")
 
 
 def _load(place: str) -> Callable[..., int]:

@@ -16,6 +16,8 @@ PRIVATE = 0o700
 SHARED_LEDGER = Path("/var/lib/locallb/ledger")
 """Made by `locallb host setup`, so that all users of the host see each other's claims."""
 LEDGER_VARIABLE = "LOCALLB_LEDGER"
+DATA, PROJECT = Path(".local/share"), "local-lb"
+"""Where a user's own project is below the home directory."""
 
 
 class PlaceError(ClientError):
@@ -38,8 +40,8 @@ def data_home() -> Path:
     Raises PlaceError where neither is there.
     """
     given = os.environ.get("XDG_DATA_HOME", "")
-    base = Path(given) if given.startswith("/") else home() / ".local" / "share"
-    return base / "local-lb"
+    base = Path(given) if given.startswith("/") else home() / DATA
+    return base / PROJECT
 
 
 def home() -> Path:

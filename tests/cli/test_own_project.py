@@ -6,12 +6,14 @@ import contextlib
 import io
 import json
 import os
+import pwd
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -247,6 +249,11 @@ def test_a_command_line_without_a_command_shows_the_first_steps(place: Path, wor
     [
         ("status", "there is no project here and none in"),
         ("destroy --yes", "`locallb watch` or `locallb up` makes that one"),
+        ("top", "`locallb watch` or `locallb up` makes that one"),
+        ("logs", "`locallb watch` or `locallb up` makes that one"),
+        ("gc", "`locallb watch` or `locallb up` makes that one"),
+        ("stack list", "`locallb watch` or `locallb up` makes that one"),
+        ("host setup", "`locallb watch` or `locallb up` makes that one"),
         ("up --yes", "error: there is nothing to serve that could be found\nerror: kind: "),
         ("watch", "name what to serve by `--kind`, `--context NAME` or `--manifests DIR`"),
         ("up --stack ../x --kind", "can't be the name of a stack"),
@@ -280,6 +287,31 @@ def test_what_is_not_there_begins_no_stack(place: Path, command: str, words: str
     assert not (place / "data").exists()
     run("preview", "--context", "shop")
     assert sources(stack_of(place)) == [{"kubernetes": {"name": "shop", "context": "shop"}}]
+
+
+def test_what_was_done_to_the_host_is_undone_without_a_project(place: Path) -> None:
+    """What there is to undo doesn't depend on the project, which may be gone."""
+    done = run("host", "teardown")
+    assert (done.code, done.err) == (Exit.OK, "")
+    assert not (place / "data").exists()
+
+
+@pytest.mark.root(only="is called by sudo")
+def test_the_host_is_set_up_for_whoever_called_sudo(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their project is meant where root has none; by every other command it isn't."""
+    user = pwd.getpwnam("nobody")
+    run("preview", "--manifests", str(write_manifests(place)))
+    theirs = place / "home/.local/share/local-lb"
+    theirs.parent.mkdir(parents=True)
+    (place / "data/local-lb").rename(theirs)
+    for path in (theirs, *theirs.rglob("*")):
+        os.chown(path, user.pw_uid, user.pw_gid)
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_dir=str(place / "home")))
+    assert "there is no project here" in run("host", "status").err
+    monkeypatch.setenv("SUDO_UID", str(user.pw_uid))
+    done = run("host", "status")
+    assert (done.code, done.err) == (Exit.OK, "")
+    assert "there is no project here" in run("status").err
 
 
 def test_a_stack_that_serves_something_else_is_not_rewritten(place: Path) -> None:

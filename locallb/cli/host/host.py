@@ -18,11 +18,14 @@ from locallb.ledger.ledger import Ledger
 
 
 def host(session: Session, args: Arguments, out: Out) -> int:
-    """Run the word after `host`."""
-    if args.action == "teardown":
-        return _perform(_teardown_plan(), args, out, undo=True)
+    """Run `host setup` or `host status`."""
     plan = _setup_plan(session, args)
     return _status(plan, args, out) if args.action == "status" else _perform(plan, args, out, undo=False)
+
+
+def teardown(args: Arguments, out: Out) -> int:
+    """Run `host teardown`, which needs no stack."""
+    return _perform(_teardown_plan(), args, out, undo=True)
 
 
 def _setup_plan(session: Session, args: Arguments) -> Setup:

@@ -13,10 +13,10 @@ from locallb.cli.projects.place import PROGRAM_FILE, PROJECT_FILE, is_trusted, n
 
 MAKING = frozenset({"up", "preview", "watch"})
 """Commands that begin this user's own project."""
-USING = frozenset({"status", "destroy", "refresh", "state"})
-"""Commands that need one."""
 LOOKING = "doctor"
-"""The command that looks at what isn't there yet, too."""
+"""The command that looks at what isn't there yet, too; every other one needs a project."""
+BY_SUDO = "host"
+"""The command that is about this host: root runs it for whoever called `sudo`."""
 _OF_OURS = ("local-lb", "locallb")
 
 
@@ -37,10 +37,10 @@ def chosen(args: Arguments, out: Out) -> Path:
 
     if args.command in MAKING:
         return prepare(args, out)
-    if args.command in USING:
-        return require_own()
+    if args.command != LOOKING:
+        return require_own(by_sudo=args.command == BY_SUDO)
     own = own_project()
-    return own if is_trusted(own) or (args.command == LOOKING and not own.exists()) else directory
+    return own if is_trusted(own) or not own.exists() else directory
 
 
 def require_ours(directory: Path) -> None:

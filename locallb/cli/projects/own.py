@@ -7,9 +7,11 @@ of its stacks are the user's from then on.
 from __future__ import annotations
 
 import os
+import pwd
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import yaml
@@ -33,9 +35,11 @@ def own_project() -> Path:
     return paths.data_home()
 
 
-def require_own() -> Path:
-    """Return the project that was made before. Raises Refused."""
+def require_own(*, by_sudo: bool = False) -> Path:
+    """Return the project that was made before; `by_sudo` also that of who called it. Raises Refused."""
     root = own_project()
+    if by_sudo and not root.exists():
+        root = next((theirs for theirs in _callers_projects() if (theirs / PROJECT_FILE).exists()), root)
     if not (root / PROJECT_FILE).exists():
         raise Refused(
             f"there is no project here and none in {root}: `locallb watch` or `locallb up` makes that one; or change to"
@@ -43,6 +47,14 @@ def require_own() -> Path:
         )
     _require_ours(root)
     return root
+
+
+def _callers_projects() -> Iterator[Path]:
+    """Return where the project of whoever called `sudo` is by default; nothing without one."""
+    caller = os.environ.get("SUDO_UID", "")
+    if os.geteuid() == 0 and caller.isdecimal():
+        with suppress(KeyError):
+            yield Path(pwd.getpwuid(int(caller)).pw_dir) / paths.DATA / paths.PROJECT
 
 
 def _require_ours(root: Path) -> None:
