@@ -1,34 +1,93 @@
 """From a built wheel to the first Service that serves: installing, and the one command, on a machine that has neither.
 
     python -m benchmarks.first_minutes [--wheel dist/local_lb-….whl] [--runs 3]
+    python -m benchmarks.first_minutes --kubelets [--command 'PROGRAM {kubeconfig}'] [--name NAME]
 
-Each run has an environment, a home and a state of its own, and a test cluster (see tests/cluster) that has a Service of
-type LoadBalancer already, as a user's has. pip takes what the wheel depends on from where it is configured to, cache
-included: the first run says what that costs here. Needs the default pool's addresses: run it where nobody serves there.
-A table goes to standard error, one JSON object to standard output.
+Each run has an environment, a home and a state of its own, and a test cluster (see tests/cluster, or with real kubelets
+tests/kubelets) that has a Service of type LoadBalancer already, as a user's has. In turn with it another program is
+started for the cluster with kubelets, until the same; what installs that is not measured. pip takes what the wheel
+depends on from where it is configured to, cache included: the first run says what that costs here. Needs the default
+pool's addresses: run it where nobody serves there. A table goes to standard error, one JSON object to standard output.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.figures import result, spreads, table, tell
+from benchmarks.requests import ask, until
 from tests.cluster.controlplane import Objects, control_plane
-from tests.e2e.support import ask, backends, port, service
+from tests.e2e.support import backends, port, service
+from tests.kubelets.cluster import kubelet_cluster
+from tests.kubelets.ready import make_ready
+from tests.kubelets.workloads import Workloads
 
 PORT = 8080
 MOST = 120.0
 """Seconds until a run has failed."""
-STEPS = ("installation", "`locallb watch` to first byte")
+INSTALLED, SERVED = "installation", "command to first byte"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A cluster of somebody who begins, and how its Service `web` is made."""
+
+    cluster: Objects
+    kubeconfig: Path
+    expose: Callable[[], object]
+
+    def first_byte(self) -> float:
+        """Wait until the address in the Service's status answers; return when it did."""
+        until(self._address, "an address", MOST)
+        return until(lambda: ask(self._address(), PORT), "the first byte", MOST)
+
+    def _address(self) -> str:
+        status = (self.cluster.read("web") or {}).get("status", {})
+        return str((status.get("loadBalancer", {}).get("ingress") or [{}])[0].get("ip", ""))
+
+    def withdraw(self) -> None:
+        """Delete the Service, and wait for whoever has a finalizer on it."""
+        self.cluster.delete("web")
+        until(lambda: self.cluster.read("web") is None, "the deletion", MOST)
+
+
+@contextmanager
+def hand_made() -> Iterator[Place]:
+    """Have an API server, whose only Node answers on NodePorts by a process."""
+    root = Path(tempfile.mkdtemp(prefix="llb-", dir="/tmp"))
+    try:
+        with control_plane("first", root / "c") as plane, plane.client() as client, backends() as make:
+            cluster = Objects(plane, client)
+            cluster.node("node-a")
+            made = cluster.service(service("web", port(PORT, 0)))
+            number = made["spec"]["ports"][0]["nodePort"]
+            make("web", port=number)
+            cluster.delete("web")
+            yield Place(cluster, plane.kubeconfig, lambda: cluster.service(service("web", port(PORT, number))))
+    finally:
+        shutil.rmtree(root)
+
+
+@contextmanager
+def with_kubelets() -> Iterator[Place]:
+    """Have a cluster with real kubelets, and a pod."""
+    make_ready()
+    with kubelet_cluster() as cluster:
+        owner = Workloads(cluster, straight=False)
+        owner.deploy("web", 1)
+        yield Place(owner, cluster.plane.root / "owner.kubeconfig", lambda: owner.expose("web", PORT))
 
 
 def installed(wheel: Path, room: Path) -> Path:
@@ -54,53 +113,73 @@ def watching(command: Path, home: Path, kubeconfig: Path) -> Iterator[None]:
         subprocess.run([command, "destroy", "--yes"], cwd=home, env=around, check=True, capture_output=True)
 
 
-def first_byte(cluster: Objects, name: str) -> None:
-    """Wait until the address in the Service's status answers."""
-    deadline = time.perf_counter() + MOST
-    while time.perf_counter() < deadline:
-        with suppress(IndexError, KeyError, OSError):
-            address = (cluster.read(name) or {})["status"]["loadBalancer"]["ingress"][0]["ip"]
-            if ask(str(address), PORT):
-                return
-        time.sleep(0.005)
-    raise TimeoutError(name)
+@contextmanager
+def running(words: str, kubeconfig: Path) -> Iterator[None]:
+    """Run another program for the cluster."""
+    command = [word.replace("{kubeconfig}", str(kubeconfig)) for word in shlex.split(words)]
+    program = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        program.terminate()
+        program.wait(MOST)
 
 
-def run_once(wheel: Path, cluster: Objects, kubeconfig: Path) -> tuple[float, float]:
+def served(place: Place, starting: Callable[[], AbstractContextManager[None]]) -> float:
+    """Return the seconds from starting a program to the first byte of the Service that is there already."""
+    place.expose()
+    began = time.perf_counter()
+    with starting():
+        at = place.first_byte()
+        place.withdraw()
+    return at - began
+
+
+def of_the_wheel(wheel: Path, place: Place) -> Mapping[str, float]:
     """Return the seconds of each step."""
     home = Path(tempfile.mkdtemp(prefix="llb-", dir="/tmp"))
     try:
         began = time.perf_counter()
         command = installed(wheel, home / "venv")
         there = time.perf_counter()
-        with watching(command, home, kubeconfig):
-            first_byte(cluster, "web")
-            return there - began, time.perf_counter() - there
+        return {
+            INSTALLED: there - began,
+            SERVED: served(place, lambda: watching(command, home, place.kubeconfig)),
+        }
     finally:
         shutil.rmtree(home)
 
 
+def measure(place: Place, given: argparse.Namespace) -> Iterator[tuple[str, Mapping[str, float]]]:
+    """Measure everybody in turn."""
+    for _ in range(given.runs):
+        yield "the wheel", of_the_wheel(given.wheel, place)
+        if given.command:
+            yield given.name, {SERVED: served(place, lambda: running(given.command, place.kubeconfig))}
+
+
 def main() -> None:
     """Measure and tell."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was made for it is removed then
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--wheel", type=Path, default=next(iter(sorted(Path("dist").glob("*.whl"))), None))
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--kubelets", action="store_true", help="on a cluster with real kubelets")
+    parser.add_argument("--command", default="", help="another program that is measured there, which ends on SIGTERM")
+    parser.add_argument("--name", default="the other", help="what to call it in the table")
     given = parser.parse_args()
     if given.wheel is None:
         parser.error("there is no wheel in dist; run make wheel, or name one")
-    root = Path(tempfile.mkdtemp(prefix="llb-", dir="/tmp"))
-    try:
-        with control_plane("first", root / "c") as plane, plane.client() as client, backends() as make:
-            cluster = Objects(plane, client)
-            cluster.node("node-a")
-            made = cluster.service(service("web", port(PORT, 0)))
-            make("web", port=made["spec"]["ports"][0]["nodePort"])
-            runs = [run_once(given.wheel, cluster, plane.kubeconfig) for _ in range(given.runs)]
-    finally:
-        shutil.rmtree(root)
-    figures = {"the wheel": spreads(dict(zip(STEPS, zip(*runs, strict=True), strict=True)))}
-    tell(table(figures, "s"))
-    result("first_minutes", seconds=figures)
+    if given.command and not given.kubelets:
+        parser.error("--command needs --kubelets")
+    seconds: dict[str, dict[str, list[float]]] = {}
+    with with_kubelets() if given.kubelets else hand_made() as place:
+        for who, figures in measure(place, given):
+            for what, value in figures.items():
+                seconds.setdefault(who, {}).setdefault(what, []).append(value)
+    found = {who: spreads(values) for who, values in seconds.items()}
+    tell(table(found, "s"))
+    result("first_minutes", seconds=found)
 
 
 if __name__ == "__main__":

@@ -126,12 +126,22 @@ class Services:
         """Hear of every Service until the cluster ends."""
         while True:
             try:
-                _, version = self._feed.list()
+                version = self._catch_up()
                 for event in self._feed.watch(version):
                     if event.type in {"ADDED", "MODIFIED", "DELETED"}:
                         self._take(event.type, event.object)
             except (KubeError, ExpiredError):
                 time.sleep(0.2)
+
+    def _catch_up(self) -> str:
+        """Take what there is now: the server ends every watch in time, and what happens meanwhile counts as well."""
+        listed, version = self._feed.list()
+        with self._news:
+            self._addresses.clear()
+            self._node_ports.clear()
+            for item in listed:
+                self._take("ADDED", item)
+        return version
 
     def _take(self, kind: str, item: Mapping[str, Any]) -> None:
         if item["metadata"]["namespace"] != self._namespace:
