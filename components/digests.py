@@ -1,7 +1,7 @@
 """Digests of what a load balancer's resources depend on: equal digests mean that nothing is to be done.
 
 Made of the values that its resources get, as canonical JSON, never of how our own types are written: a field of ours
-may get another name without touching a load balancer. Not here: what was applied (`locallb.watch.converge`).
+may get another name without touching a load balancer. Not here: what was applied (`locallb.watch.converging.converge`).
 """
 
 from __future__ import annotations

@@ -19,13 +19,13 @@ from locallb.model.objects import Service
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.addresses.allocation import Answer, allocate
 from locallb.planning.addresses.port_mapping import MappedServices
-from locallb.planning.gateways import Gateways, gateways_of
+from locallb.planning.gateways.gateways import Gateways, gateways_of
 from locallb.planning.last_plan import LastPlan, seat_of, wants_the_same
 from locallb.planning.planned import PlannedProxy, PlannedStatus
-from locallb.planning.pod_routes import RoutePlan, routes_of
 from locallb.planning.ports import PortProblems
 from locallb.planning.proxies.assignment import ProxyAssignment, ProxyAssignments, assign_proxies
 from locallb.planning.proxies.placing import Placed, PlacementInputs, PlanContext, place, proxy_of_stack
+from locallb.planning.routes.pod_routes import RoutePlan, routes_of
 from locallb.planning.selection import is_ours
 
 Asked = tuple[Service, tuple[IPAddress, ...], ProxyAssignment, Bound | None]

@@ -21,9 +21,8 @@ from locallb.planning.addresses.allocation import Answer
 from locallb.planning.addresses.port_mapping import map_ports
 from locallb.planning.backends.index import BackendIndex
 from locallb.planning.backends.nodes import eligible
-from locallb.planning.gateway_serving import backends_of
-from locallb.planning.gateway_statuses import with_statuses
-from locallb.planning.gateways import with_gateways, with_orders
+from locallb.planning.gateways.gateways import with_gateways, with_orders
+from locallb.planning.gateways.serving import backends_of
 from locallb.planning.last_plan import LastPlan
 from locallb.planning.left_out import left_out, unused_pins
 from locallb.planning.memory import PlanMemory, beside
@@ -31,11 +30,12 @@ from locallb.planning.names import with_names
 from locallb.planning.notices import TOLD_OF_THE_STACK, notices_of, of_faults
 from locallb.planning.planned import Plan, Rejection
 from locallb.planning.planned_for_clusters import PlannedRoutes
-from locallb.planning.pod_routes import RoutePlan, routes_to_gain
 from locallb.planning.ports import HostPorts, PortProblems
 from locallb.planning.proxies.assignment import ProxyAssignment
 from locallb.planning.proxies.placing import PlacementInputs, PlanContext
+from locallb.planning.routes.pod_routes import RoutePlan, routes_to_gain
 from locallb.planning.selection import is_ours
+from locallb.planning.statuses.gateway_statuses import with_statuses
 
 
 def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None = None) -> Plan:

@@ -20,7 +20,7 @@ from locallb.model.memory import Memory
 from locallb.planning.memory import PlanMemory
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from locallb.planning.withdrawal import withdraw
+from locallb.planning.statuses.withdrawal import withdraw
 from locallb.sources.snapshot import SnapshotResult, read_snapshot
 from locallb.sources.snapshot_cache import Changes, SnapshotCache
 

@@ -25,7 +25,8 @@ from locallb.sources.snapshot import SnapshotResult
 from locallb.storage import paths
 from locallb.threads.jitter import jitter
 from locallb.watch import gc_tuning
-from locallb.watch.converge import Converger
+from locallb.watch.converging.converge import Converger
+from locallb.watch.converging.work import FEW, Work
 from locallb.watch.events import (
     Cause,
     Converged,
@@ -37,12 +38,11 @@ from locallb.watch.events import (
     Stopped,
     Updated,
 )
-from locallb.watch.inbox import Inbox
+from locallb.watch.marks.inbox import Inbox
+from locallb.watch.marks.schedule import Schedule
+from locallb.watch.marks.triggers import Triggers
 from locallb.watch.planner import Planner, orders_end
-from locallb.watch.schedule import Schedule
-from locallb.watch.triggers import Triggers
-from locallb.watch.troubles import Troubles
-from locallb.watch.work import FEW, Work
+from locallb.watch.troubles.troubles import Troubles
 
 FULL_PASS = 60.0
 """Seconds after which every source is read and everything planned again, whatever the triggers said."""

@@ -19,7 +19,7 @@ from locallb.sources.snapshot import SnapshotResult
 from locallb.sources.snapshot_cache import Changes, SnapshotCache
 from locallb.sources.workspace import Workspace
 from locallb.watch.events import Cause, Mark
-from locallb.watch.triggers import Triggers
+from locallb.watch.marks.triggers import Triggers
 
 _WHOLE = frozenset({Cause.START, Cause.FULL, Cause.CONFIGURATION})
 _UNKNOWN = object()

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from locallb.cli.page import guard
 from locallb.cli.watching import supervision
-from locallb.cli.watching.host_header import Host, host_of, parse_host
-from locallb.cli.watching.http_messages import Request
+from locallb.cli.watching.http.host_header import Host, host_of, parse_host
+from locallb.cli.watching.http.http_messages import Request
 
 ANYBODY, NOBODY, PROGRAMS = (True, True), (False, False), (True, False)
 """Whom metrics and page answer: both; neither; metrics alone, which programs read by any address."""

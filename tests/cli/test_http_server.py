@@ -16,9 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.cli.watching import http_messages, http_server, sd_notify
-from locallb.cli.watching.http_messages import Page, Pages, answer
-from locallb.cli.watching.http_server import AT_ONCE, PATIENCE, Answering, AnsweringError
+from locallb.cli.watching import sd_notify
+from locallb.cli.watching.http import http_messages, http_server
+from locallb.cli.watching.http.http_messages import Page, Pages, answer
+from locallb.cli.watching.http.http_server import AT_ONCE, PATIENCE, Answering, AnsweringError
 from locallb.threads.supervised import Escape, Task, Threads
 
 PAGES = {

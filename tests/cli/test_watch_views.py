@@ -13,12 +13,12 @@ import pytest
 from rich.console import Console
 
 from locallb.cli.watching.board import FAILED, NO_ANSWER, UPDATING, Board, by_urgency
-from locallb.cli.watching.lines import as_json, journal, plain
-from locallb.cli.watching.log_record import LogRecord
-from locallb.cli.watching.records import Narrator, started
+from locallb.cli.watching.log.lines import as_json, journal, plain
+from locallb.cli.watching.log.log_record import LogRecord
+from locallb.cli.watching.log.records import Narrator, started
+from locallb.cli.watching.log.where import where
 from locallb.cli.watching.relay import Batch, Entry, Relay
 from locallb.cli.watching.screen import Screen
-from locallb.cli.watching.where import where
 from locallb.config.parsing.settings import parse_settings
 from locallb.model.identities import Protocol
 from locallb.model.objects import ServicePort

@@ -30,9 +30,9 @@ from locallb.sources.snapshot import SnapshotResult, read_host
 from locallb.sources.snapshot_cache import SnapshotCache
 from locallb.sources.state.held import HeldByState
 from locallb.sources.workspace import Workspace
-from locallb.watch import outages
 from locallb.watch.events import Converged, LoopEvent
 from locallb.watch.loop import Loop
+from locallb.watch.troubles import outages
 from tests.e2e.support import Backend, Stage, node, port, service
 from tests.e2e.watching import answers, becomes
 

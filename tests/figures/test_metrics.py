@@ -19,8 +19,8 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from locallb.cli.watching.metrics import Metrics
-from locallb.cli.watching.traffic_metrics import BOUNDS, LABELS, TrafficMetrics, families
+from locallb.cli.watching.metrics.metrics import Metrics
+from locallb.cli.watching.metrics.traffic_metrics import BOUNDS, LABELS, TrafficMetrics, families
 from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import SettingsError
 from locallb.model.identities import ClusterName, ObjectKey

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.stack import declare
-from locallb.cli.watching.metrics import Metrics
+from locallb.cli.watching.metrics.metrics import Metrics
 from locallb.gateway.status.verdicts import Told, bad_news, verdict_of
 from locallb.kubernetes.events import WARNING, event_body
 from locallb.model.gateway.objects import CONTROLLER

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from locallb.cli.page.document import pages
 from locallb.cli.page.guard import refusal
-from locallb.cli.watching.http_messages import Request, answer
+from locallb.cli.watching.http.http_messages import Request, answer
 
 HERE = ("host", "127.0.0.1:9478")
 

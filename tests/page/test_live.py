@@ -13,7 +13,7 @@ import pytest
 
 from locallb.cli.page import lanes, live
 from locallb.cli.page.teller import PageTeller
-from locallb.cli.watching.http_server import AnsweringError
+from locallb.cli.watching.http.http_server import AnsweringError
 from locallb.planning.planned import Plan
 from locallb.planning.status import Observation
 from locallb.watch.events import Converged, Failed, Pulse, Stopped

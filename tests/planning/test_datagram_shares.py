@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from locallb.envoy.endpoints import assignment
 from locallb.model.identities import Protocol
 from locallb.model.serving import Backend, Upstream
-from locallb.planning.gateway_serving import datagram_shares
+from locallb.planning.gateways.serving import datagram_shares
 
 Behind = list[tuple[int, list[Backend]]]
 

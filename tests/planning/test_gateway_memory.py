@@ -15,10 +15,10 @@ from locallb.kubernetes.parsing.objects import Known, parse_objects
 from locallb.model.faults import ALL, Delay, Failure, Fault, Order
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.model.snapshot import HostFacts, Snapshot
-from locallb.planning import gateway_statuses
-from locallb.planning.ingress_statuses import planned_status
 from locallb.planning.memory import PlanMemory
 from locallb.planning.plan import make_plan
+from locallb.planning.statuses import gateway_statuses
+from locallb.planning.statuses.ingress_statuses import planned_status
 from tests.gateway.api import (
     DEMO,
     JsonObject,

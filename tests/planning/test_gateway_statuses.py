@@ -27,9 +27,9 @@ from locallb.model.identities import Home, ObjectKind, Protocol
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.outputs.status.gateway_status import GatewayStatus
-from locallb.planning.gateway_statuses import outcome_of
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Placement, Plan, PlannedStatus, Rejection
+from locallb.planning.statuses.gateway_statuses import outcome_of
 from locallb.resources.codec import decode, encode
 from locallb.resources.properties import GatewayStatusInputs
 from locallb.resources.resource_type import grown

@@ -24,7 +24,7 @@ from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.memory import PlanMemory
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from locallb.planning.pod_routes import routes_of
+from locallb.planning.routes.pod_routes import routes_of
 from locallb.sources.hostless import holding
 from tests.planning.objects import JsonObject, endpoint, endpoints, parsed, service
 from tests.planning.objects import node as node_object

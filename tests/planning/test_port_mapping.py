@@ -19,7 +19,7 @@ from locallb.model.objects import FamilyPolicy, Service, ServicePort
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Claim, HostFacts, MappedPort, Snapshot, Socket
 from locallb.planning.addresses.port_mapping import COUNT, FIRST, LOOPBACK, map_ports
-from locallb.planning.mapped_redirects import with_mapped_redirects
+from locallb.planning.gateways.mapped_redirects import with_mapped_redirects
 from locallb.planning.memory import PlanMemory
 from tests.planning import strategies as draw
 

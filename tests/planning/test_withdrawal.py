@@ -11,7 +11,7 @@ from locallb.model.snapshot import Access, Snapshot
 from locallb.model.status_entries import Event
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from locallb.planning.withdrawal import withdraw
+from locallb.planning.statuses.withdrawal import withdraw
 from tests.planning.objects import DEMO, node, parsed, service
 
 

@@ -18,10 +18,10 @@ import pytest
 from locallb.cli.page import live
 from locallb.cli.watching import signals as signals_module
 from locallb.cli.watching.health import Health
-from locallb.cli.watching.http_messages import Page
-from locallb.cli.watching.http_server import Answering
-from locallb.cli.watching.lines import plain
-from locallb.cli.watching.metrics import Metrics
+from locallb.cli.watching.http.http_messages import Page
+from locallb.cli.watching.http.http_server import Answering
+from locallb.cli.watching.log.lines import plain
+from locallb.cli.watching.metrics.metrics import Metrics
 from locallb.cli.watching.relay import Relay
 from locallb.cli.watching.signals import Signals
 from locallb.cli.watching.telling import Lines, Teller

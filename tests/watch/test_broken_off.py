@@ -19,11 +19,11 @@ from locallb.model.identities import Home, ObjectKey
 from locallb.model.snapshot import Snapshot
 from locallb.planning.planned import Plan
 from locallb.sources.snapshot import SnapshotResult
-from locallb.watch import converge, work
-from locallb.watch.converge import Converger
+from locallb.watch.converging import converge, work
+from locallb.watch.converging.converge import Converger
 from locallb.watch.events import Cause, Converged, LoopEvent, Mark
 from locallb.watch.loop import Loop
-from locallb.watch.troubles import Troubles
+from locallb.watch.troubles.troubles import Troubles
 from tests.engine.support import Bench, Thing, World, make_project
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from locallb.engine.state.project import load_config
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.runtimes.process.processes import Process, is_alive
 from locallb.sources.configuration import stack_settings
-from locallb.watch import checks as module
-from locallb.watch.checks import MOST_DOUBTFUL, NAME, Checks
+from locallb.watch.converging import checks as module
+from locallb.watch.converging.checks import MOST_DOUBTFUL, NAME, Checks
 from locallb.watch.events import Cause, Converged, Failed, LoopEvent, Mark, Updated
 from locallb.watch.loop import Loop
 from tests.e2e.support import Stage, node, port, service, stage

@@ -20,9 +20,9 @@ from locallb.model.snapshot import Access, HostFacts, Snapshot
 from locallb.planning.memory import PlanMemory
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from locallb.watch.converge import Converger
-from locallb.watch.differing import Differences
-from locallb.watch.wanted import WantedDigests
+from locallb.watch.converging.converge import Converger
+from locallb.watch.converging.differing import Differences
+from locallb.watch.converging.wanted import WantedDigests
 from tests.planning import strategies
 from tests.planning.objects import DEMO, node, parsed, service
 
@@ -174,9 +174,11 @@ def test_what_is_planned_as_before_costs_no_digest_and_no_comparison(monkeypatch
     made = converger(first)
     before = made.differing({}, first, (), now=1000.0)
     assert before[0].keys() == made.wanted(first).keys()
-    monkeypatch.setattr("locallb.watch.wanted.rejection_digest", lambda rejection: pytest.fail(str(rejection.key)))
     monkeypatch.setattr(
-        "locallb.watch.differing.differences_of", lambda placement, _said: pytest.fail(str(placement.key))
+        "locallb.watch.converging.wanted.rejection_digest", lambda rejection: pytest.fail(str(rejection.key))
+    )
+    monkeypatch.setattr(
+        "locallb.watch.converging.differing.differences_of", lambda placement, _said: pytest.fail(str(placement.key))
     )
     assert made.wanted(second) == made.applied
     assert made.differing({}, second, (), now=1000.0) == before

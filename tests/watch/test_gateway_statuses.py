@@ -11,8 +11,8 @@ from locallb.gateway.status.standing import standings
 from locallb.kubernetes.parsing.objects import Said
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.planning.planned import Plan
-from locallb.watch.converge import Converger
-from locallb.watch.work import Batch, Work
+from locallb.watch.converging.converge import Converger
+from locallb.watch.converging.work import Batch, Work
 from tests.gateway.api import DEMO, JsonObject
 from tests.planning.api import deployed
 from tests.planning.test_gateway_statuses import HOME, GatewayApi, cluster, plan_of, rewritten

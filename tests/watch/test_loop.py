@@ -15,12 +15,12 @@ from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.snapshot import Access, Snapshot
 from locallb.planning.planned import Plan
 from locallb.sources.snapshot import SnapshotResult
+from locallb.watch.converging.outcome import Outcome
+from locallb.watch.converging.work import MOST, Batch, Work
 from locallb.watch.events import Cause, Converged, LoopEvent, Mark
 from locallb.watch.loop import Loop
-from locallb.watch.outcome import Outcome
-from locallb.watch.schedule import OF_OTHERS, UPDATES
-from locallb.watch.troubles import Troubles
-from locallb.watch.work import MOST, Batch, Work
+from locallb.watch.marks.schedule import OF_OTHERS, UPDATES
+from locallb.watch.troubles.troubles import Troubles
 
 HOME = Home("p", "s", "/p")
 SETTINGS = Settings((), ())

@@ -11,7 +11,7 @@ from locallb.model.identities import Protocol, ProxyId, ProxyName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Listener, Proxy
 from locallb.planning.status import Observation
-from locallb.watch.outages import GRACE, Outages, serves
+from locallb.watch.troubles.outages import GRACE, Outages, serves
 
 NAMES = ("web", "api", "shared-1")
 names = st.frozensets(st.sampled_from(NAMES))

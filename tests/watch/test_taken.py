@@ -18,10 +18,10 @@ from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.planned import Plan
 from locallb.planning.proxies.placing import PlanContext, proxy_of_stack
 from locallb.sources.snapshot import SnapshotResult
-from locallb.watch.converge import PROXY, Converger
+from locallb.watch.converging.converge import PROXY, Converger
+from locallb.watch.converging.work import Batch
 from locallb.watch.events import Cause, Mark
-from locallb.watch.troubles import Troubles
-from locallb.watch.work import Batch
+from locallb.watch.troubles.troubles import Troubles
 
 HOME = Home("p", "s", "/p")
 FRAME = PlanContext.around(HOME, Settings((), ()), HostFacts())

@@ -17,8 +17,8 @@ from locallb.model.snapshot import Access, HeldProxyAssignment, HostFacts, Snaps
 from locallb.planning.memory import PlanMemory
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Placement, Plan
-from locallb.watch.troubles import Troubles
-from locallb.watch.wanted import WantedDigests
+from locallb.watch.converging.wanted import WantedDigests
+from locallb.watch.troubles.troubles import Troubles
 from tests.planning.objects import DEMO, JsonObject, node, parsed, service
 
 HOME = Home("p", "s", "/p")
@@ -102,8 +102,8 @@ def test_one_that_is_placed_alone_costs_one_digest(monkeypatch: pytest.MonkeyPat
         asked.append(placement.key.name)
         return balancer_digest(placement, proxy)
 
-    monkeypatch.setattr("locallb.watch.wanted.balancer_digest", counted)
-    monkeypatch.setattr("locallb.watch.wanted._digest", lambda planned: pytest.fail(str(planned.key)))
+    monkeypatch.setattr("locallb.watch.converging.wanted.balancer_digest", counted)
+    monkeypatch.setattr("locallb.watch.converging.wanted._digest", lambda planned: pytest.fail(str(planned.key)))
     kept = replace(second, services=(second.services[0], first.services[1]))
     assert compared_of(wanted, make_plan(kept, settings(), memory)) == {"a", "b"}
     assert asked == ["a"]

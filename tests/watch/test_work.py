@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.model.identities import ClusterName, ObjectKey
-from locallb.watch.work import FEW, MOST, Work
+from locallb.watch.converging.work import FEW, MOST, Work
 
 KINDS = [field.name for field in fields(Work) if field.name != "few"]
 MAKES = {"broken", "gone", "changed", "new", "told"}

@@ -17,10 +17,10 @@ from locallb.cli.observe import ask, observe
 from locallb.cli.session import Session
 from locallb.cli.watching import sd_notify
 from locallb.cli.watching.health import Health
-from locallb.cli.watching.http_server import Answering
-from locallb.cli.watching.lines import as_json, is_journal, journal, plain
-from locallb.cli.watching.metrics import Metrics
-from locallb.cli.watching.records import started
+from locallb.cli.watching.http.http_server import Answering
+from locallb.cli.watching.log.lines import as_json, is_journal, journal, plain
+from locallb.cli.watching.log.records import started
+from locallb.cli.watching.metrics.metrics import Metrics
 from locallb.cli.watching.relay import Relay
 from locallb.cli.watching.screen import Screen
 from locallb.cli.watching.signals import Signals

@@ -14,7 +14,7 @@ from locallb.model.identities import ObjectKey
 from locallb.model.objects import Service
 from locallb.model.snapshot import Snapshot
 from locallb.planning.backends.drained import names_of, names_of_endpoints
-from locallb.planning.gateways import gateways_of, with_gateways, with_orders
+from locallb.planning.gateways.gateways import gateways_of, with_gateways, with_orders
 from locallb.planning.planned import Placement, Via
 
 

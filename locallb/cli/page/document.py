@@ -9,7 +9,7 @@ from collections.abc import Callable
 from importlib.resources import files
 
 from locallb.cli.page.guard import HEADERS
-from locallb.cli.watching.http_messages import Page, Pages
+from locallb.cli.watching.http.http_messages import Page, Pages
 from locallb.report.safe import html_text
 
 _KINDS = {

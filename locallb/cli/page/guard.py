@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
-from locallb.cli.watching.host_header import Host, host_of
-from locallb.cli.watching.http_messages import Page, Request
+from locallb.cli.watching.http.host_header import Host, host_of
+from locallb.cli.watching.http.http_messages import Page, Request
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "

@@ -17,9 +17,9 @@ from locallb.cli.page.guard import HEADERS, refusal
 from locallb.cli.page.lanes import Subject, lane, subjects
 from locallb.cli.page.rates import rates
 from locallb.cli.watching.board import Board, View
-from locallb.cli.watching.http_messages import Page
-from locallb.cli.watching.http_server import Answering
-from locallb.cli.watching.log_record import LogRecord
+from locallb.cli.watching.http.http_messages import Page
+from locallb.cli.watching.http.http_server import Answering
+from locallb.cli.watching.log.log_record import LogRecord
 from locallb.config.loopback_socket import loopback_place
 from locallb.planning.planned import Plan
 from locallb.report.safe import visible

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from locallb.cli.page.live import LivePage
-from locallb.cli.watching.log_record import LogRecord
+from locallb.cli.watching.log.log_record import LogRecord
 from locallb.cli.watching.relay import Relay
 from locallb.cli.watching.supervision import stuck
 from locallb.cli.watching.telling import Teller

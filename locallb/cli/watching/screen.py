@@ -14,8 +14,8 @@ from rich.text import Text
 
 from locallb.cli.display.service_table import STYLES, next_step
 from locallb.cli.watching.board import Board, View, by_urgency, count_states
-from locallb.cli.watching.lines import clock
-from locallb.cli.watching.log_record import Level, LogRecord
+from locallb.cli.watching.log.lines import clock
+from locallb.cli.watching.log.log_record import Level, LogRecord
 from locallb.model.formatting import counted
 from locallb.planning.status import PortRow, State
 from locallb.report.pool_room import rooms_for

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 
 from locallb.cli.watching import sd_notify
-from locallb.cli.watching.host_header import Host, host_of
-from locallb.cli.watching.http_messages import Page, Request
-from locallb.cli.watching.metrics import Metrics
+from locallb.cli.watching.http.host_header import Host, host_of
+from locallb.cli.watching.http.http_messages import Page, Request
+from locallb.cli.watching.metrics.metrics import Metrics
 from locallb.watch.events import Cause, Converged, Failed, Leading, LoopEvent, Planned, Pulse
 
 IDLE_LIMIT, BUSY_LIMIT = 30.0, 300.0

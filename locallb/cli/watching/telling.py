@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.live import Live
 
 from locallb.cli.watching.board import Board, View
-from locallb.cli.watching.log_record import Level, LogRecord
-from locallb.cli.watching.records import Narrator
+from locallb.cli.watching.log.log_record import Level, LogRecord
+from locallb.cli.watching.log.records import Narrator
 from locallb.cli.watching.relay import Batch, Relay
 from locallb.cli.watching.screen import Screen
 from locallb.model.formatting import counted

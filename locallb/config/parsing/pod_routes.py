@@ -1,6 +1,6 @@
 """What the stack's configuration says of routes to pods: `podRoutes`, and `podCIDRs` of a source or cluster.
 
-Pure. Not here: which routes that makes (`planning.pod_routes`).
+Pure. Not here: which routes that makes (`planning.routes.pod_routes`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What is served by routes, whatever object it was made of: as it is planned, what its ports do, who is behind them.
 
 Not here: how it comes about (`gateway.translation`, and `ingress.translation`), addresses and endpoints
-(`planning.gateway_serving`).
+(`planning.gateways.serving`).
 """
 
 from __future__ import annotations

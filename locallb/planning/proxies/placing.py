@@ -24,7 +24,7 @@ from locallb.model.serving import Listener, Part, Proxy
 from locallb.model.snapshot import Access, HostFacts
 from locallb.planning.backends.backends import detours, upstreams
 from locallb.planning.backends.index import BackendIndex
-from locallb.planning.gateway_serving import Serving, Where, serve
+from locallb.planning.gateways.serving import Serving, Where, serve
 from locallb.planning.notices import Notice
 from locallb.planning.planned import Placement, PlannedPart, PlannedProxy
 from locallb.planning.ports import PortProblems

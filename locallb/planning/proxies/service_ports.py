@@ -1,6 +1,6 @@
 """A Service's ports on its addresses: a listener where a family has backends, and upstreams of those.
 
-Not here: which backends those are (`backends`), and what Gateways serve (`gateway_serving`).
+Not here: which backends those are (`backends`), and what Gateways serve (`gateways.serving`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from locallb.model.naming import upstream_name
 from locallb.model.objects import Service, ServicePort
 from locallb.model.serving import Listener, Upstream
 from locallb.planning.backends.backends import PortBackends
-from locallb.planning.gateway_serving import Where
+from locallb.planning.gateways.serving import Where
 from locallb.planning.planned import PlannedPort, Via
 
 DETOUR = "-detour"

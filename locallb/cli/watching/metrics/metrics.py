@@ -16,8 +16,8 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from locallb.cli.watching.board import Board, View
+from locallb.cli.watching.metrics.traffic_metrics import TrafficMetrics
 from locallb.cli.watching.relay import Batch, Entry
-from locallb.cli.watching.traffic_metrics import TrafficMetrics
 from locallb.gateway.status.verdicts import Told, verdict_of
 from locallb.kubernetes.api.client import WRITES
 from locallb.planning.planned import Plan, Via

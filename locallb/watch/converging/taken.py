@@ -12,7 +12,7 @@ from locallb.engine.state.resource import ResourceState
 from locallb.model.identities import ObjectKey
 from locallb.model.state_resource import CONFIG
 from locallb.planning.planned import Plan
-from locallb.watch.outcome import Names
+from locallb.watch.converging.outcome import Names
 
 
 @dataclass(slots=True)

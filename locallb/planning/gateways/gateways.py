@@ -1,7 +1,7 @@
 """Gateways and Ingresses among the Services of a plan: who they are.
 
 Each is planned as a Service that has a proxy of its own. Not here: what it serves (`gateway.translation`,
-`ingress.translation`), on which addresses (`gateway_serving`), and what statuses say (`gateway.status`).
+`ingress.translation`), on which addresses (`serving`), and what statuses say (`gateway.status`).
 """
 
 from __future__ import annotations

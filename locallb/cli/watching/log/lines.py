@@ -6,7 +6,7 @@ import json
 import os
 from datetime import UTC, datetime
 
-from locallb.cli.watching.log_record import Level, LogRecord
+from locallb.cli.watching.log.log_record import Level, LogRecord
 from locallb.report.safe import visible
 
 LONGEST = 2000

@@ -6,7 +6,7 @@ import re
 from ipaddress import ip_address
 from typing import NamedTuple
 
-from locallb.cli.watching.http_messages import Request
+from locallb.cli.watching.http.http_messages import Request
 from locallb.model.identities import IPAddress
 
 _HOST = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+(?:%[\w.~-]+)?)\]|(?P<name>[\w.-]+))(?::[0-9]{1,5})?", re.ASCII)

@@ -23,7 +23,7 @@ from locallb.model.reasons import Problem
 from locallb.model.serving import Backend, Listener, Upstream
 from locallb.planning.backends.backends import PortBackends, upstreams
 from locallb.planning.backends.index import BackendIndex
-from locallb.planning.mapped_redirects import with_mapped_redirects
+from locallb.planning.gateways.mapped_redirects import with_mapped_redirects
 from locallb.planning.planned import PlannedPort, Via
 from locallb.planning.ports import PortProblems
 

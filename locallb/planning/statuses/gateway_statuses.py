@@ -39,10 +39,10 @@ from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.memory import Each, Memory
 from locallb.model.reasons import Problem
 from locallb.model.snapshot import Access, Snapshot
-from locallb.planning.gateways import Gateways
-from locallb.planning.ingress_statuses import planned_status, with_ingresses, with_news
+from locallb.planning.gateways.gateways import Gateways
 from locallb.planning.notices import DRAIN, FAULT, ordered_of
 from locallb.planning.planned import Placement, Plan, PlannedStatus, Rejection
+from locallb.planning.statuses.ingress_statuses import planned_status, with_ingresses, with_news
 
 _Served: TypeAlias = Mapping[ObjectKey, tuple[BoundGateway, Outcome]]
 _Said: TypeAlias = Mapping[Reference, tuple[ParentVerdict, ...]]

@@ -23,13 +23,13 @@ from locallb.model.state_resource import CLAIMS, CONFIG, SERVICE
 from locallb.outputs.output import outputs
 from locallb.planning.planned import Plan
 from locallb.storage import files, paths
-from locallb.watch.checks import Checks
-from locallb.watch.companions import companions
-from locallb.watch.differing import Differences
-from locallb.watch.outcome import Outcome, failures_of, touched_by
-from locallb.watch.taken import TakenProxies
-from locallb.watch.wanted import WantedDigests
-from locallb.watch.work import FEW, MOST, Batch, Work, differing_work, together
+from locallb.watch.converging.checks import Checks
+from locallb.watch.converging.companions import companions
+from locallb.watch.converging.differing import Differences
+from locallb.watch.converging.outcome import Outcome, failures_of, touched_by
+from locallb.watch.converging.taken import TakenProxies
+from locallb.watch.converging.wanted import WantedDigests
+from locallb.watch.converging.work import FEW, MOST, Batch, Work, differing_work, together
 
 BALANCER, PROXY, ROUTES = "locallb:index:LoadBalancer", "locallb:index:Proxy", "locallb:index:ClusterRoutes"
 TOLD, ZONES = "locallb:index:GatewayObject", "locallb:index:ClusterZones"

@@ -16,16 +16,16 @@ from locallb.model.memory import Each
 from locallb.model.reasons import OF_THE_HOST, Problem
 from locallb.model.serving import Proxy
 from locallb.planning.planned import Placement, Plan
-from locallb.planning.pod_routes import lost_routes
+from locallb.planning.routes.pod_routes import lost_routes
 from locallb.planning.status import Observation
 from locallb.sources.snapshot import SnapshotResult
 from locallb.threads.jitter import jitter
-from locallb.watch.converge import Converger
-from locallb.watch.disputes import Disputes
+from locallb.watch.converging.converge import Converger
+from locallb.watch.converging.outcome import Outcome
+from locallb.watch.converging.work import Batch
 from locallb.watch.events import Cause, Mark
-from locallb.watch.outages import Outages, proxies_of, serves
-from locallb.watch.outcome import Outcome
-from locallb.watch.work import Batch
+from locallb.watch.troubles.disputes import Disputes
+from locallb.watch.troubles.outages import Outages, proxies_of, serves
 
 
 @dataclass(slots=True)

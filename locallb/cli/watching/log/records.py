@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from locallb.cli.watching.board import UPDATING, View, count_states
-from locallb.cli.watching.log_record import Level, LogRecord
+from locallb.cli.watching.log.log_record import Level, LogRecord
+from locallb.cli.watching.log.where import planned_places, where
 from locallb.cli.watching.relay import Batch
-from locallb.cli.watching.where import planned_places, where
 from locallb.model.formatting import counted
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.planning.notices import ORDERED

@@ -18,7 +18,7 @@ from locallb.model.network.routes import POD_PROTOCOL, PodRoute, Route
 from locallb.model.objects import BackendChoice, Node
 from locallb.model.snapshot import Snapshot
 from locallb.planning.planned import Plan, Via
-from locallb.planning.route_conflicts import Refusals, Taken, told
+from locallb.planning.routes.conflicts import Refusals, Taken, told
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from http import HTTPStatus
 from threading import Lock
 from typing import cast
 
-from locallb.cli.watching.http_messages import Guard, Page, Pages, Stream, answer, written
+from locallb.cli.watching.http.http_messages import Guard, Page, Pages, Stream, answer, written
 from locallb.model.errors import ClientError
 from locallb.model.identities import IPAddress
 from locallb.threads.supervised import SupervisedThread, Task

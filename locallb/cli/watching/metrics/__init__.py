@@ -1,0 +1,1 @@
+"""What Prometheus is told: of the loop, and of what flows through Services. Not here: who asks (`http`)."""
