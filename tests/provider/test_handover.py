@@ -178,6 +178,7 @@ def apart(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_p
     return tmp_path
 
 
+WITHOUT_LISTENERS = """grep -q '"resources":\\[\\]' lds.json"""
 BROKEN = [
     ("echo no such symbol; exit 1", "no such symbol"),
     ("exit 127", "it ended with 127"),
@@ -187,6 +188,10 @@ BROKEN = [
     ('case "$*" in *validate*) exit 0;; esac; exit 132', "it ended with 132"),
     ('case "$*" in *validate*) exit 0;; esac; kill -SEGV $$', "Segmentation fault"),
     ('case "$*" in *validate*) exit 0;; esac; exec sleep 60', "it doesn't answer within 3 s"),
+    (
+        f'case "$*" in *validate*) exit 0;; esac; {WITHOUT_LISTENERS} && exec {installed().path} "$@"; exit 139',
+        "with 139",
+    ),
 ]
 
 

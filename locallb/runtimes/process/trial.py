@@ -1,14 +1,15 @@
-"""Tries an Envoy without serving anything, before one that serves is ended for it. Not here: starting it to serve."""
+"""Tries an Envoy where no client reaches it, before one that serves is ended for it. Not here: starting it to serve."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
-from locallb.envoy import ARGUMENTS, logs, rollout
-from locallb.envoy.admin import EnvoyAdmin
+from locallb.envoy import ADMIN_SOCKET, ARGUMENTS, logs, push, rollout
+from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError
+from locallb.envoy.beside import beside, idle
 from locallb.envoy.binary import EnvoyBinary
-from locallb.envoy.document import Discovered, text
 from locallb.host import inotify
 from locallb.programs import program
 from locallb.programs.program import Program, ProgramError
@@ -19,7 +20,11 @@ PATIENCE = 10.0
 """Seconds that each step may take; 0.1 are usual."""
 PLACE = "trial"
 """The directory, in the proxy's own, where it runs meanwhile."""
+_OWN = {ADMIN_SOCKET, logs.NAME, logs.PREVIOUS, "status"}
+"""Files of whoever runs in a directory."""
 _WATCHES = 2  # of lds.json and cds.json
+_STEADY = 0.1
+"""Seconds that it must go on once it has its listeners: those are its workers' a moment later."""
 _PAUSE = 0.01
 _WORDS = 300
 _ATTENDED = """\
@@ -45,38 +50,61 @@ def _why_invalid(binary: EnvoyBinary, directory: Path) -> str:
 
 
 def _why_not_live(binary: EnvoyBinary, directory: Path) -> str:
-    """Run it with the proxy's bootstrap and nothing to serve, beside the one that serves."""
-    if inotify.available(_WATCHES) < _WATCHES:  # not enough for two of them at once
+    """Run it with all that the proxy serves, but nowhere that clients connect, beside the one that serves."""
+    texts = _texts(directory)
+    if not texts:  # not even an idle one would have enough
         return ""
     place = directory / PLACE
     files.remove_tree(place, directory)  # of a run that was killed
     try:
-        _furnish(place, files.read_shared(directory / rollout.BOOTSTRAP) or "")
+        _furnish(place, texts)
         with program.alongside(("/bin/sh", "-c", _ATTENDED, logs.NAME, *_command(binary)), place):
             return _why_silent(place)
     finally:
         files.remove_tree(place, directory)
 
 
-def _furnish(place: Path, bootstrap: str) -> None:
+def _texts(directory: Path) -> Mapping[str, str]:
+    """Return Envoy's files for it: less than what is served, or nothing, where it can't watch as much beside that."""
+    texts = push.texts(directory)
+    watches = rollout.new_watches("", texts.get(rollout.CLUSTERS, "")) + rollout.new_references({}, texts)
+    needed = _WATCHES + watches + rollout.new_gate({}, texts)
+    there = inotify.available(needed)
+    return beside(texts) if there == needed else idle(texts) if there >= _WATCHES else {}
+
+
+def _furnish(place: Path, texts: Mapping[str, str]) -> None:
+    """Make its directory: files of its own, and links to the certificates that those name."""
     paths.private_directory(place)
-    nothing = text(Discovered(()).response)
-    for name, content in ((rollout.BOOTSTRAP, bootstrap), (rollout.LISTENERS, nothing), (rollout.CLUSTERS, nothing)):
+    for name, content in texts.items():
         files.write(place / name, content)
+    for path in place.parent.iterdir():
+        if path.name not in {*texts, *_OWN} and path.is_file() and not path.is_symlink():
+            (place / path.name).symlink_to(f"../{path.name}")
 
 
 def _why_silent(place: Path) -> str:
-    """Wait until it is live; return why it won't be, empty if it is."""
-    deadline, admin = time.monotonic() + PATIENCE, EnvoyAdmin(place)
-    while not admin.ready():
+    """Wait until it has what it shall serve, and goes on; return why it doesn't, empty if all is well."""
+    deadline, admin, steady = time.monotonic() + PATIENCE, EnvoyAdmin(place), 0.0
+    while not steady or time.monotonic() < steady or not admin.ready():
         status = files.read(place / "status")
         words = processes.last_words(place / logs.NAME, lines=1, without=logs.NOISE)[-_WORDS:]
         if status:
             return words or _status(status)
         if time.monotonic() > deadline:
             return f"it doesn't answer within {PATIENCE:g} s" + (f" ({words})" if words else "")
+        steady = steady or (time.monotonic() + _STEADY if _has_listeners(admin) else 0.0)
         time.sleep(_PAUSE)
     return ""
+
+
+def _has_listeners(admin: EnvoyAdmin) -> bool:
+    """Return whether it is live and has its listeners, or has refused them: then it has as many as it can have."""
+    try:
+        lds = admin.versions().lds
+        return bool(lds.attempts) and lds.settled and admin.ready()
+    except EnvoyAdminError:
+        return False
 
 
 def _command(binary: EnvoyBinary) -> tuple[str, ...]:
