@@ -49,4 +49,5 @@ say "make test"
 . tests/tiers.sh
 tier test
 summary
+passed
 say "OK"

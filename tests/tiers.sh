@@ -3,7 +3,11 @@
 # Real kernels, kube-proxies and Envoys on few cores are late now and then: what fails is repeated once, alone, and a
 # defect fails twice. What passes then is a defect all the same, of the test or of more, and `summary` names it:
 # a line `flaky: FILE::TEST` for each, or `flaky: none`; a line `failed: FILE::TEST` for what failed twice.
-tiers=() named=()
+#
+# A tier that fails keeps no later one from running: `summary` names it in a line `failed tier: NAME`, and the script
+# ends with `passed`, which fails as the first of them did.
+tiers=() named=() failed_as=0
+trap 'exit 130' INT # or else the next tier would begin
 
 remembered=.pytest_cache # where pytest remembers what failed
 lane='' put_off='' live='' # of a lane: its name, the file of tiers to repeat later, where a line tells what it begins
@@ -22,7 +26,8 @@ step() {
 # tier [-C DIRECTORY] TARGET [VARIABLE=VALUE...]: make a target; what fails there is repeated.
 tier() { timed "make $*" twice "$@"; }
 
-# timed NAME COMMAND...: run a command as a tier of its own, and take over the tests that its output names.
+# timed NAME COMMAND...: run a command as a tier of its own, and take over the tests that its output names. Its failure
+# is remembered, and the script goes on.
 timed() {
   local name=$1 begun=$SECONDS output ended=0
   shift
@@ -32,14 +37,23 @@ timed() {
   tiers+=("$(printf '%7d s  %s' $((SECONDS - begun)) "$name")")
   mapfile -t -O "${#named[@]}" named < <(grep -aE '^(flaky|failed): .*::' "$output")
   rm -f "$output"
-  return "$ended"
+  if [ "$ended" != 0 ]; then has_failed "$ended" "$name"; fi
 }
+
+# has_failed EXIT_CODE NAME: remember that a tier failed.
+has_failed() {
+  named+=("failed tier: $2")
+  if [ "$failed_as" = 0 ]; then failed_as=$1; fi
+}
+
+# passed: fail if a tier failed.
+passed() { return "$failed_as"; }
 
 # side_by_side LANE...: run functions at the same time, each a lane of tiers one after the other. Each lane's output is
 # printed whole, in the order of their names here. All run to their ends, whatever fails in another; what fails in a
 # lane's tiers is repeated when all have ended: alone.
 side_by_side() {
-  local place each words pids=() ended=0
+  local place each words ended pids=()
   place=$(mktemp -d)
   step "side by side: $*"
   exec {live}>&1
@@ -48,28 +62,40 @@ side_by_side() {
     pids+=($!)
   done
   for each; do
+    ended=0
     wait "${pids[0]}" || ended=$?
     pids=("${pids[@]:1}")
     cat "$place/$each.output"
     mapfile -t -O "${#tiers[@]}" tiers < <(grep . "$place/$each.tiers")
     mapfile -t -O "${#named[@]}" named < <(grep . "$place/$each.named")
+    if [ "$ended" != 0 ]; then lane_failed "$ended" "$each" "$place/$each.named"; fi
   done
   exec {live}>&-
   while read -r -a words <&3; do
     remembered=.pytest_cache/$(target "${words[@]}")
-    timed "make ${words[*]}: what failed, once more" again "${words[@]}" || ended=$?
+    timed "make ${words[*]}: what failed, once more" again "${words[@]}"
   done 3< <(cat "$place"/*.again 2>/dev/null)
   remembered=.pytest_cache
   rm -rf "$place"
-  return "$ended"
+}
+
+# lane_failed EXIT_CODE LANE FILE: remember that a lane failed, by itself where FILE names none of its tiers.
+lane_failed() {
+  if grep -q '^failed tier: ' "$3"; then
+    if [ "$failed_as" = 0 ]; then failed_as=$1; fi
+  else
+    has_failed "$1" "$2"
+  fi
 }
 
 # in_lane LANE FILE: be a lane, and leave in files of that name what it has to tell.
 in_lane() {
-  trap - INT QUIT # or else all that it starts ignores them
-  lane=$1 put_off=$2.again tiers=() named=() told=$2
+  trap - QUIT # or else all that it starts ignores them
+  trap 'exit 130' INT
+  lane=$1 put_off=$2.again tiers=() named=() failed_as=0 told=$2
   trap 'printf "%s\n" "${tiers[@]}" >"$told.tiers"; printf "%s\n" "${named[@]}" >"$told.named"' EXIT
   "$1"
+  passed
 }
 
 twice() {

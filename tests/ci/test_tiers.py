@@ -71,7 +71,12 @@ def told(project: Path, script: str) -> tuple[int, str, list[str]]:
     """Run a script as CI runs its own: gives its exit code, what it says first, and what at the end."""
     head = "set -euo pipefail; . tests/tiers.sh; trap summary EXIT\n"
     done = subprocess.run(
-        ["bash", "-c", head + script], cwd=project, capture_output=True, text=True, check=False, timeout=SECONDS
+        ["bash", "-c", f"{head}{script}\npassed"],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS,
     )
     first, _, end = done.stdout.rpartition("\n== how long it took\n")
     return done.returncode, first, end.splitlines()
@@ -108,13 +113,29 @@ def test_what_a_tier_of_another_directory_failed_is_repeated_there(project: Path
     assert named(lines, "flaky") == ["test_it.py::test_flaky[a b]", "test_it.py::test_other"]
 
 
-def test_what_fails_twice_ends_the_run_and_is_named(project: Path) -> None:
-    """With the flaky ones until then, and the times."""
+def test_what_fails_twice_fails_the_run_and_is_named(project: Path) -> None:
+    """With its tier, the flaky ones and the times; later tiers run all the same."""
     code, lines = run(project, "tier other; tier broken; tier steady")
     assert code != 0
     assert named(lines, "failed") == ["test_it.py::test_broken"]
+    assert named(lines, "failed tier") == ["make broken"]
     assert named(lines, "flaky") == ["test_it.py::test_other"]
-    assert not any("steady" in line for line in lines)
+    assert "make steady" in lines[2]
+
+
+def test_all_tiers_that_fail_are_named_and_the_first_gives_the_exit_code(project: Path) -> None:
+    """Whether or not they are tests."""
+    code, lines = run(project, 'timed "one word" bash -c "exit 3"; timed two false; timed three true')
+    assert code == 3
+    assert named(lines, "failed tier") == ["one word", "two"]
+    assert [line.partition("s  ")[2] for line in lines[:4]] == ["one word", "two", "three", "all"]
+
+
+def test_an_interrupt_ends_the_run(project: Path) -> None:
+    """Whoever interrupts wants no other tier; what is under way ends itself first, as pytest does."""
+    code, first, _ = told(project, "timed one bash -c 'kill -INT $PPID; sleep 1; exit 2'; timed two echo begun")
+    assert code == 130
+    assert "begun" not in first
 
 
 MEET = """
@@ -153,15 +174,24 @@ def test_what_fails_in_lanes_is_repeated_when_all_have_ended(project: Path) -> N
     ]
 
 
-def test_a_lane_that_fails_ends_the_run_when_the_others_have_ended(project: Path) -> None:
-    """What failed twice is named, and no other tier's failures are taken for it."""
+def test_a_lane_that_fails_keeps_nothing_from_running(project: Path) -> None:
+    """What failed twice is named, each with its tier, and no other tier's failures are taken for it."""
     lanes = "one() {\n tier broken\n tier other\n}\ntwo() {\n timed words false\n tier steady\n}\n"
-    code, first, end = told(project, f"{lanes}side_by_side one two; tier steady")
+    code, _, end = told(project, f"{lanes}side_by_side one two; timed after true")
     assert code != 0
     assert named(end, "failed") == ["test_it.py::test_broken"]
+    assert named(end, "failed tier") == ["make broken: what failed, once more", "words"]
     assert named(end, "flaky") == ["test_it.py::test_other"]
-    assert "words" in end[2]
-    assert "make steady" not in first
+    assert [line.partition("s  ")[2] for line in end[2:4]] == ["words", "make steady"]
+    assert any(line.endswith("  after") for line in end)
+
+
+def test_a_lane_that_ends_outside_its_tiers_is_named_itself(project: Path) -> None:
+    """Not where its tiers say enough."""
+    lanes = "one() { false; }\ntwo() { timed words false; }\n"
+    code, end = run(project, f"{lanes}side_by_side one two")
+    assert code == 1
+    assert named(end, "failed tier") == ["one", "words"]
 
 
 @pytest.mark.parametrize("failing", ["one", "two"])
@@ -185,6 +215,7 @@ def test_ci_and_the_readme_run_their_tiers_this_way() -> None:
         assert len(re.findall(r"^ *tier ", text, re.MULTILINE)) == tiers
         assert not re.search(r"^ *make (test|soak)", text, re.MULTILINE)
         assert ". tests/tiers.sh" in text
+        assert re.search(r"^passed$", text, re.MULTILINE)
         subprocess.run(["bash", "-n", CHECKOUT / path], check=True)
     of_root = tiers_in((CHECKOUT / ".ci/run").read_text())
     assert [tier for tier, wheel in of_root.items() if not wheel] == ["test-checkout"]
