@@ -26,6 +26,7 @@ from locallb.storage import files, paths
 from locallb.watch.converging.checks import Checks
 from locallb.watch.converging.companions import companions
 from locallb.watch.converging.differing import Differences
+from locallb.watch.converging.endpoints_ahead import put_ahead
 from locallb.watch.converging.outcome import Outcome, failures_of, touched_by
 from locallb.watch.converging.taken import TakenProxies
 from locallb.watch.converging.wanted import WantedDigests
@@ -62,6 +63,8 @@ class Converger:
     _checks: Checks = field(default_factory=Checks)
     _readings: int = 0
     """How often the state had been read when it was learned."""
+    _ahead: frozenset[ObjectKey] = frozenset()
+    """Whose endpoints were put before an update that failed: the state may say otherwise."""
 
     def learn(self) -> None:
         """Take over what the state says; each load balancer is checked once, those first that differ all the same."""
@@ -155,15 +158,22 @@ class Converger:
         asked = frozenset(batch.keys)
         keys = asked | companions(asked, plan, wanted, self.applied, self._wanted.proxies)
         again = self._taken.waiting_again(keys, wanted)
-        asked, keys, refresh = asked | again, keys | again, batch.refresh or bool(again)
+        asked, keys = asked | again, keys | again
+        refresh = batch.refresh or bool(again) or not self._ahead.isdisjoint(keys)
         if refresh and self._checks.needs_look_only(asked) and not self.engine.drifted(scope=self._scope(asked)):
             self._checks.ended(asked, (), self._stamp())
             return Outcome(Result(ok=True), {}, asked)
         scope = self._scope(keys)
         there = {key for key, digest in self.applied.items() if digest}
         outputs = self._untold(plan)
+
+        def program() -> None:
+            if keys.isdisjoint(way.key for way in plan.routes):  # which may lead to a new pod
+                self._ahead |= put_ahead(plan, keys)
+            declare_some(plan, keys, outputs, there)
+
         try:
-            result = self.engine.up(lambda: declare_some(plan, keys, outputs, there), refresh=refresh, scope=scope)
+            result = self.engine.up(program, refresh=refresh, scope=scope)
         except FullScopeNeeded:
             result = self.engine.up(lambda: declare(plan), refresh=refresh)
             self._readings = self.engine.readings  # whatever the state said: all of it was declared
@@ -171,6 +181,7 @@ class Converger:
         taken = result.ok and all(self._told.get(name) == value for name, value in outputs.items())
         self._exported = plan if taken else None
         names, failed = self._taken.names(keys), self.note(keys, result)
+        self._ahead -= keys - failed.keys()
         ended = time.monotonic()
         for key in keys:
             self._touched[key] = ended
