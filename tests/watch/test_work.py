@@ -83,8 +83,10 @@ def test_the_world_is_looked_at_first_where_the_state_may_be_wrong(work: Work) -
 
 @given(works())
 def test_spares_and_checks_are_waited_for_by_nobody(work: Work) -> None:
-    """Everything else is urgent."""
+    """Everything else is urgent. Spares come one by one: who comes meanwhile waits for the start of one, not of all."""
     assert work.urgent == any(getattr(work, kind) for kind in MAKES)
+    kinds = [key.namespace for key in work.first().keys] if work.keys else []
+    assert "spare" not in kinds or kinds == ["spare"]
 
 
 @given(st.integers(0, 2 * MOST), st.integers(0, 2 * MOST), st.integers(1, 3))

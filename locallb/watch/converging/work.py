@@ -61,7 +61,8 @@ class Work:
         """Return those of the next update.
 
         What is there already never waits for what is new, and nothing that serves for what is only told something: a
-        few of those come along with others, many come afterwards.
+        few of those come along with others, many come afterwards. Spares come one by one: an Envoy takes long to start,
+        and whatever happens meanwhile waits for the end of its update.
         """
         if self.broken:
             return Batch(self.broken[:MOST], refresh=True)
@@ -69,8 +70,10 @@ class Work:
         if serving := there or self.new:
             along = self.told if len(serving) + len(self.told) <= FEW else ()
             return Batch((*serving[:MOST], *along))
-        if rest := self.told or self.spare:
-            return Batch(rest[:MOST])
+        if self.told:
+            return Batch(self.told[:MOST])
+        if self.spare:
+            return Batch(self.spare[:1])
         return Batch(self.unchecked[: self.few], refresh=True)
 
     def _is_left_by_others(self, key: ObjectKey) -> bool:
