@@ -12,9 +12,12 @@ from locallb.kubernetes.api import connected, feed
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.quota import EACH, LIFE, MOST, OWED, SPAN, Quotas
 from locallb.kubernetes.api.recent import RECENT
+from locallb.kubernetes.parsing.objects import Parsed, parse_objects
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.followed import told_writers
-from tests.watch.api import Api, balancer, becomes, follower, served
+from locallb.sources.kubernetes.followed.told_writers import _READINGS, ToldWriters
+from tests.gateway.api import gateway, listener
+from tests.watch.api import NAME, Api, balancer, becomes, follower, served
 
 
 @pytest.fixture
@@ -184,3 +187,16 @@ def test_what_is_only_listed_brings_nothing(api: tuple[Api, Access], moment: Mom
     moment.now += SPAN
     assert moment.turns_left(access) == MOST + OWED
     followed.stop()
+
+
+def test_a_first_gateway_brings_the_turns_to_read_what_it_needs(moment: Moment) -> None:
+    """Once in a while, however many come; one that changes is known by then, and brings its own."""
+    access, first = Access("k", "c"), parse_objects(NAME, [gateway()])
+    writers = ToldWriters(access)
+    writers.wanted(Parsed(), first)
+    assert moment.turns_left(access) == MOST + OWED + (_READINGS + 1) * EACH
+    writers.wanted(Parsed(), parse_objects(NAME, [gateway(name="other")]))
+    writers.wanted(first, parse_objects(NAME, [gateway(listener("more", 81))]))
+    moment.now += SPAN
+    assert moment.turns_left(access) == MOST + OWED + EACH
+    writers.end()

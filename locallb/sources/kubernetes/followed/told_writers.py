@@ -24,6 +24,9 @@ from locallb.model.identities import ObjectKind
 from locallb.model.objects import MalformedService, Service
 from locallb.model.snapshot import Access
 
+_READINGS = 6
+"""For how many changes a first Gateway counts: ten kinds are listed and watched, and what it names is read."""
+
 
 def hold_back(access: Access) -> None:
     """Let requests to a cluster wait for their turn from now on: it will be followed."""
@@ -86,6 +89,13 @@ class ToldWriters:
             for one in after.gateway_api:
                 if isinstance(one.object, Gateway | ListenerSet | Route | Ingress):
                     QUOTAS.bring(self._access, f"{kind_of(one.object)} {one.object.meta.key} {one.object.meta.uid}")
+                if isinstance(one.object, Gateway) and not before.gateway_api:
+                    self._bring_readings()
+
+    def _bring_readings(self) -> None:
+        """Let what Gateways need be read: nothing of it is followed before the first one. Once in a while for all."""
+        for number in range(_READINGS):
+            QUOTAS.bring(self._access, f"what Gateways need {number}")
 
     def opened(self, kind: str) -> None:
         """Tell that every change of a kind is told from now on."""
