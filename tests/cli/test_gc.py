@@ -16,8 +16,10 @@ from locallb.engine.state.store import Store
 from locallb.engine.state.values import Properties
 from locallb.ledger.ledger import Ledger
 from locallb.leftovers.host import Leftover, leftovers
+from locallb.leftovers.services import LeftService
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner
 from locallb.model.naming import owner_fields
+from locallb.model.snapshot import Access
 from locallb.model.state_resource import ADDRESS
 from locallb.storage import paths
 from tests.e2e.support import Stage, node, port, service, stage
@@ -66,6 +68,24 @@ def test_what_an_update_made_meanwhile_is_no_leftover(left: Stage, monkeypatch: 
     monkeypatch.setattr("locallb.cli.commands.leftovers.leftovers", look)
     assert left.run("gc", "--yes").out == "Nothing was left behind.\n"
     assert (looks, claimed()) == ([1, 0], 1)
+
+
+def test_no_cluster_is_asked_while_others_are_kept_from_the_stack(left: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that hangs holds up nobody; what the state knows of it by then is no leftover."""
+    owner = Owner(Session.open(left.root, "dev").home, ObjectKey(ClusterName("c"), "n", "web"))
+    found, let_go = LeftService(owner, Access("c", "none")), list[LeftService]()
+
+    def ask(session: Session, claimed: set[str]) -> tuple[LeftService, ...]:
+        with session.alone(print, 0.0):
+            return () if str(owner.service) in claimed else (found,)
+
+    def note(service: LeftService) -> None:
+        let_go.append(service)
+
+    monkeypatch.setattr("locallb.cli.commands.leftovers._services", ask)
+    monkeypatch.setattr(LeftService, "let_go", note)
+    assert left.run("gc", "--yes").code == 0
+    assert let_go == [found]
 
 
 def test_what_a_broken_off_update_handed_over_is_no_leftover(left: Stage) -> None:

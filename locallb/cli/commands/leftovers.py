@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from locallb.cli.arguments import Arguments
@@ -10,6 +11,7 @@ from locallb.cli.console import Out
 from locallb.cli.session import Session
 from locallb.config.settings import SettingsError
 from locallb.engine.state.errors import EngineError
+from locallb.engine.state.resource import ResourceState
 from locallb.leftovers.claims import held_in
 from locallb.leftovers.host import Leftover, leftovers, remove, routes_in
 from locallb.model.identities import ObjectKey
@@ -31,13 +33,14 @@ _Row: TypeAlias = tuple[str, str, str]
 
 def gc(session: Session, args: Arguments, out: Out) -> int:
     """List leftovers; with --yes remove those of this stack."""
-    found = _look(session)
+    elsewhere = _look_elsewhere(session)  # before the lock: a cluster may hang
+    found = _look(session, elsewhere)
     removed: tuple[Leftover, ...] = ()
     if not any(found):
         session.require_stack()
     elif args.yes:
         with session.alone(out.warning):
-            found = _look(session)  # what an update had just made when it was looked for is in the state now
+            found = _look(session, elsewhere)  # what an update had just made when it was looked for is in the state now
             removed = _removed(found)
     others = [*((FINALIZER, str(each), str(each.owner)) for each in found.services)]
     others += [("name", each.name, str(session.home)) for each in found.names]
@@ -55,14 +58,36 @@ class _Found(NamedTuple):
     names: tuple[LeftName, ...]
 
 
-def _look(session: Session) -> _Found:
+class _Elsewhere(NamedTuple):
+    """What clusters and name servers had that the state didn't know when they were asked."""
+
+    services: tuple[LeftService, ...]
+    names: tuple[LeftName, ...]
+
+
+def _look_elsewhere(session: Session) -> _Elsewhere:
+    known = session.resources()
+    return _Elsewhere(_services(session, _claimed(known)), _names(session, _named(known)))
+
+
+def _look(session: Session, elsewhere: _Elsewhere) -> _Found:
+    """Look on this host; of what was found elsewhere that counts which the state doesn't know yet."""
     known = session.resources()
     proxies = {str(resource.id) for resource in known if resource.type == CONFIG}
+    claimed, named = _claimed(known), _named(known)
     return _Found(
         leftovers(session.home, proxies, held_in((*known, *session.under_way())), routes_in(known)),
-        _services(session, {str(resource.id) for resource in known if resource.type == CLAIM}),
-        _names(session, {str(resource.inputs.get("name")) for resource in known if resource.type == NAME}),
+        tuple(service for service in elsewhere.services if str(service) not in claimed),
+        tuple(left for left in elsewhere.names if left.name not in named),
     )
+
+
+def _claimed(known: Iterable[ResourceState]) -> set[str]:
+    return {str(resource.id) for resource in known if resource.type == CLAIM}
+
+
+def _named(known: Iterable[ResourceState]) -> set[str]:
+    return {str(resource.inputs.get("name")) for resource in known if resource.type == NAME}
 
 
 def _removed(found: _Found) -> tuple[Leftover, ...]:
