@@ -8,23 +8,23 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import secrets
 import shutil
 import stat
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from locallb.model.errors import ClientError
+from locallb.storage import unfinished
 from locallb.storage.system_errors import refusal
 
 PRIVATE = 0o600
 """Mode of every file that we write for ourselves."""
 SHARED = 0o640
 """Mode of a file that a container reads through our group."""
-UNFINISHED = ".new"
+UNFINISHED = unfinished.ENDING
 """Ending of a file that is being written. One that a crash left is overwritten by nobody and read by nobody."""
 
 
@@ -76,32 +76,45 @@ def write_beside(path: Path, text: str, *, mode: int = PRIVATE, durable: bool = 
 
     Raises FilesError; then nothing is left behind.
     """
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}{UNFINISHED}")
-    try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                os.fchmod(file.fileno(), mode)
-                file.write(text.encode())
-                if durable:
-                    file.flush()
-                    os.fsync(file.fileno())
-        except OSError:
-            beside.unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise FilesError(f"{path} can't be written: {refusal(error)}") from error
-    return beside
+    with _beside(path, text, mode, durable=durable) as beside:
+        return beside
 
 
 def write(path: Path, text: str, *, mode: int = PRIVATE, durable: bool = False) -> None:
     """Put `text` at `path` in one step: a reader sees the old file or the new one, whole. Raises FilesError."""
-    beside = write_beside(path, text, mode=mode, durable=durable)
-    try:
-        beside.replace(path)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise FilesError(f"{path} can't be replaced: {refusal(error)}") from error
+    with _beside(path, text, mode, durable=durable) as beside:
+        try:
+            beside.replace(path)
+        except OSError as error:
+            beside.unlink(missing_ok=True)
+            raise FilesError(f"{path} can't be replaced: {refusal(error)}") from error
+
+
+@contextmanager
+def _beside(path: Path, text: str, mode: int, *, durable: bool) -> Iterator[Path]:
+    """Write `text` to a new file, which counts as being written meanwhile. Raises FilesError."""
+    beside = unfinished.name_beside(path)
+    with ExitStack() as stack:
+        try:
+            descriptor = stack.enter_context(unfinished.made(beside, mode))
+            try:
+                _fill(descriptor, text, mode, durable=durable)
+            except OSError:
+                beside.unlink(missing_ok=True)
+                raise
+        except OSError as error:
+            raise FilesError(f"{path} can't be written: {refusal(error)}") from error
+        yield beside
+
+
+def _fill(descriptor: int, text: str, mode: int, *, durable: bool) -> None:
+    """Write and close: that a disk is full may be told as late as then."""
+    with os.fdopen(os.dup(descriptor), "wb") as file:
+        os.fchmod(descriptor, mode)
+        file.write(text.encode())
+        if durable:
+            file.flush()
+            os.fsync(descriptor)
 
 
 def read(path: Path) -> str | None:

@@ -6,13 +6,13 @@ A link or whatever is no regular file is refused, never followed. Not here: file
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from locallb.storage.files import UNFINISHED, FilesError
+from locallb.storage import unfinished
+from locallb.storage.files import FilesError
 from locallb.storage.system_errors import refusal
 
 _LARGEST = 8 << 20
@@ -24,7 +24,7 @@ def rewrite(path: Path, change: Callable[[str], str]) -> None:
 
     A text that isn't UTF-8 comes back as it was. Raises FilesError; then the file is untouched.
     """
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}{UNFINISHED}")
+    beside = unfinished.name_beside(path)
     try:
         with os.fdopen(os.open(path, _FLAGS), "rb") as file:
             before, status = file.read(_LARGEST + 1), os.fstat(file.fileno())

@@ -1,0 +1,66 @@
+"""Files that are being written beside the one that they are to replace, and those that a killed writer left.
+
+Who writes one keeps it locked, so whatever nobody locks is a dead writer's. Not here: what is written.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+ENDING = ".new"
+_NAME = re.compile(r"\..+\.[0-9a-f]{8}" + re.escape(ENDING))
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+def name_beside(path: Path) -> Path:
+    """Return the name of a new file beside `path`."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}{ENDING}")
+
+
+@contextmanager
+def made(path: Path, mode: int) -> Iterator[int]:
+    """Make a file; it counts as being written meanwhile. Raises OSError."""
+    descriptor = _made(path, mode)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _made(path: Path, mode: int) -> int:
+    while True:
+        descriptor = os.open(path, _NEW, mode)
+        with suppress(OSError):  # there are file systems without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if os.fstat(descriptor).st_nlink:
+            return descriptor
+        os.close(descriptor)  # it was taken for a dead writer's before it was locked
+
+
+def remove_abandoned(directory: Path) -> None:
+    """Remove what dead writers left in a directory, and in those directly in it; what can't be removed stays.
+
+    Not for a directory in which others may write.
+    """
+    for path in (*directory.glob(f".*{ENDING}"), *directory.glob(f"*/.*{ENDING}")):
+        if _NAME.fullmatch(path.name) and not path.parent.is_symlink():
+            with suppress(OSError):
+                _remove(path)
+
+
+def _remove(path: Path) -> None:
+    descriptor = os.open(path, _OLD)
+    try:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,94 @@
+"""What a killed writer left goes; what is being written stays."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from locallb.model.identities import Home
+from locallb.sources.readings import readings_directory
+from locallb.sources.state import stack_home
+from locallb.storage import files, unfinished
+
+WRITE_HALF = """
+import sys
+from pathlib import Path
+from locallb.storage import files
+def hang(*_):
+    print("written", flush=True)
+    sys.stdin.read()
+files.os.fchmod = hang
+files.write(Path(sys.argv[1]), "text")
+"""
+
+
+def test_what_a_living_writer_writes_stays_and_goes_once_it_is_killed(tmp_path: Path) -> None:
+    """However long it takes; in directories directly below as well."""
+    below = tmp_path / "kind"
+    below.mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITE_HALF, str(below / "c.json")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as writer:
+        assert writer.stdout
+        assert writer.stdout.readline() == "written\n"
+        unfinished.remove_abandoned(tmp_path)
+        (written,) = below.iterdir()
+        assert written.name.startswith(".c.json.")
+        writer.kill()
+        writer.wait()
+    unfinished.remove_abandoned(tmp_path)
+    assert list(below.iterdir()) == []
+
+
+def test_only_what_is_called_so_goes(tmp_path: Path) -> None:
+    """Never a file of another name, a directory, a link, a FIFO, nor what lies behind a link."""
+    elsewhere = tmp_path / "elsewhere"
+    place = tmp_path / "place"
+    (elsewhere / "x").mkdir(parents=True)
+    place.mkdir()
+    kept = [place / ".c.json.0123456.new", place / "c.json.01234567.new", elsewhere / ".a.01234567.new"]
+    for path in kept:
+        path.touch()
+    (place / ".dir.01234567.new").mkdir()
+    (place / ".link.01234567.new").symlink_to(kept[0])
+    (place / "linked").symlink_to(elsewhere)
+    os.mkfifo(place / ".fifo.01234567.new")
+    before = sorted(tmp_path.rglob("*"))
+    unfinished.remove_abandoned(place)
+    unfinished.remove_abandoned(tmp_path / "absent")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_one_that_is_removed_before_its_writer_has_locked_it_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between its making and its lock it looks like a dead writer's."""
+    lock, removals = fcntl.flock, iter([True])
+
+    def late(descriptor: int, how: int) -> None:
+        if next(removals, False):
+            for path in tmp_path.iterdir():
+                path.unlink()
+        lock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    files.write(tmp_path / "c.json", "text")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"c.json": "text"}
+
+
+def test_the_next_run_of_a_stack_removes_what_a_killed_one_left(tmp_path: Path) -> None:
+    """In the stack's own directory."""
+    home = Home("p", "dev", str(tmp_path))
+    left = readings_directory(home) / ".c.json.01234567.new"
+    left.parent.mkdir(parents=True)
+    left.write_text("half")
+    stack_home.settle(home)
+    assert not left.exists()
