@@ -77,6 +77,8 @@ class Outcome:
     """What somebody wants to go wrong with it."""
     hostname: str = ""
     """The name that its status tells beside the addresses; empty for none."""
+    places: Mapping[Place, str] = field(default_factory=dict)
+    """Where clients find ports that are mapped."""
 
 
 def class_status(one: GatewayClass) -> Told:
@@ -142,7 +144,7 @@ def _listener(number: int, one: BoundListener, bound: BoundGateway, outcome: Out
         programmed = Trouble(PENDING, trouble.message)
     said = [
         verdict(ACCEPTED, accepted),
-        verdict(PROGRAMMED, programmed),
+        verdict(PROGRAMMED, programmed, message=outcome.places.get((one.listener.port, one.transport), "")),
         verdict(RESOLVED, one.resolved),
         Condition(CONFLICTED, "True", *one.conflict)
         if one.conflict

@@ -35,7 +35,7 @@ from locallb.gateway.translation import BoundGateway, our_classes, shared_object
 from locallb.model.gateway.objects import ListenerSet, Named, Reference
 from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.gateway.policies import BackendTlsPolicy
-from locallb.model.identities import ClusterName, Home, ObjectKey
+from locallb.model.identities import ClusterName, Home, ObjectKey, place
 from locallb.model.memory import Each, Memory
 from locallb.model.reasons import Problem
 from locallb.model.snapshot import Access, Snapshot
@@ -109,7 +109,11 @@ def outcome_of(planned: Placement | Rejection) -> Outcome:
         if port.problem and not port.listeners
     }
     said = tuple(ordered(_ORDERED[each.reason], each.message) for each in ordered_of(planned.notices))
-    return Outcome(planned.addresses, ports=blocked, ordered=said, hostname=planned.hostname)
+    places = {
+        (each.port, each.protocol): " ".join(place(at, each.number) for at in planned.addresses)
+        for each in planned.mapped
+    }
+    return Outcome(planned.addresses, ports=blocked, ordered=said, hostname=planned.hostname, places=places)
 
 
 def _trouble(problem: Problem) -> Trouble:
