@@ -20,7 +20,7 @@ from locallb.planning.memory import PlanMemory
 from locallb.planning.plan import make_plan
 
 SIZES, ROUTES, CHANGES = (5, 50), 10, 30
-AIM = 3.0
+AIM = 1.1
 """Times what it costs with few Gateways."""
 CLUSTER = ClusterName("c")
 SETTINGS = parse_settings(

@@ -6,6 +6,7 @@ Not here: statuses, which say the same to the cluster (`status`).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from locallb.gateway.backend_tls.statuses import policy_sentences
@@ -15,12 +16,12 @@ from locallb.gateway.routes.bound import Bound
 from locallb.gateway.translation import BoundGateway, our_classes, shared_objects
 from locallb.model.fault_annotation import unheeded
 from locallb.model.formatting import clipped, counted, few
-from locallb.model.gateway.objects import CONTROLLER, ListenerProtocol, Reference
+from locallb.model.gateway.objects import CONTROLLER, ListenerProtocol, Named, Reference
 from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.http.routes import Answer, Forward, GrpcMethod, Match, PathKind, Redirect, Route, Target
 from locallb.model.http.serving import Chain, HttpRoutes
 from locallb.model.identities import ClusterName
-from locallb.model.memory import Memory
+from locallb.model.memory import Each, Memory
 
 _EXAMPLES = 3
 
@@ -105,12 +106,13 @@ def sentences(
     memory = memory or Memory()
     shared, told = shared_objects(objects, memory), set[Reference]()
     backends = Backends(shared)
-    for gateway in bound:
-        for route, said in memory.of((gateway.key, "said"), lambda one, _: _sentences(one, backends), gateway, shared):
-            if route is None or route not in told:
-                yield from said
-            told |= {route} if route else set()
-    services = frozenset(service for gateway in bound for service in gateway.services)
+    known: Each[list[tuple[Reference | None, list[str]]]] = memory.of((objects.cluster, "sentences"), Each)
+    known.within(shared)
+    for route, said in chain.from_iterable(known.of(lambda one: _sentences(one, backends), bound)):
+        if route is None or route not in told:
+            yield from said
+        told |= {route} if route else set()
+    services = frozenset[Named]().union(*(gateway.services for gateway in bound))
     yield from memory.of(
         (objects.cluster, "policies"),
         lambda known, used: list(policy_sentences(known.cluster, backends.policies, used)),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, groupby
+from itertools import chain, compress, count, groupby
 from typing import Any
 
 from locallb.gateway.conditions import Trouble
@@ -27,13 +27,14 @@ from locallb.model.gateway.objects import (
     GatewayClass,
     ListenerSet,
     Named,
+    Reference,
     Route,
     RouteKind,
     WantedAddress,
 )
 from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.identities import Family, ObjectKey, ObjectKind, Protocol
-from locallb.model.memory import Memory
+from locallb.model.memory import Each, Memory
 from locallb.model.objects import FamilyPolicy, Service, ServicePort
 from locallb.model.snapshot import LocalAuthority
 
@@ -89,21 +90,35 @@ def bind(
     `authority` makes certificates for listeners that name none; None: those serve nothing. `memory` has those that were
     bound before: each is bound again for objects of its own, or what all share.
     """
-    memory = memory or Memory()
+    memory, cluster = memory or Memory(), objects.cluster
     ours = {one.meta.key.name for one in our_classes(objects, names)}
     shared = shared_objects(objects, memory)
-    grouping: RoutesByParent = memory.of((objects.cluster, "by parent"), RoutesByParent)
-    by_parent, bound = grouping.of(objects.routes), []
-    for gateway in sorted(objects.gateways, key=lambda gateway: gateway.meta.key):
-        if gateway.class_name in ours and not gateway.meta.deleting:
-            sets = attached_sets(gateway, objects)
-            routes = by_parent.get(gateway.reference, ())
-            if sets:
-                every = chain(routes, *(by_parent.get(one.reference, ()) for one in sets))
-                routes = tuple({route.reference: route for route in every}.values())
-            key = ObjectKey(objects.cluster, *gateway.meta.key, ObjectKind.GATEWAY)
-            bound.append(memory.of(key, _bound, key, gateway, sets, routes, shared, authority))
-    return tuple(bound)
+    grouping: RoutesByParent = memory.of((cluster, "by parent"), RoutesByParent)
+    by_parent = grouping.of(objects.routes)
+    gateways, references = memory.of((cluster, "in order"), _in_order, objects.gateways, ours)
+    sets = [attached_sets(one, objects) for one in gateways] if objects.listener_sets else [()] * len(gateways)
+    routes = [by_parent.get(reference, ()) for reference in references]
+    for number in compress(count(), sets):
+        every = chain(routes[number], *(by_parent.get(one.reference, ()) for one in sets[number]))
+        routes[number] = tuple({route.reference: route for route in every}.values())
+    kept: Memory[BoundGateway] = memory.of((cluster, "bound"), Memory)
+    rows: Each[BoundGateway] = memory.of((cluster, "rows"), Each)
+    rows.within(shared, authority)
+
+    def made(gateway: Gateway, sets: tuple[ListenerSet, ...], routes: tuple[Route, ...]) -> BoundGateway:
+        key = ObjectKey(cluster, *gateway.meta.key, ObjectKind.GATEWAY)
+        return kept.of(key, _bound, key, gateway, sets, routes, shared, authority)
+
+    bound = rows.of(made, gateways, sets, routes)
+    kept.keep([one.key for one in bound])
+    return bound
+
+
+def _in_order(gateways: Iterable[Gateway], ours: Collection[str]) -> tuple[tuple[Gateway, ...], tuple[Reference, ...]]:
+    """Return the Gateways of these classes in the order of names, and how others refer to each."""
+    mine = (one for one in gateways if one.class_name in ours and not one.meta.deleting)
+    in_order = tuple(sorted(mine, key=lambda gateway: gateway.meta.key))
+    return in_order, tuple(one.reference for one in in_order)
 
 
 def shared_objects(objects: GatewayObjects, memory: Memory[Any]) -> GatewayObjects:

@@ -8,7 +8,7 @@ from unittest import mock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.gateway import telling
+from locallb.gateway import telling, translation
 from locallb.gateway.status.patch import Status
 from locallb.gateway.status.statuses import Told
 from locallb.kubernetes.parsing.objects import Known, parse_objects
@@ -152,3 +152,18 @@ def test_a_change_of_one_route_makes_two_statuses_and_the_sentences_of_one_gatew
     assert len(kept) == len(after.statuses) - 1
     assert sum(one.key.kind is ObjectKind.HTTP_ROUTE for one in after.statuses) == 24
     assert [notice for notice in after.notices if "BackendNotFound" in notice]
+
+
+def test_a_gateway_is_bound_again_for_what_concerns_it_and_for_nothing_else() -> None:
+    """For a route of its own that is another, comes or goes; whatever all of them are sorted by anew."""
+    documents, memory, known = many(6, 4), PlanMemory(), Known()
+    one = route(rule("/v1"), name="r2-1", hostnames=["h1.test"], parentRefs=[parent("g2")])
+    new = route(name="new", parentRefs=[parent("g3")])
+    others = [each for each in documents if each["metadata"]["name"] != "r2-1"]
+    counts = list[int]()
+    with mock.patch.object(translation, "_bound", side_effect=translation._bound) as bound:
+        for now in (documents, documents, [*others, one], [*others, one, new], [*others, new], others):
+            make_plan(snapshot(now, known), SETTINGS, memory)
+            counts.append(bound.call_count)
+            bound.reset_mock()
+    assert counts == [6, 0, 1, 1, 1, 1]

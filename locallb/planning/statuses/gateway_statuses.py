@@ -7,7 +7,7 @@ plan. Manifests are told nothing. Not here: what statuses say (`gateway.status`)
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -73,7 +73,7 @@ def with_statuses(
         plan,
         placements=tuple(one for one, _ in placed),
         rejections=tuple(with_news(one, told.bound.get(one.key), snapshot) for one, _ in refused),
-        statuses=tuple(one for objects in live for one in _others(objects, served, settings, tell)),
+        statuses=tuple(chain.from_iterable(_others(objects, served, settings, tell) for objects in live)),
     )
     tell.memory.evict_unused()
     return made
@@ -146,56 +146,73 @@ def _with_status(planned: _Planned, bound: Bound | None, tell: _Telling) -> tupl
     return told, outcome
 
 
-def _others(objects: GatewayObjects, served: _Served, settings: Settings, tell: _Telling) -> Iterator[PlannedStatus]:
+def _others(objects: GatewayObjects, served: _Served, settings: Settings, tell: _Telling) -> Sequence[PlannedStatus]:
     """Return the statuses of all but Gateways in one cluster."""
     cluster = objects.cluster
-    for one in our_classes(objects, settings.gateway_classes):
-        yield tell.planned(cluster, one.meta.key, class_status, one)
     mine = {key: both for key, both in served.items() if key.cluster == cluster}
     shared = shared_objects(objects, tell.memory)
+    backends, bound = Backends(shared), [one for one, _ in mine.values()]
+    policies = gateways_by_policy(bound, backends.policies) if shared.policies else ()
+    of_policy = partial(_of_policy, policies=backends.policies)
+    return [
+        *(
+            tell.planned(cluster, one.meta.key, class_status, one)
+            for one in our_classes(objects, settings.gateway_classes)
+        ),
+        *_of_sets(objects, mine, shared, tell),
+        *_of_routes(cluster, bound, backends, shared, tell),
+        *(tell.planned(cluster, policy.reference, of_policy, policy, names, shared) for policy, names in policies),
+    ]
+
+
+def _of_sets(
+    objects: GatewayObjects, served: _Served, shared: GatewayObjects, tell: _Telling
+) -> Iterator[PlannedStatus]:
+    """Return the statuses of ListenerSets of Gateways."""
     sets: dict[Reference, list[ListenerSet]] = {}
     for each in objects.listener_sets:
         sets.setdefault(each.parent, []).append(each)
-    for gateway, outcome in mine.values() if sets else ():
+    for gateway, outcome in served.values() if sets else ():
         for each in sets.get(gateway.gateway.reference, ()):
-            yield tell.planned(cluster, each.reference, listener_set_status, each, gateway, outcome, shared)
-    backends, bound = Backends(shared), [one for one, _ in mine.values()]
-    yield from _of_routes(cluster, bound, backends, shared, tell)
-    for policy, gateways in gateways_by_policy(bound, backends.policies):
-        make = partial(_of_policy, policies=backends.policies)
-        yield tell.planned(cluster, policy.reference, make, policy, gateways, shared)
+            yield tell.planned(objects.cluster, each.reference, listener_set_status, each, gateway, outcome, shared)
 
 
 def _of_routes(
     cluster: ClusterName, bound: Sequence[BoundGateway], backends: Backends, shared: GatewayObjects, tell: _Telling
-) -> Iterator[PlannedStatus]:
+) -> Iterable[PlannedStatus]:
     """Return the statuses of routes in the order of names: those that one Gateway alone speaks of are made together."""
-    memory, access = tell.memory, tell.snapshot.access[cluster]
-    keys = [one.key for one in bound]
-    said = [memory.of((cluster, key, "said"), verdicts_of, one) for key, one in zip(keys, bound, strict=True)]
-    named = [memory.of((cluster, key, "named"), tuple, of_one) for key, of_one in zip(keys, said, strict=True)]
+    memory = tell.memory
+    said = _each(memory, cluster, "said").of(verdicts_of, bound)
+    named = _each(memory, cluster, "named").of(tuple, said)
     several = memory.of((cluster, "several"), _several, *named)
+    shares = _each(memory, cluster, "shares", several).of(several.intersection, said)
+    of_gateways: Memory[Memory[PlannedStatus]] = memory.of((cluster, "known"), Memory)
 
     def told(one: _Telling, reference: Reference, verdicts: tuple[ParentVerdict, ...]) -> PlannedStatus:
         return one.planned(cluster, reference, lambda said, _: route_status(said, backends), verdicts, shared)
 
-    def together(known: Memory[Any], said: _Said, several: frozenset[Reference], *_: object) -> _Statuses:
+    def together(gateway: BoundGateway, said: _Said, several: frozenset[Reference]) -> _Statuses:
+        known = of_gateways.of(gateway.key, Memory)  # of each of its routes, while the Gateway changes
         one = _Telling(tell.snapshot, known)
         made = {name: told(one, name, verdicts) for name, verdicts in said.items() if name not in several}
         known.evict_unused()
         return tuple(made), tuple(made.values())
 
-    groups: list[_Statuses] = []
-    for gateway, of_gateway in zip(bound, said, strict=True):
-        known = memory.of((cluster, gateway.key, "known"), Memory)  # of each of its routes, while the Gateway changes
-        shares = several.intersection(of_gateway)
-        given = known, of_gateway, shares, shared, tell.snapshot.home, access
-        groups.append(memory.of((cluster, gateway.key, "routes"), together, *given))
+    frame = shared, tell.snapshot.home, tell.snapshot.access[cluster]
+    groups = [*_each(memory, cluster, "routes", *frame).of(together, bound, said, shares)]
+    of_gateways.keep([one.key for one in bound])
     if several:
         made = {name: told(tell, name, verdicts) for name, verdicts in verdicts_by_route(bound) if name in several}
         groups.append((tuple(made), tuple(made.values())))
     statuses = tuple(chain.from_iterable(each for _, each in groups))
-    yield from map(statuses.__getitem__, memory.of((cluster, "order"), _order, *(names for names, _ in groups)))
+    return map(statuses.__getitem__, memory.of((cluster, "order"), _order, *(names for names, _ in groups)))
+
+
+def _each(memory: Memory[Any], cluster: ClusterName, what: str, *frame: object) -> Each[Any]:
+    """Return what is known of each Gateway of a cluster within a frame."""
+    known: Each[Any] = memory.of((cluster, what), Each)
+    known.within(*frame)
+    return known
 
 
 def _several(*names: tuple[Reference, ...]) -> frozenset[Reference]:
