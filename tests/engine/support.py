@@ -138,13 +138,19 @@ class WorldProvider(Provider):
             unknown = {key: PropertyValue(UNKNOWN) for key in computed(kind, properties)}
             return CreateResponse(resource_id="", properties={**properties, **unknown})
         who = self._call("create", request)
-        await asyncio.sleep(self.world.steer("sleep", who) or 0)
+        await self._take_time(who)
         if message := self.world.steer("fail", who):
             raise RuntimeError(message)
         self._make(who, properties)
         return CreateResponse(
             resource_id=f"{kind}/{request.name}", properties={**properties, **computed(kind, properties)}
         )
+
+    async def _take_time(self, who: str) -> None:
+        """Take the time, and do meanwhile, what the test wants."""
+        await asyncio.sleep(self.world.steer("sleep", who) or 0)
+        if act := self.world.steer("meanwhile", who):
+            act()
 
     def _make(self, who: str, properties: Mapping[str, PropertyValue]) -> None:
         with self.world.lock:
@@ -159,7 +165,7 @@ class WorldProvider(Provider):
             self.planned("update", request)
         else:
             who = self._call("update", request)
-            await asyncio.sleep(self.world.steer("sleep", who) or 0)
+            await self._take_time(who)
             if message := self.world.steer("fail_update", who):
                 raise RuntimeError(message)
             self._make(who, request.news)

@@ -3,29 +3,22 @@
 import os
 import signal
 import threading
-from collections.abc import Callable
 
 import pytest
 
 from locallb.engine.deploy.events import Op, StepDone
-from locallb.engine.deploy.interrupts import Stop
 from locallb.engine.protocol.unfinished import refuse_unfinished
 from locallb.engine.state.errors import Cancelled, UpdateUnfinished
 from tests.engine.balancers import ALPHA, BOTH, declare
+from tests.engine.interrupting import SECONDS, interrupt, interrupt_twice
 from tests.engine.support import Bench, messages, short
 
 INTERRUPTED = str(Cancelled())
 
 
-def during(bench: Bench, who: str, action: Callable[[], object]) -> None:
-    """Do something while a resource is being made."""
-    bench.world.control = {"sleep": {who: 0.2}}
-    threading.Timer(0.1, action).start()
-
-
 def test_an_interrupt_finishes_what_runs_and_starts_nothing_more(bench: Bench) -> None:
     """Ctrl-C once: the result says so, the state is complete, the next update goes on."""
-    during(bench, "ProxyConfig::alpha", lambda: os.kill(os.getpid(), signal.SIGINT))
+    bench.world.control = {"meanwhile": {"ProxyConfig::alpha": interrupt}}
     engine = bench.engine()
     result = engine.up(lambda: declare({"balancers": {"alpha": ALPHA}}))
     assert not result.ok
@@ -39,27 +32,23 @@ def test_an_interrupt_finishes_what_runs_and_starts_nothing_more(bench: Bench) -
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_other_signals_that_the_program_handles_interrupt_as_well(
-    bench: Bench, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_signals_that_the_program_handles_interrupt_as_well(bench: Bench, number: signal.Signals) -> None:
     """The first finishes what runs; the handler that was there gets the next one, and is there again afterwards."""
     handled: list[int] = []
-    asked, ask = threading.Event(), Stop.ask
+    again = threading.Event()
 
-    def ask_and_tell(stop: Stop) -> None:
-        ask(stop)
-        asked.set()
-
-    monkeypatch.setattr(Stop, "ask", ask_and_tell)
+    def handle(got: int, _frame: object) -> None:
+        handled.append(got)
+        again.set()
 
     def twice() -> None:
+        interrupt(number)
         os.kill(os.getpid(), number)
-        asked.wait()
-        os.kill(os.getpid(), number)
+        again.wait(SECONDS)
 
-    before = signal.signal(number, lambda got, _frame: handled.append(got))
+    before = signal.signal(number, handle)
     try:
-        during(bench, "ProxyConfig::alpha", twice)
+        bench.world.control = {"meanwhile": {"ProxyConfig::alpha": twice}}
         engine = bench.engine()
         result = engine.up(lambda: declare({"balancers": {"alpha": ALPHA}}))
         assert (messages(result), handled) == ([INTERRUPTED], [number])
@@ -69,23 +58,9 @@ def test_other_signals_that_the_program_handles_interrupt_as_well(
         signal.signal(number, before)
 
 
-def interrupt_twice(bench: Bench) -> None:
-    """Break an update off in the middle of a creation."""
-
-    def twice() -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-        threading.Event().wait(0.02)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    during(bench, "ProxyConfig::alpha", twice)
-    with pytest.raises(KeyboardInterrupt):
-        bench.engine().up(lambda: declare({"balancers": {"alpha": ALPHA}}))
-
-
 def test_a_second_interrupt_stops_at_once_and_the_next_run_takes_over(bench: Bench) -> None:
     """What was under way is in the journal."""
-    interrupt_twice(bench)
-    bench.world.control = {}
+    interrupt_twice(bench, lambda: declare({"balancers": {"alpha": ALPHA}}))
     result = bench.engine().up(lambda: declare({"balancers": {"alpha": ALPHA}}))
     assert result.ok
     assert "removed the lock" in messages(result)[0]
@@ -103,10 +78,9 @@ def test_another_engine_is_told_who_goes_on(bench: Bench) -> None:
         declare({"balancers": {"alpha": ALPHA}})
 
     refuse_unfinished(root, "dev")
-    interrupt_twice(bench)
+    interrupt_twice(bench, lambda: declare({"balancers": {"alpha": ALPHA}}))
     with pytest.raises(UpdateUnfinished, match="run `locallb up`"):
         refuse_unfinished(root, "dev")
-    bench.world.control = {}
     assert bench.engine().up(program).ok
     assert bench.engine().up(program).unchanged
     refuse_unfinished(root, "dev")

@@ -1,9 +1,6 @@
 """Journals that a run left: what a kill leaves of one, what nobody writes, and what another engine did since."""
 
 import json
-import os
-import signal
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +15,7 @@ from locallb.engine.state.journal import read_journal
 from locallb.engine.state.store import Store
 from tests.engine.balancers import BOTH, ONE, declare
 from tests.engine.graphs import CrashError, Doom, TornFiles
+from tests.engine.interrupting import interrupt_twice
 from tests.engine.support import Bench, World, make_project, messages, short
 
 HEAD = '{"journal":1,"base":"x"}\n'
@@ -200,15 +198,7 @@ def test_a_run_that_died_leaves_the_official_lock_until_this_engine_has_gone_on(
         declare(ONE)
         refuse_unfinished(bench.project.root, "dev")
 
-    def twice() -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-        threading.Event().wait(0.02)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    bench.world.control = {"sleep": {"ProxyConfig::alpha": 0.2}}
-    threading.Timer(0.1, twice).start()
-    with pytest.raises(KeyboardInterrupt):
-        bench.engine().up(program)
+    interrupt_twice(bench, program)
     assert len(list(locks.glob("*.json"))) == 1
     with pytest.raises(EngineError, match="run `locallb up`"):
         refuse_unfinished(bench.project.root, "dev")

@@ -16,6 +16,7 @@ from locallb.engine.layout import Layout
 from locallb.engine.state.checkpoint import timestamp
 from locallb.engine.state.errors import LockHeld
 from tests.engine.balancers import ONE, declare
+from tests.engine.interrupting import SECONDS
 from tests.engine.support import Bench
 
 KERNEL = Path("/proc/sys/kernel/random/boot_id")
@@ -157,9 +158,9 @@ def test_a_preview_ignores_locks(bench: Bench) -> None:
 
 def test_of_two_updates_at_once_one_wins_and_the_other_says_so(bench: Bench) -> None:
     """An update during another, or during a destroy, changes nothing."""
-    bench.world.control = {"sleep": {"LoopbackAddress::alpha": 0.3}}
     results: list[Result] = []
-    running = threading.Event()
+    running, tried = threading.Event(), threading.Event()
+    bench.world.control = {"meanwhile": {"LoopbackAddress::alpha": lambda: tried.wait(SECONDS)}}
 
     def program() -> None:
         running.set()
@@ -167,11 +168,12 @@ def test_of_two_updates_at_once_one_wins_and_the_other_says_so(bench: Bench) -> 
 
     thread = threading.Thread(target=lambda: results.append(bench.engine().up(program)))
     thread.start()
-    running.wait(5)
+    running.wait(SECONDS)
     with pytest.raises(LockHeld):
         bench.engine().up(lambda: declare(ONE))
     with pytest.raises(LockHeld):
         bench.engine().destroy()
+    tried.set()
     thread.join()
     assert results[0].ok
     assert len(bench.world.called("create")) == 5

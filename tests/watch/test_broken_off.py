@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection
 from pathlib import Path
 from types import SimpleNamespace
@@ -75,11 +74,8 @@ def test_what_broke_off_is_declared_again_after_a_start(bench: Bench) -> None:
     converger = Converger(Home("local-lb", "dev", str(bench.project.root)), engine)
     engine.up(declaring("1"))
     converger.learn()
-    bench.world.control = {"sleep": {f"ProxyConfig::{name}": 0.3 for name in NAMES}}
-    stopping = threading.Timer(0.15, engine.cancel)
-    stopping.start()
+    bench.world.control = {"meanwhile": {f"ProxyConfig::{name}": engine.cancel for name in NAMES}}
     result = engine.up(declaring("2"))
-    stopping.join()
     bench.world.control = {}
     assert not result.is_whole
     converger.note(KEYS, result)

@@ -1,0 +1,44 @@
+"""Signals to a run that is making a resource, which goes on when they were heard: whatever else the machine does."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from locallb.engine.deploy.interrupts import Stop
+from tests.engine.support import Bench
+
+SECONDS = 60
+"""Until something hangs."""
+
+
+def interrupt(number: int = signal.SIGINT) -> None:
+    """Send this process a signal, and return when the run under way has heard of it."""
+    heard, ask = threading.Event(), Stop.ask
+
+    def ask_and_tell(stop: Stop) -> None:
+        ask(stop)
+        heard.set()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Stop, "ask", ask_and_tell)
+        os.kill(os.getpid(), number)
+        heard.wait(SECONDS)
+
+
+def interrupt_twice(bench: Bench, program: Callable[[], object], who: str = "ProxyConfig::alpha") -> None:
+    """Break an update off in the middle of a creation, which ends after the update."""
+    over = threading.Event()
+
+    def twice() -> None:
+        interrupt()
+        os.kill(os.getpid(), signal.SIGINT)
+        over.wait(SECONDS)
+
+    bench.world.control = {"meanwhile": {who: twice}}
+    with pytest.raises(KeyboardInterrupt):
+        bench.engine().up(program)
+    bench.world.control = {}
+    over.set()
