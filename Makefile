@@ -115,7 +115,7 @@ soak: .venv/dev ## Shake a live cluster's stack for MINUTES=5 with faults of eve
 
 lint: .venv/dev ## Check style, types and the layers
 	@$(BIN)/ruff check --quiet . && $(BIN)/ruff format --quiet --check .
-	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/mypy --no-error-summary --num-workers $(JOBS)
 	@$(BIN)/lint-imports --no-cache >.venv/lint-imports.log || { cat .venv/lint-imports.log; exit 1; }
 
 format: .venv/dev ## Format the code
