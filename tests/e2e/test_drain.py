@@ -76,7 +76,9 @@ def test_a_whole_service_refuses_new_connections_and_keeps_open_ones() -> None:
     """Its address stays; the reason is told, with the way back."""
     with two_nodes() as (play, address), talking(address) as say:
         mine = say("one")
-        assert play.run("drain", "web").code == 0
+        done = play.run("drain", "web")
+        assert (done.code, "Until it is undone: `" in done.out) == (0, True)
+        assert done.out.endswith(" drain c/n/web --undo`\n")
         with pytest.raises(ConnectionRefusedError):
             ask(address, 8080)
         assert say("two") == mine

@@ -62,6 +62,8 @@ def _show(services: Sequence[Service], args: Arguments, out: Out) -> None:
         out.raw(json.dumps([_fields(service) for service in drained], indent=2))
     elif drained:
         out.table(("SERVICE", "DRAINED"), [(str(service.key), _words(service)) for service in drained])
+        only = f"{drained[0].key} " if len(drained) == 1 else ""
+        out.line(f"Until it is undone: `locallb drain {only}--undo`")
     else:
         out.line("Nothing is drained.")
 
