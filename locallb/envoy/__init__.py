@@ -34,7 +34,7 @@ from locallb.envoy.fragments import RenderedPart, render_part
 from locallb.envoy.http.listeners import listeners as http_listeners
 from locallb.envoy.listeners import listener
 from locallb.envoy.names import name_listener
-from locallb.envoy.rollout import with_referred
+from locallb.envoy.rollout import OWN_WATCHES, with_referred
 from locallb.model.objects import Discovery
 from locallb.model.serving import Proxy, Upstream
 
@@ -114,4 +114,4 @@ def _endpoints(upstream: Upstream) -> Discovered:
 
 def watches(discovery: Discovery | None, upstream_count: int, *, logs: bool = False) -> int:
     """Count the inotify instances of a proxy: LDS, CDS, its logs' gate, each EDS file (seen in /proc/<pid>/fd)."""
-    return 2 + logs + (upstream_count if discovery is Discovery.EDS else 0)
+    return OWN_WATCHES + logs + (upstream_count if discovery is Discovery.EDS else 0)

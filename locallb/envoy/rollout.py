@@ -23,6 +23,8 @@ from locallb.envoy.http.faults import longest_delay
 NAME = re.compile(r"(bootstrap|lds|cds|eds-[a-z0-9-]+|(?:rds|sds)-[0-9a-f]{12})\.json")
 """The files of a proxy that are Envoy's."""
 BOOTSTRAP, LISTENERS, CLUSTERS = "bootstrap.json", "lds.json", "cds.json"
+OWN_WATCHES = 2
+"""Inotify instances that every Envoy takes: of listeners and of clusters."""
 ROUTES, SECRETS, ENDPOINTS = "rds-", "sds-", "eds-"
 """How files begin that listeners and clusters refer to."""
 _BRIDGE = "+previous"

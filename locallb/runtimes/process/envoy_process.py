@@ -38,7 +38,6 @@ ADOPTION_PATIENCE = 1.0
 LOG = logs.NAME
 BOOTSTRAP_MARK, VERSION_MARK = "LOCALLB_BOOTSTRAP", "LOCALLB_VERSION"
 _PAUSE = 0.005
-_OWN_WATCHES = 2  # of lds.json and cds.json
 
 
 class EnvoyProcess(ResourceType[EnvoyProcessInputs, EnvoyProcessState]):
@@ -205,7 +204,7 @@ def _mark(directory: Path, new: EnvoyProcessInputs) -> Mapping[str, str]:
 def _start(directory: Path, binary: EnvoyBinary, new: EnvoyProcessInputs, epoch: Epoch) -> Process:
     texts = push.texts(directory)
     watches = rollout.new_watches("", texts.get(rollout.CLUSTERS, "")) + rollout.new_references({}, texts)
-    inotify.require(_OWN_WATCHES + watches + rollout.new_gate({}, texts), f"proxy {directory.name}")
+    inotify.require(rollout.OWN_WATCHES + watches + rollout.new_gate({}, texts), f"proxy {directory.name}")
     log = directory / LOG
     with suppress(FileNotFoundError):
         log.replace(directory / logs.PREVIOUS)

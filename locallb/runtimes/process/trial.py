@@ -22,7 +22,6 @@ PLACE = "trial"
 """The directory, in the proxy's own, where it runs meanwhile."""
 _OWN = {ADMIN_SOCKET, logs.NAME, logs.PREVIOUS, "status"}
 """Files of whoever runs in a directory."""
-_WATCHES = 2  # of lds.json and cds.json
 _STEADY = 0.1
 """Seconds that it must go on once it has its listeners: those are its workers' a moment later."""
 _PAUSE = 0.01
@@ -68,9 +67,9 @@ def _texts(directory: Path) -> Mapping[str, str]:
     """Return Envoy's files for it: less than what is served, or nothing, where it can't watch as much beside that."""
     texts = push.texts(directory)
     watches = rollout.new_watches("", texts.get(rollout.CLUSTERS, "")) + rollout.new_references({}, texts)
-    needed = _WATCHES + watches + rollout.new_gate({}, texts)
+    needed = rollout.OWN_WATCHES + watches + rollout.new_gate({}, texts)
     there = inotify.available(needed)
-    return beside(texts) if there == needed else idle(texts) if there >= _WATCHES else {}
+    return beside(texts) if there == needed else idle(texts) if there >= rollout.OWN_WATCHES else {}
 
 
 def _furnish(place: Path, texts: Mapping[str, str]) -> None:
