@@ -16,10 +16,7 @@ from locallb.gateway.kinds import gathered
 from locallb.model.gateway.objects import Named, Reference, Route, RouteKind
 from locallb.model.gateway.of_cluster import ApiObject, GatewayObjects, ObjectOfCluster
 from locallb.model.identities import ClusterName
-from locallb.model.memory import replaced
-
-_FEW = 10
-"""Routes that are put in their places one by one."""
+from locallb.model.memory import few_replaced
 
 
 @dataclass(slots=True)
@@ -40,8 +37,8 @@ class Gathering:
 
     def _with_other_routes(self, objects: Sequence[ApiObject]) -> Mapping[ClusterName, GatewayObjects] | None:
         """Return the last one with other routes in the places of some; None where anything else is different."""
-        where, made = replaced(self._objects, objects), dict(self._made)
-        if where is None or len(where) > _FEW:
+        where, made = few_replaced(self._objects, objects), dict(self._made)
+        if where is None:
             return None
         for number in where:
             old, new, cluster = self._objects[number], objects[number], self._clusters[number]
@@ -72,8 +69,8 @@ class RoutesByParent:
 
     def _with_others(self, routes: Sequence[Route]) -> Mapping[Reference, tuple[Route, ...]] | None:
         """Return the last one with others in the places of some; None where names or parents are different."""
-        where, made = replaced(self._routes, routes), dict(self._made)
-        if where is None or len(where) > _FEW:
+        where, made = few_replaced(self._routes, routes), dict(self._made)
+        if where is None:
             return None
         for number in where:
             old, new = self._routes[number], routes[number]

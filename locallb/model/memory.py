@@ -118,6 +118,12 @@ def replaced(before: Sequence[object], now: Sequence[object]) -> Sequence[int] |
     return list(compress(count(), map(is_not, before, now))) if len(before) == len(now) else None
 
 
+def few_replaced(before: Sequence[object], now: Sequence[object], most: int = 10) -> Sequence[int] | None:
+    """Return the same where those are few enough to be looked at one by one; None as well where there are more."""
+    where = replaced(before, now)
+    return None if where is None or len(where) > most else where
+
+
 def _alike(some: Iterable[object], others: Iterable[object]) -> int:
     """Count the very same objects with which both begin."""
     some, others = tuple(some), tuple(others)

@@ -12,15 +12,12 @@ from dataclasses import dataclass, replace
 
 from locallb.config.settings import Settings, Sharing
 from locallb.model.identities import IPAddress, ObjectKey
-from locallb.model.memory import replaced
+from locallb.model.memory import few_replaced
 from locallb.model.objects import Service
 from locallb.model.snapshot import Snapshot
 from locallb.planning.planned import Placement, Plan, PlannedProxy
 from locallb.planning.proxies.assignment import ProxyAssignment
 from locallb.planning.proxies.placing import Placed
-
-FEW = 10
-"""Services, or EndpointSlices, that are looked at one by one: where more are different everything is planned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +40,8 @@ class LastPlan:
         before = self.snapshot
         if settings != self.settings or settings.port_mapping or settings.dns or now.gateway_api:
             return None
-        where, slices = replaced(before.services, now.services), replaced(before.slices, now.slices)
-        if where is None or slices is None or max(len(where), len(slices)) > FEW:
+        where, slices = few_replaced(before.services, now.services), few_replaced(before.slices, now.slices)
+        if where is None or slices is None:
             return None
         if replace(now, services=before.services, slices=before.slices) != before:
             return None

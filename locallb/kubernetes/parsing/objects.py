@@ -25,15 +25,13 @@ from locallb.kubernetes.status_patch import Standing
 from locallb.model.fields import FieldError
 from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import ClusterName, IPAddress, ObjectKey
-from locallb.model.memory import Each, Memory, replaced
+from locallb.model.memory import Each, Memory, few_replaced
 from locallb.model.objects import EndpointSlice, MalformedService, Node, PodRanges, Service
 
 Said: TypeAlias = Standing | StatusStanding
 """What an object says of what is ours: that of a frontend, or one of Gateway API."""
 _Other: TypeAlias = Node | EndpointSlice | PodRanges
 _SILENT = Standing()
-_FEW = 10
-"""Objects that are looked at one by one: where more are different all are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +112,8 @@ def _gathered(cluster: ClusterName, rows: Iterable[Iterable[Understood]]) -> Par
 
 def _with_other_services(known: Known, rows: Sequence[tuple[Understood, ...]]) -> Parsed | None:
     """Return what was parsed with other Services in the places of some; None where anything else may be different."""
-    where = None if known.parsed is None else replaced(known.rows, rows)
-    if known.parsed is None or where is None or len(where) > _FEW:
+    where = None if known.parsed is None else few_replaced(known.rows, rows)
+    if known.parsed is None or where is None:
         return None
     services = list(known.parsed.services)
     for number in where:

@@ -14,7 +14,7 @@ from locallb.kubernetes.parsing.documents import DocumentError, ReadDocument, re
 from locallb.kubernetes.parsing.relevant import Document, kinds_of, relevant
 from locallb.kubernetes.parsing.yaml_builder import MOST_ALIASED, Allowance
 from locallb.model.formatting import clipped, shown
-from locallb.model.memory import replaced
+from locallb.model.memory import few_replaced
 from locallb.planning.left_out import added, few_kinds
 from locallb.sources.manifests.certificates import certificate_references, without_references
 from locallb.sources.readings import Objects, slim
@@ -25,8 +25,6 @@ MOST_ALIASED_IN_ALL = 16 * MOST_ALIASED
 _TEMPLATE = "it is a template: put here what `helm template` makes of it"
 _MOST_NOTICES = 20
 """Notices that are told of one file."""
-_FEW = 10
-"""Files that are looked at one by one: where more are different all are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +95,8 @@ def with_other_contents(
     """
     if before is None or known is None or before.links != folder.links or known.aliased or known.broken:
         return None
-    where = replaced(before.files, folder.files)
-    if where is None or len(where) > _FEW:
+    where = few_replaced(before.files, folder.files)
+    if where is None:
         return None
     fresh = FilesNow(dict(known.understood), dict(known.objects), {}, list(known.notices), known.kinds)
     for number in where:

@@ -7,11 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from components.digests import balancer_digest, rejection_digest
 from locallb.model.identities import ObjectKey, ProxyName
-from locallb.model.memory import Each, Memory, replaced
+from locallb.model.memory import Each, Memory, few_replaced
 from locallb.planning.planned import Plan, PlannedProxy, PlannedStatus
-
-_FEW = 10
-"""Placements that are looked at one by one: where more are different all are."""
 
 
 @dataclass(slots=True)
@@ -45,8 +42,8 @@ class WantedDigests:
         if self._last is None:
             return None
         before, digests = self._last
-        where = replaced(before.placements, plan.placements)
-        if where is None or len(where) > _FEW or replace(plan, placements=before.placements) != before:
+        where = few_replaced(before.placements, plan.placements)
+        if where is None or replace(plan, placements=before.placements) != before:
             return None
         others = [plan.placements[number] for number in where]
         if any(self.proxies.get(placement.key) != placement.proxy for placement in others):
