@@ -65,6 +65,7 @@ class _Inputs:
     snapshot: Snapshot
     settings: Settings
     ports: HostPorts
+    routing: RoutePlan
     around: BackendIndex
     lone: Mapping[ClusterName, str]
     """Sentences about clusters of which every Node is used although all are excluded."""
@@ -73,8 +74,9 @@ class _Inputs:
     def of(cls, snapshot: Snapshot, settings: Settings, memory: PlanMemory) -> _Inputs:
         """Look up what is behind Services, and what this host has."""
         nodes, lone = eligible(snapshot.nodes)
-        around = BackendIndex.within(snapshot, nodes, settings, memory.routing(snapshot, settings).routes)
-        return cls(snapshot, settings, HostPorts(snapshot.host), around, lone)
+        routing = memory.routing(snapshot, settings)
+        around = BackendIndex.within(snapshot, nodes, settings, routing.routes)
+        return cls(snapshot, settings, HostPorts(snapshot.host), routing, around, lone)
 
     def given(
         self,
@@ -120,7 +122,7 @@ def _planned(snapshot: Snapshot, settings: Settings, memory: PlanMemory) -> Last
         settings.proxies,
         memory.files(gateways, _files),
     )
-    frame, routing = PlanContext.around(snapshot.home, settings, snapshot.host), memory.routing(snapshot, settings)
+    frame, routing = PlanContext.around(snapshot.home, settings, snapshot.host), inputs.routing
 
     def given(
         service: Service, addresses: tuple[IPAddress, ...], seat: ProxyAssignment, gateway: Bound | None
