@@ -16,7 +16,7 @@ from locallb.ledger.claim_files import ClaimFiles
 from locallb.ledger.claims import claimed_in, entry_name, entry_text, read_entry, unfinished
 from locallb.ledger.conflicts import ContendedError, LedgerError, are_apart, refuse_others
 from locallb.model.identities import IPAddress, Owner
-from locallb.model.snapshot import Claim, MappedPort, Place
+from locallb.model.snapshot import MappedPort, Place, places_of
 from locallb.storage import files
 
 
@@ -33,7 +33,7 @@ class Wanted:
     @property
     def places(self) -> frozenset[Place]:
         """What nobody else may have at the address; empty for all of it."""
-        return Claim(self.address, self.owner, self.ports).places
+        return places_of(self.ports)
 
     @property
     def text(self) -> str:

@@ -6,7 +6,7 @@ Frozen data, as sources produce it. Not here: what Kubernetes' objects are (`obj
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
@@ -78,6 +78,11 @@ class MappedPort(NamedTuple):
         return cls(port, protocol, number)
 
 
+def places_of(ports: Iterable[MappedPort]) -> frozenset[Place]:
+    """Return where clients find ports that are mapped."""
+    return frozenset(port.place for port in ports)
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """An address that is held, and by whom: an entry of the ledger, or of this stack's own state."""
@@ -90,7 +95,7 @@ class Claim:
     @property
     def places(self) -> frozenset[Place]:
         """What nobody else may have at the address; empty for all of it."""
-        return frozenset(port.place for port in self.ports)
+        return places_of(self.ports)
 
     @property
     def name(self) -> str:
