@@ -121,19 +121,10 @@ class Program:
         path = find(self.words[0], self.environment)
         if not path:
             raise ProgramError(self.words[0], "isn't installed", "install it, or name its directory in PATH")
-        try:
-            process = subprocess.Popen(
-                [path, *self.words[1:]],
-                cwd=self.directory,
-                env=self.environment,
-                stdin=given,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE if self.heard else subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) else "its words can't be passed on"
-            raise ProgramError(self.words[0], f"can't be run ({why})") from None
+        errors = subprocess.PIPE if self.heard else subprocess.DEVNULL
+        process = _popen(
+            (path, *self.words[1:]), self.directory, self.environment, (given, subprocess.PIPE, errors), self.words[0]
+        )
         for pipe in filter(None, (process.stdout, process.stderr)):
             stack.enter_context(pipe)
         return process
@@ -181,18 +172,7 @@ def alongside(words: Sequence[str], directory: Path) -> Iterator[None]:
 
     Raises ProgramError where it can't be started.
     """
-    try:
-        process = subprocess.Popen(
-            words,
-            cwd=directory,
-            env={},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise ProgramError(words[0], f"can't be run ({error.strerror})") from None
+    process = _popen(words, directory, {}, (subprocess.PIPE, subprocess.DEVNULL, subprocess.DEVNULL), words[0])
     try:
         yield
     finally:
@@ -201,6 +181,30 @@ def alongside(words: Sequence[str], directory: Path) -> Iterator[None]:
         with suppress(subprocess.TimeoutExpired):
             process.wait(_BURIAL)
         _end(process)
+
+
+def _popen(
+    words: Sequence[str],
+    directory: Path | None,
+    environment: Mapping[str, str] | None,
+    streams: tuple[IO[bytes] | int, int, int],
+    name: str,
+) -> subprocess.Popen[bytes]:
+    """Start it in a process group of its own, with its three standard streams. Raises ProgramError."""
+    given, output, errors = streams
+    try:
+        return subprocess.Popen(
+            words,
+            cwd=directory,
+            env=environment,
+            stdin=given,
+            stdout=output,
+            stderr=errors,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "its words can't be passed on"
+        raise ProgramError(name, f"can't be run ({why})") from None
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
