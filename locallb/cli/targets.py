@@ -41,7 +41,7 @@ def scope_of(session: Session, targets: Sequence[str], *, keep: bool) -> tuple[S
     names = sorted({str(placement.key) for placement in plan.placements} | in_state)
     named = {matching(target, names) for target in targets}
     told = _waiting(named, plan, resources)
-    chosen = named | {str(status.gateway) for status in plan.statuses if status.gateway and str(status.key) in told}
+    chosen = named | {str(gateway) for waiting, gateway in plan.awaited if str(waiting) in told}
     proxies = {placement.proxy for placement in plan.placements if str(placement.key) in chosen}
     home = session.home
     roots = [*((kind, name) for name in chosen | proxies for kind in ROOTS), *((TOLD, name) for name in told)]
@@ -52,7 +52,7 @@ def _waiting(chosen: Collection[str], plan: Plan, resources: Iterable[ResourceSt
     """Return who waits for the proof of these, by the plan or by the state: ListenerSets of Gateways."""
     users = (one for one in resources if one.type == STATUS)
     before = {one.name for one in users if not {*map(name_of, one.dependencies)}.isdisjoint(chosen)}
-    return before.union(str(status.key) for status in plan.statuses if status.gateway and str(status.gateway) in chosen)
+    return before.union(str(waiting) for waiting, gateway in plan.awaited if str(gateway) in chosen)
 
 
 def matching(target: str, names: Iterable[str]) -> str:

@@ -241,6 +241,11 @@ class Plan:
     """Which Services aren't this stack's, and what was read where it serves none: a sentence each, for information."""
 
     @property
+    def awaited(self) -> tuple[tuple[ObjectKey, ObjectKey], ...]:
+        """Each ListenerSet whose status waits for a Gateway's proof, and that Gateway."""
+        return tuple((status.key, status.gateway) for status in self.statuses if status.gateway)
+
+    @property
     def all_statuses(self) -> tuple[PlannedStatus, ...]:
         """Return what every object of Gateway API and every Ingress of a running cluster is told."""
         served = [status for one in self.placements for status in (one.status, *one.statuses)]

@@ -38,4 +38,4 @@ def _proven_by_routes(keys: Collection[ObjectKey], plan: Plan, wanted: Mapping[O
 def _proving(sets: Collection[ObjectKey], plan: Plan) -> Iterator[ObjectKey]:
     """Return the Gateways for whose proof ListenerSets wait, also for one that failed before."""
     if sets:
-        yield from (status.gateway for status in plan.statuses if status.gateway and status.key in sets)
+        yield from (gateway for waiting, gateway in plan.awaited if waiting in sets)
