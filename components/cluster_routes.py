@@ -5,6 +5,7 @@ from __future__ import annotations
 import pulumi
 
 from locallb.model.naming import owner_fields
+from locallb.model.state_resource import CLUSTER_ROUTES
 from locallb.planning.planned_for_clusters import PlannedRoutes
 from locallb.resources.declared import PodRoutes
 
@@ -14,7 +15,7 @@ class ClusterRoutes(pulumi.ComponentResource):
 
     def __init__(self, planned: PlannedRoutes) -> None:
         name = str(planned.key)
-        super().__init__("locallb:index:ClusterRoutes", name, {"cluster": planned.cluster, "digest": planned.digest})
+        super().__init__(CLUSTER_ROUTES, name, {"cluster": planned.cluster, "digest": planned.digest})
         self.routes = PodRoutes(
             name,
             owner=owner_fields(planned.owner),

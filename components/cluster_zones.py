@@ -5,6 +5,7 @@ from __future__ import annotations
 import pulumi
 
 from locallb.model.naming import owner_fields
+from locallb.model.state_resource import CLUSTER_ZONES
 from locallb.planning.planned_for_clusters import PlannedZones
 from locallb.resources.codec import encode
 from locallb.resources.declared import StubZones
@@ -15,7 +16,7 @@ class ClusterZones(pulumi.ComponentResource):
 
     def __init__(self, planned: PlannedZones) -> None:
         name = str(planned.key)
-        super().__init__("locallb:index:ClusterZones", name, {"cluster": planned.cluster, "digest": planned.digest})
+        super().__init__(CLUSTER_ZONES, name, {"cluster": planned.cluster, "digest": planned.digest})
         StubZones(
             name,
             owner=owner_fields(planned.owner),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pulumi
 
+from locallb.model.state_resource import GATEWAY_OBJECT
 from locallb.outputs.status.gateway_status import declare_status
 from locallb.planning.planned import PlannedStatus
 
@@ -15,6 +16,6 @@ class GatewayObject(pulumi.ComponentResource):
 
     def __init__(self, planned: PlannedStatus, ready: Sequence[pulumi.Resource] = ()) -> None:
         shown = {"uid": planned.owner.uid, "digest": planned.digest}
-        super().__init__("locallb:index:GatewayObject", str(planned.key), shown)
+        super().__init__(GATEWAY_OBJECT, str(planned.key), shown)
         declare_status(planned, self, ready)
         self.register_outputs({})

@@ -11,6 +11,7 @@ from locallb.config.registry import FRONTENDS
 from locallb.model.identities import IPAddress
 from locallb.model.naming import address_name, owner_fields
 from locallb.model.snapshot import Access
+from locallb.model.state_resource import BALANCER
 from locallb.outputs.output import tell
 from locallb.planning.planned import Placement, PlannedPart
 from locallb.resources.codec import encode
@@ -31,7 +32,7 @@ class LoadBalancer(pulumi.ComponentResource):
     """Once `serve` was called."""
 
     def __init__(self, placement: Placement, digest: str) -> None:
-        super().__init__("locallb:index:LoadBalancer", str(placement.key), _shown(placement, digest))
+        super().__init__(BALANCER, str(placement.key), _shown(placement, digest))
         self.placement = placement
         claimed = placement.access if placement.key.kind.value in FRONTENDS else None
         claim = [self._claim(claimed)] if claimed else []

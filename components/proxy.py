@@ -12,6 +12,7 @@ from locallb.model.http.serving import LocalCertificate as Local
 from locallb.model.identities import RunIdentity
 from locallb.model.naming import owner_fields
 from locallb.model.snapshot import Access
+from locallb.model.state_resource import PROXY
 from locallb.planning.planned import PlannedProxy
 from locallb.resources.codec import encode
 from locallb.resources.declared import (
@@ -59,7 +60,7 @@ class Proxy(pulumi.ComponentResource):
         if planned.proxy.names:
             table = (served for listener in planned.proxy.names for served in listener.table)
             shown["names"] = [f"{each.name} {' '.join(map(str, each.addresses))}" for each in table]
-        super().__init__("locallb:index:Proxy", name, shown)
+        super().__init__(PROXY, name, shown)
         self.id = planned.proxy.id
         self.published = bool(planned.proxy.published)
         certificates = [self._certificate(planned, one, access) for one in planned.proxy.certificates]

@@ -6,6 +6,7 @@ import pulumi
 
 from components.digests import rejection_digest
 from locallb.model.identities import Owner
+from locallb.model.state_resource import BALANCER
 from locallb.outputs.output import tell
 from locallb.planning.planned import Rejection
 
@@ -20,6 +21,6 @@ class Rejected(pulumi.ComponentResource):
     def __init__(self, rejection: Rejection, owner: Owner) -> None:
         key = str(rejection.key)
         shown = {"addresses": [], "ports": [], "uid": owner.uid, "digest": rejection_digest(rejection)}
-        super().__init__("locallb:index:LoadBalancer", key, shown)
+        super().__init__(BALANCER, key, shown)
         tell(rejection, self, [])
         self.register_outputs({})

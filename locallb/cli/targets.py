@@ -9,12 +9,11 @@ from locallb.cli.session import Session
 from locallb.engine.deploy.scope import EVERYTHING, Scope, only
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.urns import name_of, root_urn
+from locallb.model.state_resource import BALANCER, GATEWAY_OBJECT, GATEWAY_STATUS, PROXY
 from locallb.planning.planned import Plan
 from locallb.sources.workspace import Planned
 
-BALANCER = "locallb:index:LoadBalancer"
-ROOTS = (BALANCER, "locallb:index:Proxy")
-TOLD, STATUS = "locallb:index:GatewayObject", "locallb:index:GatewayStatus"
+_SERVING = (BALANCER, PROXY)
 MOST_NAMES = 5
 
 
@@ -37,20 +36,23 @@ def scope_of(session: Session, targets: Sequence[str], *, keep: bool) -> tuple[S
         return EVERYTHING, None
     planned = session.plan(keep=keep)
     plan, resources = planned[1], session.resources()
-    in_state = {resource.name for resource in resources if resource.type in ROOTS}
+    in_state = {resource.name for resource in resources if resource.type in _SERVING}
     names = sorted({str(placement.key) for placement in plan.placements} | in_state)
     named = {matching(target, names) for target in targets}
     told = _waiting(named, plan, resources)
     chosen = named | {str(gateway) for waiting, gateway in plan.awaited if str(waiting) in told}
     proxies = {placement.proxy for placement in plan.placements if str(placement.key) in chosen}
     home = session.home
-    roots = [*((kind, name) for name in chosen | proxies for kind in ROOTS), *((TOLD, name) for name in told)]
+    roots = [
+        *((kind, name) for name in chosen | proxies for kind in _SERVING),
+        *((GATEWAY_OBJECT, name) for name in told),
+    ]
     return only(root_urn(home.project, home.stack, kind, name) for kind, name in roots), planned
 
 
 def _waiting(chosen: Collection[str], plan: Plan, resources: Iterable[ResourceState]) -> set[str]:
     """Return who waits for the proof of these, by the plan or by the state: ListenerSets of Gateways."""
-    users = (one for one in resources if one.type == STATUS)
+    users = (one for one in resources if one.type == GATEWAY_STATUS)
     before = {one.name for one in users if not {*map(name_of, one.dependencies)}.isdisjoint(chosen)}
     return before.union(str(waiting) for waiting, gateway in plan.awaited if str(gateway) in chosen)
 

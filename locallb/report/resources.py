@@ -14,16 +14,14 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from locallb.envoy.fragments import as_files
+from locallb.model import state_resource
 from locallb.model.identities import IPAddress, ObjectKey, Protocol
 from locallb.model.naming import owner_from
 from locallb.planning.runs import run_planner, run_types
 from locallb.report.envoy_files import Listener, as_address, as_object, as_text, told_backends, told_listeners
 from locallb.report.sides import Balancer, Port, Side, fingerprint
 
-ADDRESS, PORTS, CONFIG, SERVICE, BALANCER = (
-    f"locallb:index:{kind}"
-    for kind in ("LoopbackAddress", "LoopbackPorts", "ProxyConfig", "ServiceConfig", "LoadBalancer")
-)
+_READ = {state_resource.ADDRESS, state_resource.PORTS, state_resource.CONFIG, state_resource.SERVICE}
 _LABEL = re.compile(r"(\d{1,5})/(TCP|UDP|SCTP)(?:=(\d{1,5}))?(?: (\w+))?")
 
 
@@ -59,7 +57,7 @@ def deployed_side(label: str, resources: Iterable[Resource]) -> Side:
     by_name: dict[str, Resource] = {}
     of_stack: dict[str, _Parts] = defaultdict(_Parts)
     for resource in resources:
-        if resource.type == BALANCER:
+        if resource.type == state_resource.BALANCER:
             by_name[resource.name] = resource
         elif (key := _key(resource)) is not None:
             _take(parts[key] if key.cluster else of_stack[key.name], resource)
@@ -81,7 +79,7 @@ def _key(resource: Resource) -> ObjectKey | None:
     """Return which Service a resource belongs to; None if it isn't one of ours that matters here."""
     if runtime := run_types().get(resource.type):
         return run_planner(runtime).owner(resource.inputs)
-    if resource.type not in {ADDRESS, PORTS, CONFIG, SERVICE}:
+    if resource.type not in _READ:
         return None
     try:
         return owner_from(_strings(resource.inputs.get("owner"))).service
@@ -92,15 +90,15 @@ def _key(resource: Resource) -> ObjectKey | None:
 def _take(parts: _Parts, resource: Resource) -> None:
     inputs = resource.inputs
     match resource.type:
-        case "locallb:index:LoopbackAddress" | "locallb:index:LoopbackPorts":
+        case state_resource.ADDRESS | state_resource.PORTS:
             if (address := as_address(inputs.get("address"))) is not None:
                 parts.addresses.append(address)
                 parts.owner = parts.owner or _strings(inputs.get("owner"))
-        case "locallb:index:ProxyConfig":
+        case state_resource.CONFIG:
             parts.owner, parts.files = _strings(inputs.get("owner")), _strings(inputs.get("files"))
             parts.proxy, parts.proxy_name = as_text(inputs.get("proxy")), as_text(inputs.get("name"))
             parts.serves = as_text(inputs.get("serves"))
-        case "locallb:index:ServiceConfig":
+        case state_resource.SERVICE:
             parts.owner, parts.proxy = _strings(inputs.get("owner")), as_text(inputs.get("proxy"))
             parts.files = as_files(_strings(inputs.get("listeners")), _strings(inputs.get("clusters")))
         case _:

@@ -15,10 +15,11 @@ from locallb.engine.engine import Engine
 from locallb.engine.state.urns import root_urn
 from locallb.model.identities import Home, ObjectKey, ProxyName
 from locallb.model.snapshot import HostFacts, Snapshot
+from locallb.model.state_resource import PROXY
 from locallb.planning.planned import Plan
 from locallb.planning.proxies.placing import PlanContext, proxy_of_stack
 from locallb.sources.snapshot import SnapshotResult
-from locallb.watch.converging.converge import PROXY, Converger
+from locallb.watch.converging.converge import Converger
 from locallb.watch.converging.work import Batch
 from locallb.watch.events import Cause, Mark
 from locallb.watch.troubles.troubles import Troubles

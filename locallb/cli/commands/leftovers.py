@@ -15,6 +15,7 @@ from locallb.engine.state.resource import ResourceState
 from locallb.leftovers.claims import held_in
 from locallb.leftovers.host import Leftover, leftovers, remove, routes_in
 from locallb.model.identities import ObjectKey
+from locallb.model.state_resource import CLAIM, CONFIG, DNS_NAME
 from locallb.sources import SourceError
 from locallb.sources.found import find_sources
 from locallb.sources.source import reached
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from locallb.leftovers.names import LeftName
     from locallb.leftovers.services import LeftService
 
-CONFIG = "locallb:index:ProxyConfig"
-CLAIM = "locallb:index:ServiceClaim"
-NAME = "locallb:index:DnsName"
 FINALIZER = "finalizer"
 _Row: TypeAlias = tuple[str, str, str]
 """What kind of thing is left, which one, and whose it is."""
@@ -87,7 +85,7 @@ def _claimed(known: Iterable[ResourceState]) -> set[str]:
 
 
 def _named(known: Iterable[ResourceState]) -> set[str]:
-    return {str(resource.inputs.get("name")) for resource in known if resource.type == NAME}
+    return {str(resource.inputs.get("name")) for resource in known if resource.type == DNS_NAME}
 
 
 def _removed(found: _Found) -> tuple[Leftover, ...]:

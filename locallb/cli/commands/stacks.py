@@ -16,11 +16,11 @@ from locallb.cli.projects.choice import require_ours
 from locallb.cli.projects.layout import stack_text
 from locallb.cli.projects.place import PROJECT_FILE
 from locallb.cli.session import Session
-from locallb.cli.targets import BALANCER
 from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import Settings
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.project import Project, check_stack_name, load_project
+from locallb.model.state_resource import BALANCER
 from locallb.sources.source import source_type
 from locallb.sources.state.renamed_project import earlier_names
 

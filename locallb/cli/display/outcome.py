@@ -13,8 +13,9 @@ from locallb.cli.display.tree import print_counts, print_steps
 from locallb.cli.exit_code import Exit
 from locallb.cli.observe import look
 from locallb.cli.session import Session
-from locallb.cli.targets import BALANCER, MOST_NAMES
+from locallb.cli.targets import MOST_NAMES
 from locallb.engine.deploy.events import Op, Result, Severity
+from locallb.model.state_resource import BALANCER
 from locallb.planning.planned import Plan
 from locallb.planning.status import NOT_DEPLOYED, Row
 from locallb.sources.snapshot import SnapshotResult

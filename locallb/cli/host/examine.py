@@ -31,6 +31,7 @@ from locallb.leftovers.host import leftovers, routes_in
 from locallb.model.errors import ClientError
 from locallb.model.formatting import counted
 from locallb.model.snapshot import Claim, HostFacts
+from locallb.model.state_resource import CONFIG, PROCESS
 from locallb.planning.addresses.pool_routes import pool_routes
 from locallb.runtimes.process import processes
 from locallb.runtimes.process.processes import Process
@@ -39,8 +40,6 @@ from locallb.sources.workspace import Planned
 from locallb.storage import files, paths
 from locallb.storage.proxy_directories import PROXY_MARK
 
-CONFIG = "locallb:index:ProxyConfig"
-PROCESS = "locallb:index:EnvoyProcess"
 AT_ONCE = 16
 TROUBLES = (ClientError, EngineError, SettingsError, SourceError, OSError)
 _PROBED = 512

@@ -11,11 +11,12 @@ from locallb.cli.display.outcome import complain, ending
 from locallb.cli.display.progress import Progress
 from locallb.cli.exit_code import Exit
 from locallb.cli.session import PATIENCE, PAUSE, Session
-from locallb.cli.targets import BALANCER, scope_of
+from locallb.cli.targets import scope_of
 from locallb.engine.deploy.events import Result
 from locallb.engine.state.errors import LockHeld
 from locallb.model.formatting import few
 from locallb.model.identities import ObjectKey
+from locallb.model.state_resource import BALANCER
 
 
 def bring_about(session: Session, keys: Iterable[ObjectKey], args: Arguments, out: Out) -> Exit:

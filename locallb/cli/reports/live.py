@@ -14,15 +14,15 @@ from locallb.cli.display.tree import QUIET
 from locallb.cli.session import Session
 from locallb.engine.deploy.events import Result, Severity
 from locallb.model.identities import ObjectKey
+from locallb.model.state_resource import BALANCER, PROXY
 from locallb.planning.planned import Plan
 from locallb.report.assemble import assembled
 from locallb.report.changes import Report
-from locallb.report.resources import BALANCER, Resource, deployed_side
+from locallb.report.resources import Resource, deployed_side
 from locallb.report.sides import Side, planned_side
 from locallb.sources.snapshot import SnapshotResult
 
 OLD, NEW = "the stack's state", "the manifests"
-PROXY = "locallb:index:Proxy"
 
 
 def report_live(session: Session, result: Result, reading: SnapshotResult, plan: Plan) -> Report:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from locallb.dns.records import Name
 from locallb.dns.zones import Rfc2136
 from locallb.model.naming import owner_fields
+from locallb.model.state_resource import DNS_NAME, STUB_ZONES
 from locallb.outputs.names.dns_name import DnsName, written
 from locallb.outputs.names.stub_zones import StubZones, versions
 from locallb.outputs.output import Output, Planned, Telling
@@ -19,14 +20,12 @@ from locallb.planning.planned import Placement, Plan
 if TYPE_CHECKING:
     import pulumi
 
-TOKEN, STUBS = "locallb:index:DnsName", "locallb:index:StubZones"
-
 
 class Names(Output):
     """Puts each name into its zone."""
 
     resource_types = (DnsName, StubZones)
-    looked_after = frozenset({TOKEN, STUBS})
+    looked_after = frozenset({DNS_NAME, STUB_ZONES})
 
     def words(self, planned: Planned) -> Sequence[object]:
         """Return all that their resources get."""

@@ -19,7 +19,7 @@ from locallb.engine.state.urns import name_of, root_urn
 from locallb.kubernetes.parsing.objects import Said
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.naming import named_after
-from locallb.model.state_resource import CLAIMS, CONFIG, SERVICE
+from locallb.model.state_resource import BALANCER, CLAIMS, CONFIG, GATEWAY_OBJECT, ROOTS, SERVICE
 from locallb.outputs.output import outputs
 from locallb.planning.planned import Plan
 from locallb.storage import files, paths
@@ -32,9 +32,6 @@ from locallb.watch.converging.taken import TakenProxies
 from locallb.watch.converging.wanted import WantedDigests
 from locallb.watch.converging.work import FEW, MOST, Batch, Work, differing_work, together
 
-BALANCER, PROXY, ROUTES = "locallb:index:LoadBalancer", "locallb:index:Proxy", "locallb:index:ClusterRoutes"
-TOLD, ZONES = "locallb:index:GatewayObject", "locallb:index:ClusterZones"
-ROOTS = (BALANCER, PROXY, ROUTES, TOLD, ZONES)
 LOOKED_AFTER = frozenset({*CLAIMS, CONFIG, SERVICE}).union(*(output.looked_after for output in outputs().values()))
 """Types of resources whose change by others nobody tells: files."""
 SETTLING = 1.0
@@ -72,7 +69,7 @@ class Converger:
         for resource in (resources := self.engine.resources()):
             if resource.type in ROOTS:
                 key = ObjectKey.parse(resource.name)
-                tells = resource.type in {BALANCER, TOLD} or not key.cluster
+                tells = resource.type in {BALANCER, GATEWAY_OBJECT} or not key.cluster
                 digest = str(resource.inputs.get("digest", "")) if tells else ""
                 self.applied[key] = digest or self.applied.get(key, "")
         self._taken.learn(resources, self.applied)
