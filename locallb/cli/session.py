@@ -111,7 +111,21 @@ class Session:
 
     def resources(self) -> tuple[ResourceState, ...]:
         """Return the stack's resources as the state has them; empty without a state. Raises EngineError."""
-        return tuple(Store(self.project.backend, self.project.name, self.stack).peek().in_order())
+        return tuple(self._store.peek().in_order())
+
+    def resources_and_under_way(self) -> tuple[tuple[ResourceState, ...], tuple[ResourceState, ...]]:
+        """Return the same, and resources as updates that were broken off would have made them: they may exist.
+
+        Raises EngineError.
+        """
+        known = self._store.peek()
+        wanted = (operation.resource for operation in known.pending.values() if operation.kind == "updating")
+        under_way = (replace(one, id=before.id) for one in wanted if (before := known.live.get(one.urn)))
+        return tuple(known.in_order()), tuple(under_way)
+
+    @property
+    def _store(self) -> Store:
+        return Store(self.project.backend, self.project.name, self.stack)
 
     @contextmanager
     def alone(self, notice: Callable[[str], None], patience: float = PATIENCE) -> Iterator[None]:
@@ -120,7 +134,7 @@ class Session:
         with ExitStack() as stack:
             while True:
                 try:
-                    stack.enter_context(Store(self.project.backend, self.project.name, self.stack).alone(notice))
+                    stack.enter_context(self._store.alone(notice))
                     break
                 except LockHeld:
                     if time.monotonic() > deadline:
@@ -183,15 +197,9 @@ class Session:
 
         return Program(self.project.main / "__main__.py", handed, is_current)
 
-    def under_way(self) -> tuple[ResourceState, ...]:
-        """Return resources as updates that were broken off would have made them: these may have got that far."""
-        known = Store(self.project.backend, self.project.name, self.stack).peek()
-        wanted = (operation.resource for operation in known.pending.values() if operation.kind == "updating")
-        return tuple(replace(one, id=before.id) for one in wanted if (before := known.live.get(one.urn)))
-
     def stamp(self) -> object:
         """Return something that is different once anybody has written the state; None without one."""
-        return Store(self.project.backend, self.project.name, self.stack).stamp()
+        return self._store.stamp()
 
     def plan(self, *, keep: bool = False) -> Planned:
         """Read and plan without the program, for commands that only look; `keep` as `Workspace.read_and_plan` has it.

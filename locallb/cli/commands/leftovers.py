@@ -70,11 +70,11 @@ def _look_elsewhere(session: Session) -> _Elsewhere:
 
 def _look(session: Session, elsewhere: _Elsewhere) -> _Found:
     """Look on this host; of what was found elsewhere that counts which the state doesn't know yet."""
-    known = session.resources()
+    known, under_way = session.resources_and_under_way()
     proxies = {str(resource.id) for resource in known if resource.type == CONFIG}
     claimed, named = _claimed(known), _named(known)
     return _Found(
-        leftovers(session.home, proxies, held_in((*known, *session.under_way())), routes_in(known)),
+        leftovers(session.home, proxies, held_in((*known, *under_way)), routes_in(known)),
         tuple(service for service in elsewhere.services if str(service) not in claimed),
         tuple(left for left in elsewhere.names if left.name not in named),
     )

@@ -148,7 +148,7 @@ def _with_stack(
     path = session.project.state_file(session.stack)
     state_problems = troubles.guard("state", lambda: check_state(path), ())
     remedy = "`locallb state restore` goes back to the last good state"
-    known = troubles.guard("state", session.resources, (), remedy)
+    known, under_way = troubles.guard("state", session.resources_and_under_way, ((), ()), remedy)
     wanted = troubles.guard("state", lambda: held_in(known), frozenset())
     return replace(
         seen,
@@ -159,7 +159,7 @@ def _with_stack(
         services=len(plan[1].placements) + len(plan[1].rejections) if plan else 0,
         proxies=_proxies(known),
         unclaimed=tuple(sorted({claim.name for claim in wanted - set(map(held, claims))})),
-        leftovers=troubles.guard("ledger", lambda: _leftovers(session, known, claims), ()),
+        leftovers=troubles.guard("ledger", lambda: _leftovers(session, known, under_way, claims), ()),
         state=f"{counted(len(known), 'resource')} in {path}" if path.exists() else f"nothing deployed yet ({path})",
         state_problems=state_problems,
         locks=_locks(session),
@@ -228,9 +228,11 @@ def _read(path: Path) -> str | None:
         return None
 
 
-def _leftovers(session: Session, known: Iterable[ResourceState], claims: tuple[Claim, ...]) -> tuple[str, ...]:
+def _leftovers(
+    session: Session, known: Iterable[ResourceState], under_way: Iterable[ResourceState], claims: tuple[Claim, ...]
+) -> tuple[str, ...]:
     proxies = {str(resource.id) for resource in known if resource.type == CONFIG}
-    left = leftovers(session.home, proxies, held_in((*known, *session.under_way())), routes_in(known), claims)
+    left = leftovers(session.home, proxies, held_in((*known, *under_way)), routes_in(known), claims)
     return tuple(map(str, left))
 
 
