@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from locallb.config.settings import LeaderElection, Settings, SettingsError, Sharing
 from locallb.engine.sdk_parts import defer
@@ -41,10 +41,25 @@ if TYPE_CHECKING:
 
 UNPLANNED = (ClientError, EngineError, SettingsError, SourceError)
 """What keeps `plan` from planning: a configuration or a source that can't be read, perhaps just now."""
-PATIENCE, PAUSE = 30.0, 0.1
-"""Seconds to wait for an update that is under way, such as one of a `watch`, and between two tries."""
+PATIENCE = 30.0
+"""Seconds to wait for an update that is under way, such as one of a `watch`."""
+PAUSE = 0.1
+"""Seconds between two tries meanwhile."""
+_Result = TypeVar("_Result")
 _TOGETHER = 48
 """Operations at a time where proxies are shared: there most wait for an Envoy that takes their changes as one."""
+
+
+def once_free(attempt: Callable[[], _Result], patience: float = PATIENCE) -> _Result:
+    """Return what `attempt` comes to as soon as nobody else changes the stack. Raises LockHeld if somebody goes on."""
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            return attempt()
+        except LockHeld:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(PAUSE)
 
 
 @dataclass(frozen=True)
@@ -130,16 +145,8 @@ class Session:
     @contextmanager
     def alone(self, notice: Callable[[str], None], patience: float = PATIENCE) -> Iterator[None]:
         """Keep everybody else from changing the stack, once an update that is under way is done. Raises LockHeld."""
-        deadline = time.monotonic() + patience
         with ExitStack() as stack:
-            while True:
-                try:
-                    stack.enter_context(self._store.alone(notice))
-                    break
-                except LockHeld:
-                    if time.monotonic() > deadline:
-                        raise
-                    time.sleep(PAUSE)
+            once_free(lambda: stack.enter_context(self._store.alone(notice)), patience)
             yield
 
     def engine(self, listen: Callable[[Event], None]) -> Engine:

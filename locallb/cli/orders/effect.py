@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 
 from locallb.cli.arguments import Arguments
@@ -10,10 +9,9 @@ from locallb.cli.console import Out
 from locallb.cli.display.outcome import complain, ending
 from locallb.cli.display.progress import Progress
 from locallb.cli.exit_code import Exit
-from locallb.cli.session import PATIENCE, PAUSE, Session
+from locallb.cli.session import Session, once_free
 from locallb.cli.targets import scope_of
 from locallb.engine.deploy.events import Result
-from locallb.engine.state.errors import LockHeld
 from locallb.model.formatting import few
 from locallb.model.identities import ObjectKey
 from locallb.model.state_resource import BALANCER
@@ -32,23 +30,16 @@ def bring_about(session: Session, keys: Iterable[ObjectKey], args: Arguments, ou
         return Exit.OK
     session.require_runtime(planned=True)
     with Progress(out, f"Updating ({session.stack})", silent=args.json) as progress:
-        result = _updated(session, there, progress)
+        result = once_free(lambda: _updated(session, there, progress))
     if not result.ok:
         complain(out, result)
     return Exit(ending(result))
 
 
 def _updated(session: Session, names: list[str], progress: Progress) -> Result:
-    """Update these as soon as nobody else changes the stack. Raises LockHeld."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        as_of = session.stamp()
-        scope, plan = scope_of(session, names, keep=True)
-        session.sign_in()
-        try:
-            program = session.program(plan, lambda: session.stamp() == as_of)  # noqa: B023 - called before the next
-            return session.engine(progress.listen).up(program, scope=scope)
-        except LockHeld:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(PAUSE)
+    """Update these. Raises LockHeld."""
+    as_of = session.stamp()
+    scope, plan = scope_of(session, names, keep=True)
+    session.sign_in()
+    program = session.program(plan, lambda: session.stamp() == as_of)
+    return session.engine(progress.listen).up(program, scope=scope)
