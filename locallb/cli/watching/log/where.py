@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
+from operator import attrgetter
 
 from locallb.model.formatting import few
 from locallb.model.identities import IPAddress, ObjectKey
@@ -21,8 +23,9 @@ def where(addresses: Sequence[IPAddress], ports: Collection[str]) -> str:
 
 def planned_places(plan: Plan, keys: Collection[ObjectKey]) -> Mapping[ObjectKey, str]:
     """Return where some Services are, as far as this plan gives them addresses: for ports that can be served."""
+    found = (bisect_left(plan.placements, key, key=attrgetter("key")) for key in keys)
     return {
         placement.key: where(placement.addresses, [port.port.label for port in placement.ports if not port.problem])
-        for placement in plan.placements
+        for placement in (plan.placements[place] for place in found if place < len(plan.placements))
         if placement.key in keys
     }
