@@ -63,12 +63,8 @@ def _upstreams(listener: Listener | HttpListener) -> Iterator[str]:
             if isinstance(serves, HttpRoutes)
             else [serves]
         )
-        for action in actions:
-            yield from (
-                (each.upstream for each in action.targets if each.upstream)
-                if isinstance(action, Forward | TcpForward)
-                else ()
-            )
+        targets = (each for action in actions if isinstance(action, Forward | TcpForward) for each in action.targets)
+        yield from (each.upstream for each in targets if each.upstream)
 
 
 @dataclass(frozen=True, slots=True)
