@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Generator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,13 @@ def tiers_of(marks: Collection[str], selected: Mapping[str, str]) -> frozenset[s
     def matches(name: str, /, **_: object) -> bool:
         return name in marks
 
-    return frozenset(tier for tier, words in selected.items() if Expression.compile(words).evaluate(matches))
+    return frozenset(tier for tier, words in selected.items() if _expression(words).evaluate(matches))
+
+
+@cache
+def _expression(words: str) -> Expression:
+    """Compile what a tier selects, once for thousands of tests."""
+    return Expression.compile(words)
 
 
 def as_root() -> Mapping[str, str]:
