@@ -31,6 +31,7 @@ _COMPLAINTS = 2**16
 _WORDS = 300
 """Characters of its last words that are told."""
 _PART = 2**16
+_PAUSE = 0.005
 _BURIAL = 1.0
 """Seconds for one that was ended to be gone; another user's can't be ended."""
 
@@ -170,7 +171,7 @@ def find(name: str, environment: Mapping[str, str] | None = None) -> str:
 def alongside(words: Sequence[str], directory: Path) -> Iterator[None]:
     """Run a program meanwhile, with no environment: the end of its standard input, also if we are killed, ends it.
 
-    Raises ProgramError where it can't be started.
+    Afterwards all that it started has ended, also where it ended before. Raises ProgramError where it can't be started.
     """
     process = _popen(words, directory, {}, (subprocess.PIPE, subprocess.DEVNULL, subprocess.DEVNULL), words[0])
     try:
@@ -178,8 +179,7 @@ def alongside(words: Sequence[str], directory: Path) -> Iterator[None]:
     finally:
         if process.stdin:
             process.stdin.close()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_BURIAL)
+        _let_end(process)
         _end(process)
 
 
@@ -205,6 +205,15 @@ def _popen(
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "its words can't be passed on"
         raise ProgramError(name, f"can't be run ({why})") from None
+
+
+def _let_end(process: subprocess.Popen[bytes]) -> None:
+    """Give it a moment to end by itself; it isn't reaped, so its group has its number until `_end` ends that."""
+    if not hasattr(os, "waitid"):  # macOS before Python 3.13
+        return
+    deadline, how = time.monotonic() + _BURIAL, os.WEXITED | os.WNOHANG | os.WNOWAIT
+    while not os.waitid(os.P_PID, process.pid, how) and time.monotonic() < deadline:
+        time.sleep(_PAUSE)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -241,7 +243,8 @@ def test_one_of_which_the_state_lost_sight_is_taken_over_from_as_well(
     assert all(outcome.seconds > LINGER - ROUNDED for outcome in cut), cut
 
 
-def test_one_that_is_tried_ends_with_who_tries_it(apart: Path) -> None:
+@pytest.mark.parametrize("alone", [False, True], ids=["its shell lives", "its shell was killed"])
+def test_one_that_is_tried_ends_with_who_tries_it(apart: Path, *, alone: bool) -> None:
     """By SIGKILL as well; what lies there then is in nobody's way."""
     program = apart / "envoy"
     program.write_text('#!/bin/sh\ncase "$*" in *validate*) exit 0;; esac\necho $$ >../pid; exec sleep 60\n')
@@ -250,14 +253,38 @@ def test_one_that_is_tried_ends_with_who_tries_it(apart: Path) -> None:
     asked = f"why_unfit(EnvoyBinary(Path({str(program)!r}), '1'), Path({str(apart)!r}))"
     code = f"from pathlib import Path; from {trial.__name__} import why_unfit, EnvoyBinary; {asked}"
     with subprocess.Popen([sys.executable, "-c", code]) as trying:
-        becomes(lambda: (apart / "pid").is_file() and (apart / "pid").read_text().endswith("\n"))
-        tried = processes.identify(int((apart / "pid").read_text()))
+        tried = begun(apart)
+        if alone:
+            os.kill(os.getpgid(tried.pid), signal.SIGKILL)
         trying.kill()
-    assert tried is not None
     becomes(lambda: not processes.is_alive(tried))
     program.write_text("#!/bin/sh\nexit 0\n")
     assert trial.why_unfit(EnvoyBinary(program, "1"), apart) == "it ended with 0"
     assert not (apart / trial.PLACE).exists()
+
+
+def test_one_whose_shell_is_killed_ends_with_its_trial(apart: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its group is ended, not the shell alone."""
+    monkeypatch.setattr(trial, "PATIENCE", 3.0)
+    program = apart / "envoy"
+    program.write_text('#!/bin/sh\ncase "$*" in *validate*) exit 0;; esac\necho $$ >../pid; exec sleep 60\n')
+    program.chmod(0o755)
+    (apart / "bootstrap.json").write_text("{}")
+    with ThreadPoolExecutor(1) as pool:
+        why = pool.submit(trial.why_unfit, EnvoyBinary(program, "1"), apart)
+        tried = begun(apart)
+        os.kill(os.getpgid(tried.pid), signal.SIGKILL)
+        assert "doesn't answer" in why.result()
+    becomes(lambda: not processes.is_alive(tried))
+
+
+def begun(place: Path) -> Process:
+    """Wait for a program that says its number, and return it."""
+    told = place / "pid"
+    becomes(lambda: told.is_file() and told.read_text().endswith("\n"))
+    tried = processes.identify(int(told.read_text()))
+    assert tried is not None
+    return tried
 
 
 def test_clients_of_one_that_nobody_takes_over_from_get_their_time(

@@ -27,12 +27,15 @@ _STEADY = 0.1
 _PAUSE = 0.01
 _WORDS = 300
 _ATTENDED = """\
+exec 3<&0
 ulimit -f 2048
-{ "$@" </dev/null >>"$0" 2>&1; echo "$?" >status; } &
-read -r _
+{ "$@" </dev/null >>"$0" 2>&1; echo "$?" >status; } 3<&- &
+{ read -r _; kill -9 0; } <&3 3<&- &
+read -r _ <&3
 kill -9 0
 """
-"""The shell waits for the end of its standard input, which comes even if we are killed, and takes the program along."""
+"""The shell waits for the end of its standard input, which comes even if we are killed, and takes the program along. So
+does another one, should the first be killed; what runs in the background has another standard input by itself."""
 
 
 def why_unfit(binary: EnvoyBinary, directory: Path) -> str:
