@@ -28,6 +28,8 @@ GOODBYE = "goodbye"
 ROUNDS, PAUSE = 200, 0.05
 """Until no more is found twice: who is ended may just have started another one."""
 ENGINES = ("docker", "podman")
+PODMAN_SETTINGS = "containers.conf"
+"""The file that a Podman of the tests' own has in its directory, beside its `storage`."""
 PATIENCE = 20.0
 """Seconds until an engine that doesn't answer is given up."""
 
@@ -96,10 +98,20 @@ def remove_containers(directories: Collection[str]) -> None:
                 _ask(engine, *removing, *ids)
 
 
-def _ask(*words: str) -> str:
+def remove_from_own_podmans(directories: Collection[str]) -> None:
+    """Remove all containers of Podmans whose storage is the session's: they have neither its mark nor its directory."""
+    for directory in filter(os.path.isdir, directories):
+        settings, storage = Path(directory) / PODMAN_SETTINGS, Path(directory) / "storage"
+        if settings.is_file() and storage.is_dir() and shutil.which("podman"):
+            places = ("--root", str(storage), "--runroot", f"{directory}/run/containers")
+            _ask("podman", *places, "rm", "--all", "--force", "--time", "0", CONTAINERS_CONF=str(settings))
+
+
+def _ask(*words: str, **environment: str) -> str:
     """Return what an engine prints; nothing where it doesn't answer. Of what is gone meanwhile it prints nothing."""
+    kept = {**os.environ, **environment}
     try:
-        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=PATIENCE)
+        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=PATIENCE, env=kept)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout
@@ -130,6 +142,7 @@ def main() -> None:
         if quiet > 1:
             break
         time.sleep(PAUSE)
+    remove_from_own_podmans(directories)
     remove_containers(directories)
 
 

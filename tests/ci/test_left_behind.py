@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -49,6 +50,35 @@ def test_it():
         play.run("up", "--yes")
         told = pathlib.Path({told!r})
         told.with_suffix(".new").write_text(json.dumps([str(play.root), {variable!r}, envoys(play.root)]))
+        told.with_suffix(".new").rename(told)
+        time.sleep({seconds})
+"""
+PODMAN = """
+import json, pathlib, subprocess, time
+from tests.docker.podman import podman
+
+def test_it():
+    with podman() as own:
+        run = ("run", "--detach", "--network", "none", "--rootfs", "/:O", "sleep", "1000")
+        done = subprocess.run(own.command(*run), env=own.environment, capture_output=True, text=True)
+        asked = ("inspect", "--format", "{{{{.State.Pid}}}} {{{{.State.ConmonPid}}}}", done.stdout.strip())
+        pids = subprocess.run(own.command(*asked), env=own.environment, capture_output=True, text=True).stdout.split()
+        told = pathlib.Path({told!r})
+        news = [str(own.root), {variable!r}, list(map(int, pids)), done.stderr]
+        told.with_suffix(".new").write_text(json.dumps(news))
+        told.with_suffix(".new").rename(told)
+        time.sleep({seconds})
+"""
+CLUSTER = """
+import json, pathlib, tempfile, time
+from tests.cluster.controlplane import control_plane
+
+def test_it():
+    root = tempfile.mkdtemp(prefix="llb-", dir="/tmp")
+    with control_plane("c", pathlib.Path(root) / "c") as plane:
+        pids = [process.pid for process in plane.processes.values()]
+        told = pathlib.Path({told!r})
+        told.with_suffix(".new").write_text(json.dumps([root, {variable!r}, pids]))
         told.with_suffix(".new").rename(told)
         time.sleep({seconds})
 """
@@ -150,6 +180,31 @@ def test_envoys_of_a_stage_end_with_its_run(tmp_path: Path) -> None:
         assert len(pids) == 2
         run.kill()
         becomes(lambda: not any(map(is_there, pids)))
+
+
+@pytest.mark.docker
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("podman"), reason="only root, where Podman is installed, can have one"
+)
+def test_containers_of_a_podman_of_the_runs_own_end_with_it(tmp_path: Path) -> None:
+    """Neither a container nor what attends it has the run's mark, and no other Podman knows of them."""
+    with running(tmp_path, PODMAN, 1000) as run:
+        root, _, pids, why = json.loads((tmp_path / "told.json").read_text())
+        assert len(pids) == 2, why
+        run.kill()
+        becomes(lambda: not any(map(is_there, pids)))
+    shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.mark.cluster
+def test_a_cluster_of_the_run_ends_with_it(tmp_path: Path) -> None:
+    """With its etcd."""
+    with running(tmp_path, CLUSTER, 1000) as run:
+        root, _, pids = json.loads((tmp_path / "told.json").read_text())
+        assert len(pids) > 1
+        run.kill()
+        becomes(lambda: not any(map(is_there, pids)))
+    shutil.rmtree(root)
 
 
 def test_containers_of_the_run_are_removed_and_no_others(tmp_path: Path) -> None:
