@@ -158,7 +158,10 @@ OF_OTHERS = frozenset(
 )
 """Options that the pages name: of Docker, Envoy, external-dns, systemd, Pulumi; of other load balancers."""
 OF_BENCHMARKS = frozenset(
-    {"--profile", "--selector app=web", "--kubeconfig FILE", "--node-port-host ADDR,ADDR", "--image AGNHOST"}
+    {
+        *("--profile", "--selector app=web", "--kubeconfig FILE", "--node-port-host ADDR,ADDR", "--image AGNHOST"),
+        "--kubelets --command",
+    }
 )
 
 
