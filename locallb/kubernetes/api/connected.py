@@ -18,6 +18,7 @@ from lightkube import Client, ConfigError
 from locallb.kubernetes.access.auth import PluginAuth
 from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.access.kubeconfig import Stamp, connection, stamp
+from locallb.kubernetes.api.deadline import limit
 from locallb.kubernetes.api.page_guard import PageGuard
 from locallb.kubernetes.api.quota import QUOTAS
 from locallb.model.snapshot import Access
@@ -59,7 +60,7 @@ class Connected:
             PageGuard().look,
             partial(QUOTAS.hold, access),
         ]
-        self.client._client._client.event_hooks = {"request": hooks}  # noqa: SLF001 - likewise
+        self.client._client._client.event_hooks = {"request": hooks, "response": [limit]}  # noqa: SLF001 - likewise
         weakref.finalize(self, self.client.close)
 
 
