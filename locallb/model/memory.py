@@ -6,17 +6,14 @@ memory and without one the outcome is the same. Not here: what was applied to th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import compress, count
-from operator import eq, is_, is_not
+from itertools import chain, compress, count
+from operator import eq, is_not
 from typing import Any, Generic, TypeVar
 
 _Made = TypeVar("_Made")
 _Given = tuple[Any, ...]
-_FEW = 3
-"""Rows that are looked for among all others one by one: for more of them a table is made."""
 
 
 @dataclass(slots=True)
@@ -67,8 +64,9 @@ class Memory(Generic[_Made]):
 class Each(Generic[_Made]):
     """Knows what was made of each of many objects, of which the most are the very same ones the next time.
 
-    Those cost nearly nothing: where the same stand at the beginning and at the end is found in one go, and only what is
-    between is looked at one by one. For one thread and one purpose.
+    Those cost nearly nothing: where others stand is found in one go, and only these are looked at one by one. With more
+    or fewer than before, that is all between where the same stand at the beginning and at the end. For one thread and
+    one purpose.
     """
 
     _frame: _Given = ()
@@ -83,24 +81,35 @@ class Each(Generic[_Made]):
         """
         given = tuple(map(tuple, columns))
         before = self._given or tuple(() for _ in given)
-        size, was = len(given[0]), len(self._made)
-        head = min(map(_alike, given, before))
-        if head == size == was:
-            return self._made
-        tail = min(_alike(reversed(now[head:]), reversed(then[head:])) for now, then in zip(given, before, strict=True))
-        new_rows = list(zip(*(now[head : size - tail] for now in given), strict=True))
+        if len(given[0]) == len(self._made):
+            if not (where := _places(given, before)):
+                return self._made
+            made = list(self._made)
+            for place, one in zip(where, self._made_of(make, _rows(given, where), before), strict=True):
+                made[place] = one
+        else:
+            size, was = len(given[0]), len(self._made)
+            head = min(map(_alike, given, before))
+            pairs = zip(given, before, strict=True)
+            tail = min(_alike(reversed(now[head:]), reversed(then[head:])) for now, then in pairs)
+            new = self._made_of(make, _rows(given, range(head, size - tail)), before)
+            made = [*self._made[:head], *new, *self._made[was - tail :]]
+        self._given, self._made = given, tuple(made)
+        return self._made
+
+    def _made_of(
+        self, make: Callable[..., _Made], rows: Sequence[_Given], before: tuple[_Given, ...]
+    ) -> Iterator[_Made]:
+        """Make each row that wasn't there before, one that stands there twice once."""
         known: dict[tuple[int, ...], _Made] = {}
-        if not all(_is_new(row, before) for row in new_rows[:_FEW]) or len(new_rows) > _FEW:
+        if not _are_new(rows, before):
             old = zip(*(map(id, then) for then in before), strict=True)
-            known = dict(zip(old, self._made, strict=True))  # of all: one that stands there twice is made once
-        for row in new_rows:
+            known = dict(zip(old, self._made, strict=True))
+        for row in rows:
             name = tuple(map(id, row))
             if name not in known:
                 known[name] = make(*row)
-        new = zip(*(map(id, now[head : size - tail]) for now in given), strict=True)
-        made = *self._made[:head], *map(known.__getitem__, new), *self._made[was - tail :]
-        self._given, self._made = given, made
-        return made
+            yield known[name]
 
     def within(self, *frame: object) -> None:
         """Forget everything that was made within another frame: whatever `make` uses besides its row."""
@@ -108,9 +117,24 @@ class Each(Generic[_Made]):
             self._frame, self._given, self._made = frame, (), ()
 
 
-def _is_new(row: _Given, before: tuple[_Given, ...]) -> bool:
-    """Return whether one of its objects wasn't there in any row before."""
-    return any(not any(map(partial(is_, value), then)) for value, then in zip(row, before, strict=True))
+def _are_new(rows: Iterable[_Given], before: tuple[_Given, ...]) -> bool:
+    """Return whether each has an object that wasn't there in any row before."""
+    left = list(rows)
+    for number, then in enumerate(before):
+        ids = frozenset(map(id, then))
+        left = [row for row in left if id(row[number]) in ids]
+    return not left
+
+
+def _rows(given: tuple[_Given, ...], where: Iterable[int]) -> Sequence[_Given]:
+    """Return the rows at these places."""
+    return [tuple(column[place] for column in given) for place in where]
+
+
+def _places(given: tuple[_Given, ...], before: tuple[_Given, ...]) -> Sequence[int]:
+    """Return in which rows another object stands than before, of as many."""
+    columns = (compress(count(), map(is_not, now, then)) for now, then in zip(given, before, strict=True))
+    return sorted({*chain.from_iterable(columns)})
 
 
 def replaced(before: Sequence[object], now: Sequence[object]) -> Sequence[int] | None:
