@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from threading import Lock
 
@@ -92,7 +91,7 @@ class ClaimFiles:
         if len(named) < _MANY:
             return [read_entry(self.path / name, address) for name in named]
         memory = _READ.setdefault((self.path, address), Memory())
-        entries = [read_known(self.path / name, address, memory) for name in named]
+        entries = [read_known(f"{self.path}/{name}", address, memory) for name in named]
         memory.evict_unused()
         return entries
 
@@ -102,9 +101,11 @@ class ClaimFiles:
 
     def entries(self, names: Iterable[str], memory: Memory[Entry | None] | None = None) -> list[Entry | None]:
         """Read every claim; None stands for one that is gone."""
-        read = partial(read_known, memory=memory) if memory else read_entry
-        claimed = ((self.path / name, address_in(name)) for name in sorted(names))
-        return [read(path, address) for path, address in claimed if address is not None]
+        claimed = [(name, address) for name in sorted(names) if (address := address_in(name)) is not None]
+        if memory is None:
+            return [read_entry(self.path / name, address) for name, address in claimed]
+        place = str(self.path)
+        return [read_known(f"{place}/{name}", address, memory) for name, address in claimed]
 
     def settled(self, names: list[str], read: Callable[[list[str]], list[Entry | None]]) -> list[Entry]:
         """Read entries; again where one was renamed meanwhile by a writer without the lock."""

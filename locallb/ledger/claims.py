@@ -86,21 +86,22 @@ def _newer(path: Path, address: IPAddress, written: int) -> Entry:
     return Entry(path, Claim(address, UNKNOWN), problem=problem)
 
 
-def read_known(path: Path, address: IPAddress, memory: Memory[Entry | None]) -> Entry | None:
+def read_known(path: str, address: IPAddress, memory: Memory[Entry | None]) -> Entry | None:
     """Read a claim, unless its file is the one that was read last: files are replaced, so that its stamp tells.
 
-    What has a problem is read again each time.
+    What has a problem is read again each time. The path is a text: to make and look up thousands of Paths takes longer
+    than to ask for the stamps.
     """
     stamp = _stamp(path)
-    entry = memory.of(path, lambda _stamp: read_entry(path, address), stamp)
+    entry = memory.of(path, lambda _stamp: read_entry(Path(path), address), stamp)
     if stamp is None or entry is None or entry.problem:
         memory.forget(path)
     return entry
 
 
-def _stamp(path: Path) -> files.Stamp | None:
+def _stamp(path: str) -> files.Stamp | None:
     try:
-        return files.stamp(path.lstat())
+        return files.stamp(os.lstat(path))
     except OSError:
         return None
 

@@ -201,7 +201,7 @@ def _rejections(
 ) -> tuple[Rejection, ...]:
     """Return for every Service without a proxy why it has none."""
     without = {key: answer for key, answer in answers.items() if key not in seats}
-    uids = {service.key: service.uid for service in snapshot.services if service.key in without}
+    uids = {service.key: service.uid for service in snapshot.services if service.key in without} if without else {}
     problems = [
         (key, answer if isinstance(answer, Problem) else _host_limit(key, snapshot, len(seats)), uids[key])
         for key, answer in without.items()

@@ -217,7 +217,7 @@ class Loop:
         if len(batch.keys) >= FEW:
             gc_tuning.set_aside()
         ended = time.monotonic()
-        self._planner.updated()
+        self._planner.ended()
         if outcome.failed:
             self._planner.surprised()
         repaired = self._troubles.repaired(ended, batch, outcome)

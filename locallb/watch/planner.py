@@ -97,6 +97,11 @@ class Planner:
         self.triggers.runs(self.engine.resources())
         self._state = state
 
+    def ended(self) -> None:
+        """Note that an update ended: one that only looked left the state, and the runs in it, as they were."""
+        if self.engine.state_stamp() != self._state:
+            self.updated()
+
     def doubted(self) -> None:
         """Note that the state may say anything."""
         self._state = _UNKNOWN

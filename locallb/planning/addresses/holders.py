@@ -135,9 +135,7 @@ def holdings(snapshot: Snapshot, services: Sequence[Service], pins: Pins) -> Hol
     Ours in the ledger are the claims of this stack's home, and those that our state has word for word: after a move of
     the project both still name the old place (the ledger itself refuses a copy of a project that lives on).
     """
-    ages = {service.key: age(service) for service in snapshot.services} | {
-        service.key: age(service) for service in services
-    }
+    ages = {service.key: age(service) for service in (*snapshot.services, *services)}
     ours = {service.key: service for service in services}
     status = _listed(snapshot.services)
     state, ledger = _claimed(snapshot.remembered), _claimed(snapshot.claims)
@@ -198,7 +196,7 @@ def _oldest(keys: Iterable[ObjectKey], ages: Mapping[ObjectKey, Age], ours: Mapp
 
 def _claimant(keys: AbstractSet[ObjectKey], ages: Mapping[ObjectKey, Age], ours: Mapping[ObjectKey, Service]) -> Holder:
     """Decide which of our claimants holds an address: the oldest one that is there, with whom it shares."""
-    there = sorted(keys & ours.keys(), key=ages.__getitem__)
+    there = sorted(filter(ours.__contains__, keys), key=ages.__getitem__)
     if there:
         return _together([ours[key] for key in there], leaving=len(there) < len(keys))
     return ByService(min(keys), "is not yet released by")

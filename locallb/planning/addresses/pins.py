@@ -23,6 +23,8 @@ class Pins:
 
     def of(self, key: ObjectKey) -> str:
         """Return the pin for a Service: its very name or the first pattern that fits; empty: none."""
+        if not self.addresses:
+            return ""
         name = f"{key.namespace}/{key.name}"
         if name in self.addresses:
             return name

@@ -103,6 +103,8 @@ class Troubles:
 
     def dependent(self, plan: Plan, outcome: Outcome, silent: Collection[ClusterName]) -> set[ObjectKey]:
         """Find those that failed because a proxy of the stack is away, or their cluster: each is tried by itself."""
+        if not outcome.failed:
+            return set()
         away = {
             placement.key for placement in plan.placements if placement.part and placement.proxy in self.outages.since
         }

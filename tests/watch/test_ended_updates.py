@@ -1,0 +1,76 @@
+"""What the loop looks through again after an update: all of the state where it was written, nothing where it wasn't."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from locallb.config.settings import Settings
+from locallb.engine.engine import Engine
+from locallb.model.identities import Home
+from locallb.watch.events import Cause, Mark
+from locallb.watch.marks.triggers import Triggers
+from locallb.watch.planner import Planner
+
+
+class Stack:
+    """An engine's state, and how often all of its resources were asked for."""
+
+    def __init__(self) -> None:
+        self.stamp, self.asked = 1, 0
+
+    def resources(self) -> tuple[()]:
+        """Give all of them."""
+        self.asked += 1
+        return ()
+
+
+@pytest.fixture
+def stack() -> Stack:
+    """Make one that was written once."""
+    return Stack()
+
+
+@pytest.fixture
+def planner(stack: Stack, tmp_path: Path) -> Planner:
+    """Make one that has just started and knows that stack."""
+    engine = cast("Engine", SimpleNamespace(state_stamp=lambda: stack.stamp, resources=stack.resources))
+    triggers = Triggers(Home("p", "s", str(tmp_path)), tmp_path / "stack.yaml", lambda _mark: None)
+    triggers._watched = settings = Settings((), ())
+    made = Planner(Home("p", "s", str(tmp_path)), engine, lambda: settings, lambda _mark: None, triggers)
+    assert made.open((Mark(Cause.START),))
+    made.updated()
+    stack.asked = 0
+    return made
+
+
+def test_an_update_that_wrote_nothing_has_the_state_not_looked_through_again(stack: Stack, planner: Planner) -> None:
+    """A start looks at fifty Services at a time: with 5,000 all resources would be gone through 100 times."""
+    for _ in range(100):
+        planner.ended()
+    assert stack.asked == 0
+
+
+def test_after_one_that_wrote_it_the_runs_in_it_are_followed(stack: Stack, planner: Planner) -> None:
+    """Once, and what was held is read again."""
+    stack.stamp = 2
+    for _ in range(2):
+        planner.ended()
+    assert stack.asked == 1
+
+
+def test_of_one_that_broke_off_nobody_knows(stack: Stack, planner: Planner) -> None:
+    """What it did may be in the journal only, which no stamp of the state tells."""
+    planner.doubted()
+    planner.ended()
+    assert stack.asked == 1
+
+
+def test_a_runtime_that_tells_of_ends_again_is_told_which_runs_to_follow(stack: Stack, planner: Planner) -> None:
+    """Also where nothing was written meanwhile."""
+    assert planner.open((Mark(Cause.RUNTIME, "docker"),))
+    planner.updated()
+    assert stack.asked == 1
