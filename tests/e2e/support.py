@@ -163,10 +163,13 @@ class Stage:
         }
 
 
+SHORT = "/tmp"  # noqa: S108 - paths of sockets may have 107 characters
+
+
 @contextlib.contextmanager
-def stage() -> Iterator[Stage]:
-    """Make a stage below /tmp (short paths), and destroy the stacks at the end."""
-    root = Path(tempfile.mkdtemp(prefix="llb-", dir="/tmp"))
+def stage(place: str | None = None) -> Iterator[Stage]:
+    """Make a stage below /tmp, or another place with a short path, and destroy the stacks at the end."""
+    root = Path(tempfile.mkdtemp(prefix="llb-", dir=place or SHORT))
     for name in ("Pulumi.yaml", "__main__.py"):
         shutil.copy(CHECKOUT / name, root / name)
     for name in ("stacks", "manifests", ".state", "s"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -65,15 +66,15 @@ def backend() -> Iterator[Callable[..., Backend]]:
 
 @pytest.fixture
 def good(backend: Callable[..., Backend]) -> Iterator[Stage]:
-    """Return a stack with one good Service."""
-    with stage() as made:
+    """Return a stack with one good Service, in a place where nobody else writes."""
+    with tempfile.TemporaryDirectory(prefix="llb-", dir="/tmp") as place, stage(place) as made:
         made.write("good.yaml", node(), service("good", port(8080, backend("good").port)))
         yield made
 
 
 def outside(root: Path) -> set[str]:
     """List what lies beside the project and in the places that the names point to."""
-    return {str(path) for place in (root.parent, Path("/etc")) for path in place.iterdir() if "llb-" not in path.name}
+    return {str(path) for place in (root.parent, Path("/etc")) for path in place.iterdir()}
 
 
 def assert_harmless(words: str) -> None:
