@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
 
@@ -13,10 +14,12 @@ import pytest
 from locallb.config.parsing.settings import parse_settings
 from locallb.engine.deploy.events import Result
 from locallb.engine.engine import Engine
+from locallb.engine.state.errors import StateUnwritable
 from locallb.envoy import push
 from locallb.model.identities import Home, ObjectKey, Uid
 from locallb.model.network.routes import PodRoute
 from locallb.model.snapshot import HostFacts, Snapshot
+from locallb.model.state_resource import BALANCER
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan, PlannedProxy
 from locallb.storage import files, paths
@@ -142,3 +145,63 @@ def test_an_update_that_fails_after_that_is_repeated_by_what_is_there(monkeypatc
         plan = plan_of(*pods)
         converger.update(plan, converger.wanted(plan), Batch((KEY,)))
     assert engine.refreshed == [False, True, False]
+
+
+class Stack(Updates):
+    """Says of the load balancer what one writing has, as it can't be written again after the first update."""
+
+    def __init__(self, digest: str) -> None:
+        super().__init__(True)
+        self.digest, self.broken_off = digest, 0
+
+    def up(self, program: Callable[[], None], *, refresh: bool, scope: object) -> Result:
+        """Run it, and keep the outcome of the first one."""
+        if self.ends:
+            return super().up(program, refresh=refresh, scope=scope)
+        program()
+        self.broken_off += 1
+        raise StateUnwritable("no space left on device")
+
+    def known_stamp(self) -> Any:  # noqa: ANN401 - as an engine's
+        """Know all of the state's file."""
+        return 1
+
+    def resources(self) -> list[object]:
+        """Return what the state says."""
+        return [SimpleNamespace(type=BALANCER, name=str(KEY), inputs={"digest": self.digest})]
+
+    def unfinished(self) -> frozenset[str]:
+        """Find no operation that was broken off."""
+        return frozenset()
+
+    def drifted(self, *, scope: object) -> frozenset[str]:
+        """Look, and find all as the state says."""
+        del scope
+        return frozenset()
+
+
+def _full(*_: object, **__: object) -> None:
+    raise files.FilesError("no space left on device")
+
+
+def test_what_differs_is_declared_where_a_look_would_do_for_what_is_as_planned(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One on a full disk breaks off with nothing put ahead: the next one finds the world as the state, and goes on."""
+    (tmp_path / ".state" / "locallb" / "s").mkdir(parents=True)
+    monkeypatch.setattr(converge, "declare_some", lambda *_: None)
+    before, after = plan_of(*BEFORE), plan_of(*AFTER)
+    written(before)
+    converger = Converger(Home("p", "s", str(tmp_path)), cast("Engine", None))
+    engine = Stack(converger.wanted(before)[KEY])
+    converger.engine = cast("Engine", engine)
+    converger.learn()
+    converger.update(before, converger.wanted(before), Batch((KEY,), refresh=True))
+    with monkeypatch.context() as disk:
+        disk.setattr(files, "write", _full)
+        with pytest.raises(StateUnwritable):
+            converger.update(after, converger.wanted(after), Batch((KEY,)))
+    converger.learn()
+    with pytest.raises(StateUnwritable):
+        converger.update(after, converger.wanted(after), Batch((KEY,)))
+    assert engine.broken_off == 2

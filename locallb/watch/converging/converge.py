@@ -157,7 +157,7 @@ class Converger:
         again = self._taken.waiting_again(keys, wanted)
         asked, keys = asked | again, keys | again
         refresh = batch.refresh or bool(again) or not self._ahead.isdisjoint(keys)
-        if refresh and self._checks.needs_look_only(asked) and not self.engine.drifted(scope=self._scope(asked)):
+        if refresh and self._needs_look_only(asked, wanted) and not self.engine.drifted(scope=self._scope(asked)):
             self._checks.ended(asked, (), self._stamp())
             return Outcome(Result(ok=True), {}, asked)
         scope = self._scope(keys)
@@ -191,6 +191,11 @@ class Converger:
                 self.applied.pop(key, None)
                 self._touched.pop(key, None)
         return Outcome(result, failed, keys - failed.keys() - touched_by(result, names))
+
+    def _needs_look_only(self, asked: Collection[ObjectKey], wanted: Mapping[ObjectKey, str]) -> bool:
+        """Return whether a look is enough: by the state all are as wanted, and this code declared them so."""
+        differs = any(self.applied.get(key) != wanted.get(key) for key in asked)
+        return not differs and self._checks.needs_look_only(asked)
 
     def _untold(self, plan: Plan) -> Mapping[str, object]:
         """Return the outputs to export, only what changed: a thousand Services' outputs cost more than one update."""
