@@ -22,6 +22,7 @@ from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.model.state_resource import BALANCER
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan, PlannedProxy
+from locallb.planning.planned_for_clusters import PlannedRoutes
 from locallb.storage import files, paths
 from locallb.storage.proxy_directories import Proxies
 from locallb.watch.converging import converge
@@ -114,6 +115,18 @@ def test_only_those_of_the_update_are_told() -> None:
     directory = written(plan_of(*BEFORE))
     assert put_ahead(plan_of(*AFTER), [KEY._replace(name="other")]) == frozenset()
     assert push.texts(directory) == plan_of(*BEFORE).proxies[0].rendered.files
+
+
+def test_routes_to_pods_that_are_part_of_an_update_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod of a new Node can't be reached before; once they are there, and are as planned, nothing waits for them."""
+    directory = written(plan_of(*BEFORE))
+    monkeypatch.setattr(converge, "declare_some", lambda *_: None)
+    routes = PlannedRoutes(DEMO, HOME, ())
+    plan = replace(plan_of(*AFTER), routes=(routes,))
+    converger = Converger(HOME, cast("Engine", Updates(True, True)))
+    for keys, there in (((KEY, routes.key), plan_of(*BEFORE)), ((KEY,), plan)):
+        converger.update(plan, converger.wanted(plan), Batch(keys))
+        assert push.texts(directory) == there.proxies[0].rendered.files
 
 
 class Updates:
