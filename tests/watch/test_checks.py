@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from components import stack as declaration
+from locallb import envoy
 from locallb.cli.observe import observe
 from locallb.cli.session import Session
 from locallb.engine.deploy.events import Result
@@ -18,6 +20,8 @@ from locallb.engine.engine import Engine
 from locallb.engine.protocol.program import Program
 from locallb.engine.state.project import load_config
 from locallb.model.identities import ClusterName, Home, ObjectKey
+from locallb.planning import plan
+from locallb.provider.resources import proxy_config
 from locallb.runtimes.process.processes import Process, is_alive
 from locallb.sources.configuration import stack_settings
 from locallb.watch.converging import checks as module
@@ -105,6 +109,13 @@ def test_nothing_is_noted_while_most_of_it_is_unknown(home: Home) -> None:
     begun(home, 1).ended((), many, 2)
     assert not begun(home, 2).look_only
     assert begun(home, 1).look_only
+
+
+def test_all_that_decides_what_is_declared_is_this_code() -> None:
+    """Wherever this module is: another version that plans otherwise is other code, whose note nobody may trust."""
+    known = {path.resolve() for package in module._PACKAGES for path in package.rglob("*.py")}
+    deciding = plan, declaration, proxy_config, envoy, module
+    assert {Path(str(one.__file__)).resolve() for one in deciding} <= known
 
 
 def test_another_file_of_ours_is_other_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+import components
+import locallb
 from locallb.model.identities import Home, ObjectKey
 from locallb.sources.readings import readings_directory
 from locallb.storage import files
@@ -24,7 +26,7 @@ NAME = "brought-about"
 """Of the note; sources' readings end with `.json`."""
 MOST_DOUBTFUL = 50
 """Load balancers that a note names as not brought about; with more there is none."""
-_PACKAGES = Path(__file__).parents[1], Path(__file__).parents[2] / "components"
+_PACKAGES = tuple(Path(package.__path__[0]) for package in (locallb, components))
 
 
 @dataclass(slots=True)
