@@ -1,6 +1,6 @@
 """What a stack says of names: its zones, each with the server that answers for it.
 
-Not here: how the key `dns` is parsed (`config.parse_dns`), and what is told to servers.
+Not here: how the key `dns` is parsed (`config.parsing.dns`), and what is told to servers.
 """
 
 from __future__ import annotations

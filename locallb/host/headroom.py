@@ -1,6 +1,6 @@
 """How many more proxies this host carries, and what ends it: the smallest of several budgets.
 
-Pure. Not here: sharing the inotify budget among Services (`planning.capacity`), and how limits are read.
+Pure. Not here: sharing the inotify budget among Services (`planning.proxies.capacity`), and how limits are read.
 """
 
 from __future__ import annotations

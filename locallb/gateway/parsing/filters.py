@@ -1,7 +1,7 @@
 """From filters of a rule, or of a backend, to what is done to requests. Raises FieldError for what can't be done.
 
 A filter that isn't served makes its rule one that says why: ignoring it would serve what nobody asked for. Not here:
-the rest of a rule (`rules`), and which texts are safe (`model.http_checks`).
+the rest of a rule (`rules`), and which texts are safe (`model.http.checks`).
 """
 
 from __future__ import annotations
