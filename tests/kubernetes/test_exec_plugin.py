@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -49,6 +50,12 @@ def plugin(script: str, directory: Path) -> Plugin:
 def runs(directory: Path) -> int:
     """Count how often it ran."""
     return len((directory / "runs").read_text().splitlines())
+
+
+def rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the time pass for which a plugin isn't asked again."""
+    clock = SimpleNamespace(time=time.time, monotonic=lambda: time.monotonic() + exec_plugin.REST)
+    monkeypatch.setattr(exec_plugin, "time", clock)
 
 
 def until(done: Callable[[], bool]) -> None:
@@ -110,7 +117,7 @@ def test_one_that_failed_is_not_asked_again_at_once(tmp_path: Path, monkeypatch:
         with pytest.raises(KubeError, match="it ended with 1"):
             token(failing)
     assert runs(tmp_path) == 1
-    monkeypatch.setattr(exec_plugin, "REST", -1.0)
+    rest(monkeypatch)
     with pytest.raises(KubeError, match="it ended with 1"):
         token(failing)
     assert runs(tmp_path) == 2
@@ -211,7 +218,7 @@ def test_requests_and_feeds_share_the_token_and_a_refused_one_is_fetched_again(
     assert caught.value.fault is Fault.REFUSED
     assert runs(tmp_path) == 1
     (tmp_path / "answer").write_text(answer("good"))
-    monkeypatch.setattr(exec_plugin, "REST", -1.0)
+    rest(monkeypatch)
     assert Cluster(access).objects() == []
     feed = Feed(access, "Service")
     assert feed.list() == ([], "1")

@@ -20,6 +20,7 @@ from typing import Any
 
 from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.model.formatting import clipped
+from locallb.model.pacing import Backoff, Pace
 from locallb.model.snapshot import Access
 from locallb.programs.program import Program, ProgramError
 from locallb.threads.supervised import Task, do_once
@@ -31,7 +32,8 @@ MOST = 2**20
 EARLY = 60.0
 """Seconds before a token expires from which on the next one is fetched."""
 REST = 10.0
-"""Seconds for which a plugin that failed isn't asked again."""
+"""Seconds for which a plugin isn't asked again that failed, or whose new token is refused."""
+PACE = Pace(first=REST, longest=REST, floor=REST, spread=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +78,8 @@ class _Credential:
     expires: float = float("inf")
     """By the wall clock."""
     failure: str = ""
-    asked: float = 0.0
-    """When it gave the token, or failed, by the monotonic clock."""
+    attempts: Backoff = field(default_factory=lambda: Backoff(PACE))
+    """By the monotonic clock."""
     running: threading.Lock = field(default_factory=threading.Lock)
 
     def is_good(self, margin: float = 0.0) -> bool:
@@ -104,7 +106,7 @@ def refuse(plugin: Plugin, refused: str) -> None:
     """Note that the API refused this token: the next one who asks gets another one, unless it is quite new."""
     credential = _credential(plugin)
     with credential.running:
-        if credential.token == refused and time.monotonic() - credential.asked > REST:
+        if credential.token == refused and credential.attempts.is_due(time.monotonic()):
             credential.token = ""
 
 
@@ -123,16 +125,22 @@ def _renew_beside(plugin: Plugin, credential: _Credential) -> None:
 
 def _renew(plugin: Plugin, credential: _Credential) -> None:
     """Fetch a token, for whoever holds `running`. Raises KubeError."""
-    if not credential.failure or time.monotonic() - credential.asked > REST:
-        try:
-            credential.token, credential.expires = _parsed(_run(plugin))
-            credential.failure = ""
-        except _FailedError as error:
-            credential.failure = str(error)
-        credential.asked = time.monotonic()
+    if credential.attempts.is_well or credential.attempts.is_due(time.monotonic()):
+        _ask(plugin, credential)
     if credential.failure:
         told = f"{plugin} gives no token: {credential.failure}; run it by hand to see why"
         raise KubeError(Fault.KUBECONFIG, told)
+
+
+def _ask(plugin: Plugin, credential: _Credential) -> None:
+    try:
+        credential.token, credential.expires = _parsed(_run(plugin))
+    except _FailedError as error:
+        credential.failure = str(error)
+        credential.attempts = credential.attempts.failed(time.monotonic(), 0.0)
+    else:
+        credential.failure = ""
+        credential.attempts = credential.attempts.succeeded(time.monotonic())
 
 
 def _parsed(output: bytes) -> tuple[str, float]:
