@@ -141,6 +141,7 @@ class Services:
             self._node_ports.clear()
             for item in listed:
                 self._take("ADDED", item)
+            self._news.notify_all()  # also where nothing is left
         return version
 
     def _take(self, kind: str, item: Mapping[str, Any]) -> None:
