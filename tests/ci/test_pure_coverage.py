@@ -1,0 +1,21 @@
+"""What `make test` measures of what is pure: tests that are there, of modules that are there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.pure_coverage import TESTS, pure_rooms
+
+
+def test_what_is_measured_is_there() -> None:
+    """A file that moved would be measured no more, without a word."""
+    assert [place for place in TESTS if not place.exists()] == []
+
+
+@pytest.mark.checkout
+def test_what_is_pure_is_there() -> None:
+    """By pyproject.toml, where the checkout is."""
+    files = [Path(file) for files in pure_rooms().values() for file in files]
+    assert [file for file in files if not file.exists()] == []
