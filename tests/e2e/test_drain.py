@@ -93,6 +93,16 @@ def test_a_whole_service_refuses_new_connections_and_keeps_open_ones() -> None:
         assert say("three") == mine
 
 
+def test_the_way_back_undoes_what_was_drained_and_nothing_else() -> None:
+    """Those that were named are named; the list of all tells how all of it is undone."""
+    with stage() as play:
+        names = ("one", "other", "third")
+        play.write("s.yaml", node("a", "127.0.0.1"), *(service(name, port(8080, 30080)) for name in names))
+        assert play.run("drain", "third").out.endswith(" drain c/n/third --undo`\n")
+        assert play.run("drain", "one", "other").out.endswith(" drain c/n/one c/n/other --undo`\n")
+        assert play.run("drain").out.endswith(f" {play.root} drain --undo`\n")
+
+
 def test_a_loop_drains_and_undoes_it_and_a_fault_stays() -> None:
     """Orders of one Service don't touch each other."""
     with two_nodes() as (play, address), watching(play) as watch:

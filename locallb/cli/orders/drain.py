@@ -62,8 +62,9 @@ def _show(services: Sequence[Service], args: Arguments, out: Out) -> None:
         out.raw(json.dumps([_fields(service) for service in drained], indent=2))
     elif drained:
         out.table(("SERVICE", "DRAINED"), [(str(service.key), _words(service)) for service in drained])
-        only = f"{drained[0].key} " if len(drained) == 1 else ""
-        out.line(f"Until it is undone: `locallb drain {only}--undo`")
+        these = drained if args.services or len(drained) == 1 else ()  # others stay drained
+        names = "".join(f"{service.key} " for service in these)
+        out.line(f"Until it is undone: `locallb drain {names}--undo`")
     else:
         out.line("Nothing is drained.")
 
