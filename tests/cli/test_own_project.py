@@ -304,6 +304,7 @@ def test_the_host_is_set_up_for_whoever_called_sudo(place: Path, monkeypatch: py
     theirs = place / "home/.local/share/local-lb"
     theirs.parent.mkdir(parents=True)
     (place / "data/local-lb").rename(theirs)
+    (place / "data/local-lb").mkdir()  # one of root's that was killed while it began
     for path in (theirs, *theirs.rglob("*")):
         os.chown(path, user.pw_uid, user.pw_gid)
     monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_dir=str(place / "home")))

@@ -38,7 +38,7 @@ def own_project() -> Path:
 def require_own(*, by_sudo: bool = False) -> Path:
     """Return the project that was made before; `by_sudo` also that of who called it. Raises Refused."""
     root = own_project()
-    if by_sudo and not root.exists():
+    if by_sudo and not (root / PROJECT_FILE).exists():
         root = next((theirs for theirs in _callers_projects() if (theirs / PROJECT_FILE).exists()), root)
     if not (root / PROJECT_FILE).exists():
         raise Refused(
