@@ -18,7 +18,7 @@ from xdist.workermanage import WorkerController
 ALONE = "alone"
 GROUPS = {
     ALONE: r"tests/e2e/test_scale\.py",
-    "podman": r"tests/docker/(test_podman\.py|.*\[podman)",
+    "podman": r"tests/(docker/(test_podman\.py|.*\[podman)|ci/test_left_behind\.py::test_containers_of_a_podman_)",
     "docker": r"tests/((docker|takeover|packaging)/|cli/test_own_project\.py|cluster/test_(containers|kind|pods)\.py)",
     "other users": r"tests/(host|ledger)/|tests/faults/test_host_faults\.py",
 }

@@ -106,6 +106,16 @@ def test_every_group_has_a_test_of_this_project(name: str) -> None:
     assert any(group(file + more) == name for file in files for more in parameters)
 
 
+def test_whoever_starts_a_podman_is_in_its_group() -> None:
+    """One at a time, in whatever file it is."""
+    texts = {path: path.read_text(encoding="utf-8") for path in (CHECKOUT / "tests").rglob("test_*.py")}
+    starting = {path: text for path, text in texts.items() if "\nfrom tests.docker.podman import " in text}
+    assert len(starting) > 1
+    for path, text in starting.items():
+        names = re.findall(r"^def (test_\w+)", text, re.MULTILINE)
+        assert "podman" in {group(f"{path.relative_to(CHECKOUT)}::{name}") for name in names}, path
+
+
 def test_clusters_of_workers_side_by_side_give_no_node_port_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has enough for a thousand Services; alone it has all."""
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
