@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from ipaddress import ip_address
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,7 +21,7 @@ from locallb.leftovers.services import LeftService
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner
 from locallb.model.naming import owner_fields
 from locallb.model.snapshot import Access
-from locallb.model.state_resource import ADDRESS
+from locallb.model.state_resource import ADDRESS, CLAIM, DNS_NAME
 from locallb.storage import paths
 from tests.e2e.support import Stage, node, port, service, stage
 
@@ -86,6 +87,34 @@ def test_no_cluster_is_asked_while_others_are_kept_from_the_stack(left: Stage, m
     monkeypatch.setattr(LeftService, "let_go", note)
     assert left.run("gc", "--yes").code == 0
     assert let_go == [found]
+
+
+def test_what_an_update_took_over_while_others_were_asked_is_no_leftover(
+    left: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The Service and the name that were found are the state's by the time the stack is ours."""
+    key = ObjectKey(ClusterName("c"), "n", "web")
+    found = LeftService(Owner(Session.open(left.root, "dev").home, key), Access("c", "none"))
+    name = SimpleNamespace(name="web.test", let_go=lambda: pytest.fail("it was let go"))
+    taken = (
+        ResourceState("urn:claim", CLAIM, custom=True, id=str(key)),
+        ResourceState("urn:name", DNS_NAME, custom=True, id="1", inputs={"name": name.name}),
+    )
+    asked: list[str] = []
+
+    def ask(session: Session, _known: set[str]) -> tuple[LeftService, ...]:
+        asked.append(session.stack)
+        return (found,)
+
+    def state(_session: Session) -> tuple[tuple[ResourceState, ...], tuple[ResourceState, ...]]:
+        return taken if asked else (), ()
+
+    monkeypatch.setattr("locallb.cli.commands.leftovers._services", ask)
+    monkeypatch.setattr("locallb.cli.commands.leftovers._names", lambda *_: (name,))
+    monkeypatch.setattr(Session, "resources_and_under_way", state)
+    monkeypatch.setattr(LeftService, "let_go", lambda _self: pytest.fail("it was let go"))
+    assert left.run("gc", "--yes").code == 0
+    assert asked == ["dev"]
 
 
 def test_what_a_broken_off_update_handed_over_is_no_leftover(left: Stage) -> None:
