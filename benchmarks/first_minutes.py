@@ -122,7 +122,10 @@ def running(words: str, kubeconfig: Path) -> Iterator[None]:
         yield
     finally:
         program.terminate()
-        program.wait(MOST)
+        try:
+            program.wait(MOST)
+        finally:
+            program.kill()
 
 
 def served(place: Place, starting: Callable[[], AbstractContextManager[None]]) -> float:
