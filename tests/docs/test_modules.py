@@ -48,6 +48,12 @@ def test_every_module_that_a_text_names_is_there() -> None:
     assert [(str(path), name) for path, name in named if not is_there(name)] == []
 
 
+def test_every_room_has_a_row_in_the_table_of_rooms() -> None:
+    """And no other has."""
+    rows = re.findall(r"^\| `locallb/(\w+)/` \|", (CHECKOUT / "docs/architecture.md").read_text("utf-8"), re.MULTILINE)
+    assert sorted(rows) == _ROOM.split("|")
+
+
 @pytest.mark.parametrize(
     ("name", "there"),
     [
