@@ -29,7 +29,15 @@ TESTS = tuple(
             "host/test_hosts_file.py",
             "trust/test_plan.py",
         ),
-        *("gateway", "kubernetes", "model", "planning", "report", "watch/test_schedule.py", "watch/test_work.py"),
+        *(
+            "gateway",
+            "kubernetes",
+            "model",
+            "planning",
+            "report",
+            "watch/marks/test_schedule.py",
+            "watch/converging/test_work.py",
+        ),
     )
 )
 UNMEASURED = ("hypothesis", "envoy", "browser")

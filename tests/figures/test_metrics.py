@@ -29,7 +29,7 @@ from locallb.planning.planned import Plan
 from locallb.traffic.ask import traffic
 from locallb.traffic.figures import Bin, Counts, Details, Latencies, UpstreamFigures
 from locallb.traffic.table import TrafficRow, first, traffic_rows
-from tests.cli.watch_story import planned, snapshot_of
+from tests.cli.watching.watch_story import planned, snapshot_of
 
 DASHBOARD = Path(__file__).parents[2] / "deploy" / "grafana-dashboard.json"
 KEY = ObjectKey(ClusterName("demo"), "shop", "web")

@@ -26,7 +26,7 @@ from tests.gateway import written
 from tests.gateway.api import DEMO, JsonObject, gateway, gateway_class, service
 from tests.gateway.backend_tls import OTHER_PEM, bundle
 from tests.planning.objects import node
-from tests.planning.test_gateway_statuses import HOME, SETTINGS
+from tests.planning.statuses.test_gateway_statuses import HOME, SETTINGS
 
 pytestmark = pytest.mark.envoy
 _PHASES = (Phase.explicit, Phase.reuse, Phase.generate)

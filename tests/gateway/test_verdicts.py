@@ -16,10 +16,10 @@ from locallb.model.gateway.objects import CONTROLLER
 from locallb.model.identities import ObjectKey, ObjectKind, Owner, Uid
 from locallb.model.status_entries import Event
 from locallb.watch.events import Planned
-from tests.cli.test_watch_observers import sample
+from tests.cli.watching.test_watch_observers import sample
 from tests.gateway.api import DEMO, JsonObject
 from tests.planning.api import deployed
-from tests.planning.test_gateway_statuses import HOME, GatewayApi, cluster, plan_of
+from tests.planning.statuses.test_gateway_statuses import HOME, GatewayApi, cluster, plan_of
 
 
 def test_each_object_of_a_plan_is_counted_by_what_it_is_told() -> None:

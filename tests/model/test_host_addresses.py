@@ -22,9 +22,9 @@ from locallb.model.network.routes import Route
 from locallb.model.snapshot import HostFacts
 from locallb.planning.addresses.pool_routes import pool_notices, pool_routes, unchecked
 from tests.host.test_doctor import GOOD
+from tests.planning.addresses.test_allocation import given as allocated
+from tests.planning.addresses.test_allocation import service, words
 from tests.planning.strategies import route
-from tests.planning.test_allocation import given as allocated
-from tests.planning.test_allocation import service, words
 
 LAN = (
     route("127.0.0.0/8"),

@@ -13,7 +13,7 @@ from locallb.planning.notices import FAULT
 from locallb.planning.status import Row, State
 from locallb.traffic.figures import Bin, Counts, Details, Latencies, UpstreamFigures
 from locallb.traffic.table import TrafficRow
-from tests.cli.watch_story import EVIL, key, planned, serving, snapshot_of, story
+from tests.cli.watching.watch_story import EVIL, key, planned, serving, snapshot_of, story
 from tests.planning.objects import node, parsed, service
 
 

@@ -17,7 +17,7 @@ from locallb.cli.watching.http.http_server import AnsweringError
 from locallb.planning.planned import Plan
 from locallb.planning.status import Observation
 from locallb.watch.events import Converged, Failed, Pulse, Stopped
-from tests.cli.watch_story import EVIL, planned, serving, snapshot_of, updated
+from tests.cli.watching.watch_story import EVIL, planned, serving, snapshot_of, updated
 
 PATIENCE = 120.0
 

@@ -39,7 +39,7 @@ from locallb.storage.folder_watch import FileWatch, FolderWatch
 from locallb.threads import supervised
 from locallb.threads.supervised import THREADS, Escape, SupervisedThread, Task, do_once
 from locallb.watch.events import Converged, Stopped
-from tests.cli.watch_story import planned, snapshot_of
+from tests.cli.watching.watch_story import planned, snapshot_of
 from tests.watch.api import becomes, served
 
 

@@ -15,7 +15,7 @@ from locallb.watch.converging.converge import Converger
 from locallb.watch.converging.work import Batch, Work
 from tests.gateway.api import DEMO, JsonObject
 from tests.planning.api import deployed
-from tests.planning.test_gateway_statuses import HOME, GatewayApi, cluster, plan_of, rewritten
+from tests.planning.statuses.test_gateway_statuses import HOME, GatewayApi, cluster, plan_of, rewritten
 
 LATER = 1e9
 """Long after every update."""

@@ -37,7 +37,7 @@ from tests.gateway.api import (
 from tests.gateway.backend_tls import OTHER_PEM, REF, bundle, policy
 from tests.planning.api import ACCESS
 from tests.planning.objects import node
-from tests.planning.test_gateway_statuses import HOME, SETTINGS
+from tests.planning.statuses.test_gateway_statuses import HOME, SETTINGS
 
 
 def snapshot(documents: list[JsonObject], known: Known | None = None, *, live: bool = True) -> Snapshot:

@@ -16,8 +16,8 @@ from locallb.model.network.routes import Route
 from locallb.model.objects import Service
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import HostFacts, Socket
+from tests.planning.addresses.test_allocation import BOTH, FOUR, PREFER, REQUIRE, claim, given, pool, service, words
 from tests.planning.strategies import OTHER_HOME, route
-from tests.planning.test_allocation import BOTH, FOUR, PREFER, REQUIRE, claim, given, pool, service, words
 
 LAST_SIX = AddressRange(ip_address("fd00::"), ip_address("fd00::"))
 

@@ -20,7 +20,7 @@ from locallb.watch.converging.work import Batch
 from tests.gateway.api import DEMO, JsonObject, api_object, gateway, gateway_class, listener
 from tests.planning.api import _Kinds, deployed
 from tests.planning.objects import node
-from tests.planning.test_gateway_statuses import HOME, GatewayApi, plan_of
+from tests.planning.statuses.test_gateway_statuses import HOME, GatewayApi, plan_of
 
 WEB, MORE = ObjectKey(DEMO, "shop", "web", ObjectKind.GATEWAY), ObjectKey(DEMO, "shop", "more", ObjectKind.LISTENER_SET)
 WHY = "127.77.0.1:8080 isn't served: the port is in use"

@@ -19,7 +19,7 @@ from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Claim, Snapshot
 from locallb.planning.addresses.allocation import Answer, allocate
 from tests.planning import strategies as draw
-from tests.planning.world import Answers, World
+from tests.planning.addresses.world import Answers, World
 
 KEYS = st.sampled_from(["", "a", "b"])
 ROOMY = Settings(

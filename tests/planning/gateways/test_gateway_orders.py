@@ -18,9 +18,9 @@ from locallb.planning.planned import Plan
 from tests.gateway.api import DEMO, JsonObject, gateway, gateway_class, route, service
 from tests.ingress.api import ingress, ingress_class, path
 from tests.ingress.api import rule as ingress_rule
+from tests.planning.gateways.test_gateway_memory import snapshot
 from tests.planning.objects import node
-from tests.planning.test_gateway_memory import snapshot
-from tests.planning.test_gateway_statuses import SETTINGS
+from tests.planning.statuses.test_gateway_statuses import SETTINGS
 
 WEB, API = ObjectKey(DEMO, "shop", "web", ObjectKind.GATEWAY), ObjectKey(DEMO, "shop", "api")
 FAULT = Fault("2999-01-01T00:00:00Z", status=Failure(503, 1000))

@@ -23,8 +23,8 @@ from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Claim, HostFacts, Snapshot
 from locallb.planning.addresses.allocation import Answer, allocate
 from tests.planning import strategies as draw
-from tests.planning.oracle import Oracle, asked, pin_of, wanted
-from tests.planning.world import Answers, World
+from tests.planning.addresses.oracle import Oracle, asked, pin_of, wanted
+from tests.planning.addresses.world import Answers, World
 
 Thing = TypeVar("Thing")
 REQUEST_REASONS = {

@@ -26,7 +26,7 @@ from locallb.cli.watching.telling import Lines, Teller
 from locallb.model.serving import Proxy
 from locallb.planning.status import Observation
 from locallb.watch.events import Cause, Converged, Failed, LoopEvent, Mark, Pulse, Stopped
-from tests.cli.watch_story import planned, serving, snapshot_of, story, updated
+from tests.cli.watching.watch_story import planned, serving, snapshot_of, story, updated
 
 PATIENCE = 120.0
 

@@ -22,7 +22,7 @@ from locallb.watch.converging.converge import Converger
 from locallb.watch.events import Updated
 from tests.gateway.api import DEMO, JsonObject, route
 from tests.planning.api import ACCESS, deployed
-from tests.planning.test_gateway_statuses import HOME, GatewayApi, cluster, plan_of
+from tests.planning.statuses.test_gateway_statuses import HOME, GatewayApi, cluster, plan_of
 
 ROUTES = 30
 
