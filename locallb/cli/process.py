@@ -33,6 +33,7 @@ def prepare() -> None:
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup, or in the background of a script
             signal.signal(number, leave)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # whoever inherits that it is ignored never learns exit codes
     sys.excepthook = _uncaught
     sys.unraisablehook = _unraisable
 

@@ -212,8 +212,9 @@ def _let_end(process: subprocess.Popen[bytes]) -> None:
     if not hasattr(os, "waitid"):  # macOS before Python 3.13
         return
     deadline, how = time.monotonic() + _BURIAL, os.WEXITED | os.WNOHANG | os.WNOWAIT
-    while not os.waitid(os.P_PID, process.pid, how) and time.monotonic() < deadline:
-        time.sleep(_PAUSE)
+    with suppress(ChildProcessError):  # where SIGCHLD is ignored nobody has to reap it
+        while not os.waitid(os.P_PID, process.pid, how) and time.monotonic() < deadline:
+            time.sleep(_PAUSE)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -123,6 +123,19 @@ def test_a_signal_at_the_very_end_comes_too_late() -> None:
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=SECONDS).returncode == 3
 
 
+def test_a_failing_program_fails_where_exit_codes_are_thrown_away() -> None:
+    """Some that start others ignore SIGCHLD, and whatever they start inherits that."""
+    program = (
+        "import signal, sys\n"
+        "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+        "from locallb.cli.process import prepare\n"
+        "prepare()\n"
+        "from locallb.programs.program import Program\n"
+        "sys.exit(Program(('/bin/sh', '-c', 'exit 3'), 60).run().code)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=SECONDS).returncode == 3
+
+
 @pytest.mark.parametrize("words", LOOKING, ids=" ".join)
 def test_results_that_can_not_be_written_are_told(play: Stage, words: tuple[str, ...]) -> None:
     """A full disk takes no results: the code is 1, one sentence says so."""

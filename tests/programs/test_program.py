@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -196,3 +197,17 @@ def test_one_alongside_that_cannot_be_started_is_told(tmp_path: Path) -> None:
         program.alongside(("/nowhere/sh",), tmp_path),
     ):
         pytest.fail("it runs")
+
+
+def test_one_alongside_may_be_gone_before_we_look(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As where SIGCHLD is ignored: then the kernel reaps it."""
+    started: list[subprocess.Popen[bytes]] = []
+    popen = subprocess.Popen
+
+    def note(*words: Any, **named: Any) -> subprocess.Popen[bytes]:  # noqa: ANN401 - those of `Popen`
+        started.append(popen(*words, **named))
+        return started[0]
+
+    monkeypatch.setattr(subprocess, "Popen", note)
+    with program.alongside(("/bin/sh", "-c", "exit 0"), tmp_path):
+        os.waitpid(started[0].pid, 0)
