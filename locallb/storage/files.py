@@ -90,6 +90,20 @@ def write(path: Path, text: str, *, mode: int = PRIVATE, durable: bool = False) 
             raise FilesError(f"{path} can't be replaced: {refusal(error)}") from error
 
 
+def create(path: Path, text: str) -> None:
+    """Make a file that isn't there yet, for users to change: whole, or not at all.
+
+    Raises FilesError, or OSError where it can't even be begun: FileExistsError where it is there.
+    """
+    file = path.open("x", encoding="utf-8")
+    try:
+        with file:
+            file.write(text)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise FilesError(f"{path} can't be written: {refusal(error)}") from error
+
+
 @contextmanager
 def _beside(path: Path, text: str, mode: int, *, durable: bool) -> Iterator[Path]:
     """Write `text` to a new file, which counts as being written meanwhile. Raises FilesError."""

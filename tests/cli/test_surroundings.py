@@ -321,3 +321,14 @@ def test_a_watch_whose_lock_can_not_be_written_is_one_sentence(play: Stage) -> N
     done = start(play.root, ["watch"])
     assert (done.code, len(done.err.splitlines())) == (Exit.FAILED, 1)
     assert "dev.watch" in done.err
+
+
+@pytest.mark.parametrize("room", [0, 512])
+def test_a_project_that_could_not_be_written_whole_is_begun_again(tmp_path: Path, room: int) -> None:
+    """As on a full disk: no part of it stays, which would be neither a project nor room for one."""
+    place, words = tmp_path / "mine", ("init", "-C", str(tmp_path / "mine"))
+    done = start(tmp_path, words, before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)))
+    assert done.code == Exit.FAILED
+    assert " can't be written: File too large; raise the limit of file sizes" in done.err
+    assert not place.exists()
+    assert start(tmp_path, words).code == Exit.OK

@@ -23,6 +23,7 @@ from locallb.engine.state.project import Project, check_stack_name, load_project
 from locallb.model.state_resource import BALANCER
 from locallb.sources.source import source_type
 from locallb.sources.state.renamed_project import earlier_names
+from locallb.storage import files
 
 
 def list_stacks(args: Arguments, out: Out) -> int:
@@ -76,8 +77,7 @@ def init(args: Arguments, out: Out) -> int:
     path = project.stack_file(args.stack)
     try:
         path.parent.mkdir(exist_ok=True)
-        with path.open("x", encoding="utf-8") as file:
-            file.write(stack_text(sources))
+        files.create(path, stack_text(sources))
     except FileExistsError:
         raise Refused(f"{path} is there already; edit it, or name another stack with --stack") from None
     if args.json:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from locallb.cli.failures import Refused
 from locallb.cli.projects.layout import project_files
 from locallb.cli.projects.place import PROJECT_FILE
 from locallb.cli.projects.shipped import shipped
+from locallb.storage import files
 
 _JOBS = {
     ".github/workflows/load-balancers.yml": "examples/ci/github-actions.yml",
@@ -32,10 +34,24 @@ def _write(directory: Path) -> None:
         _require_room(directory)
     jobs = {path: shipped(name).read_text(encoding="utf-8") for path, name in _JOBS.items()}
     texts = {path: text for path, text in project_files(jobs).items() if not (directory / path).exists()}
-    for path, text in texts.items():
-        (directory / path).parent.mkdir(parents=True, exist_ok=True)
-        with (directory / path).open("x", encoding="utf-8") as file:
-            file.write(text)
+    with ExitStack() as undoing:  # a part of a project would be neither one nor room for one
+        for path, text in texts.items():
+            _make_directory((directory / path).parent, undoing)
+            files.create(directory / path, text)
+            undoing.callback(files.remove, directory / path)
+        undoing.pop_all()
+
+
+def _make_directory(path: Path, undoing: ExitStack) -> None:
+    if not path.is_dir():
+        _make_directory(path.parent, undoing)
+        path.mkdir(exist_ok=True)
+        undoing.callback(_remove_empty, path)
+
+
+def _remove_empty(directory: Path) -> None:
+    with suppress(OSError):  # somebody else has something in it
+        directory.rmdir()
 
 
 def _require_room(directory: Path) -> None:
