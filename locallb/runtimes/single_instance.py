@@ -13,6 +13,7 @@ from locallb.model.errors import ClientError
 from locallb.runtimes.process import processes
 from locallb.runtimes.process.processes import Process
 from locallb.storage import paths
+from locallb.storage.system_errors import refusal
 
 _PATIENCE = 1.0
 """Seconds to wait for those who only look who has it; that takes them microseconds."""
@@ -59,10 +60,7 @@ def only_one(path: Path, what: str) -> Iterator[None]:
     try:
         descriptor = _locked(path, what)
     except OSError as error:
-        raise TakenError(
-            f"{path}, which keeps a second {what} away, can't be written: {error.strerror}; "
-            "make its directory writable for this user"
-        ) from None
+        raise TakenError(f"{path}, which keeps a second {what} away, can't be written: {refusal(error)}") from None
     try:
         with suppress(OSError):  # who holds it is only told to others: the lock itself needs no room on a disk
             os.ftruncate(descriptor, 0)

@@ -5,11 +5,13 @@ Only where, and that the directories exist with the right mode; what lies in the
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 from locallb.model.errors import ClientError
+from locallb.storage.system_errors import REMEDIES
 
 PRIVATE = 0o700
 """Mode of every directory that we make."""
@@ -18,6 +20,8 @@ SHARED_LEDGER = Path("/var/lib/locallb/ledger")
 LEDGER_VARIABLE = "LOCALLB_LEDGER"
 DATA, PROJECT = Path(".local/share"), "local-lb"
 """Where a user's own project is below the home directory."""
+_NOT_OF_PLACES = {errno.ENOSPC, errno.EDQUOT, errno.EIO}
+"""What a directory can't be made for that would be no better in another place of the same disk."""
 
 
 class PlaceError(ClientError):
@@ -111,7 +115,8 @@ def private_directory(path: Path) -> Path:
             path.mkdir(PRIVATE, exist_ok=True)
             path.chmod(PRIVATE)  # whatever the umask takes away
     except OSError as error:
-        raise PlaceError(f"{path} can't be made ({error.strerror}): {_remedy(path)}") from error
+        remedy = REMEDIES[error.errno] if error.errno in _NOT_OF_PLACES else _remedy(path)
+        raise PlaceError(f"{path} can't be made ({error.strerror}): {remedy}") from error
     return path
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +17,7 @@ import pytest
 from locallb.runtimes import single_instance
 from locallb.runtimes.process import processes
 from locallb.runtimes.single_instance import TakenError, holder, only_one
+from locallb.storage.system_errors import REMEDIES
 
 HOLD = """
 import sys, time
@@ -42,6 +45,20 @@ def test_a_lock_that_can_not_be_made_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "lock").mkdir()
     told = "lock, which keeps a second loop away, can't be written"
     with pytest.raises(TakenError, match=told), only_one(tmp_path / "lock", "loop"):
+        pytest.fail("nobody may hold it")
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE, errno.EACCES])
+def test_a_lock_that_the_system_refuses_is_told_with_what_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Rights are no help on a full disk."""
+
+    def refuse(*_: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(TakenError, match=re.escape(REMEDIES[number])), only_one(tmp_path / "lock", "loop"):
         pytest.fail("nobody may hold it")
 
 
