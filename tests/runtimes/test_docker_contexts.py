@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from locallb.host.container_sockets import docker_context_problem
 from locallb.runtimes.docker.contexts import ContextError
 from locallb.runtimes.docker.daemon import DockerAbsentError
 from locallb.runtimes.docker.engine_api import Containers
@@ -76,6 +79,20 @@ def test_a_context_that_is_not_there_is_told(
         docker_place()
     with pytest.raises(DockerAbsentError, match=told):
         Containers().ping()
+
+
+def test_contexts_that_may_not_be_looked_at_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DOCKER_CONFIG came along from another user."""
+    _name(monkeypatch, tmp_path, "theirs")
+    kept, stat = _keep(tmp_path, "theirs", {"Host": "unix:///theirs.sock"}), os.stat
+
+    def closed(path: Any, **more: Any) -> os.stat_result:  # noqa: ANN401 - those of `stat`
+        if path == kept:
+            raise PermissionError(13, "Permission denied")
+        return stat(path, **more)
+
+    monkeypatch.setattr(os, "stat", closed)
+    assert docker_context_problem().startswith("there is no Docker context theirs, which DOCKER_CONTEXT names: ")
 
 
 @pytest.mark.parametrize(
