@@ -15,15 +15,16 @@ from locallb.kubernetes.api import deadline
 from locallb.kubernetes.api.client import Cluster
 from locallb.model.snapshot import Access
 
-HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
 
 
-def test_an_answer_that_drips_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("begun", [HEAD + b"100\r\n\r\n", HEAD, b"HTTP/1.1 200 "], ids=["body", "head", "status"])
+def test_an_answer_that_drips_ends(begun: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of its bytes comes in time; whoever asks may hold the lock of a stack."""
     monkeypatch.setattr(deadline, "PATIENCE", 0.2)
     over = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as server:
-        thread = threading.Thread(target=_drip, args=(server, over))
+        thread = threading.Thread(target=_drip, args=(server, over, begun))
         thread.start()
         kubeconfig = tmp_path / "config"
         kubeconfig.write_text(yaml.safe_dump(_document(f"http://127.0.0.1:{server.getsockname()[1]}")))
@@ -35,11 +36,11 @@ def test_an_answer_that_drips_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             thread.join()
 
 
-def _drip(server: socket.socket, over: threading.Event) -> None:
+def _drip(server: socket.socket, over: threading.Event, begun: bytes) -> None:
     client, _ = server.accept()
     with client, suppress(OSError):  # it hangs up
         client.recv(1 << 16)
-        client.sendall(HEAD)
+        client.sendall(begun)
         while not over.wait(0.02):
             client.sendall(b" ")
 

@@ -60,7 +60,8 @@ class Connected:
             PageGuard().look,
             partial(QUOTAS.hold, access),
         ]
-        self.client._client._client.event_hooks = {"request": hooks, "response": [limit]}  # noqa: SLF001 - likewise
+        self.client._client._client.event_hooks = {"request": hooks}  # noqa: SLF001 - likewise
+        limit(self.client._client._client)  # noqa: SLF001 - likewise
         weakref.finalize(self, self.client.close)
 
 

@@ -5,33 +5,61 @@ Not here: answers that are followed, which have deadlines of their own (`feed`).
 
 from __future__ import annotations
 
+import ssl
 import time
-from collections.abc import Iterator
-from typing import cast
+from collections.abc import Iterable
+from typing import Any
 
+import httpcore2
 import httpx2
 
 PATIENCE = 60.0
-"""Seconds that the body of an answer may take."""
+"""Seconds that an answer may take, its head and its body."""
 
 
-class _Timed(httpx2.SyncByteStream):
-    """A body that ends in time."""
+class _Timed(httpcore2.NetworkStream):
+    """A connection on which each answer ends in time, counted from the last word of the question."""
 
-    def __init__(self, stream: httpx2.SyncByteStream) -> None:
+    def __init__(self, stream: httpcore2.NetworkStream) -> None:
         self._stream = stream
+        self._asked = time.monotonic()
 
-    def __iter__(self) -> Iterator[bytes]:
-        ends = time.monotonic() + PATIENCE
-        for chunk in self._stream:
-            if time.monotonic() > ends:
-                raise httpx2.ReadTimeout(f"its answer takes longer than {PATIENCE:g} s")
-            yield chunk
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        if time.monotonic() > self._asked + PATIENCE:
+            raise httpcore2.ReadTimeout(f"its answer takes longer than {PATIENCE:g} s")
+        return self._stream.read(max_bytes, timeout)
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._stream.write(buffer, timeout)
+        self._asked = time.monotonic()
 
     def close(self) -> None:
         self._stream.close()
 
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore2.NetworkStream:
+        return _Timed(self._stream.start_tls(ssl_context, server_hostname, timeout))
 
-def limit(response: httpx2.Response) -> None:
-    """Give the body of an answer, before it is read, until then."""
-    response.stream = _Timed(cast("httpx2.SyncByteStream", response.stream))
+    def get_extra_info(self, info: str) -> Any:  # noqa: ANN401 - as httpcore has it
+        return self._stream.get_extra_info(info)
+
+
+class _Connecting(httpcore2.SyncBackend):
+    """Makes such connections."""
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.NetworkStream:
+        return _Timed(super().connect_tcp(host, port, timeout, local_address, socket_options))
+
+
+def limit(client: httpx2.Client) -> None:
+    """Give each answer to a client until then, also on its way through a proxy."""
+    for transport in filter(None, (client._transport, *client._mounts.values())):  # noqa: SLF001 - no other way to its connections
+        transport._pool._network_backend = _Connecting()  # type: ignore[attr-defined]  # noqa: SLF001 - likewise
