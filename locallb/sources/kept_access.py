@@ -6,6 +6,7 @@ here, read a file, or lead elsewhere. Not here: where a finder has them from, an
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from locallb.model.errors import ClientError
 from locallb.model.formatting import clipped
 from locallb.sources import SourceError
 from locallb.storage import files, foreign_files, paths
+from locallb.storage.system_errors import refusal
 
 LARGEST = 2**20
 """Bytes of a kubeconfig."""
@@ -28,6 +30,8 @@ _KEPT_FIELDS = _CLUSTER_FIELDS | {"tls-server-name"}
 _USER_FIELDS = frozenset({"client-certificate-data", "client-key-data", "token"})
 _UNUSABLE = (DocumentError, KeyError, IndexError, TypeError, ValueError, AttributeError)
 """What reading a kubeconfig raises that isn't one."""
+_OF_THE_MOMENT = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO}
+"""What the system says that tells nothing of a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +75,24 @@ def admitted(context: str, given: bytes | None, reach: Callable[[str], Reach], t
 
 
 def kept(directory: Path) -> dict[str, Path]:
-    """Return the usable kubeconfigs in a directory, by cluster."""
+    """Return the usable kubeconfigs in a directory, by cluster. Raises SourceError where that can't be told now."""
     paths_of = {path.name.removesuffix(SUFFIX): path for path in sorted(directory.glob(f"*{SUFFIX}"))}
     return {name: path for name, path in paths_of.items() if is_usable(path)}
 
 
 def is_usable(path: Path) -> bool:
-    """Return whether a kept kubeconfig has a context, and nothing but what we take."""
+    """Return whether a kept kubeconfig has a context, and nothing but what we take.
+
+    Raises SourceError where the system can't read just now: its cluster isn't gone for that.
+    """
     try:
         cluster, user, contexts = _parts(foreign_files.read(path, LARGEST))
         return bool(contexts) and not (_beyond(cluster, _KEPT_FIELDS) or _beyond(user, _USER_FIELDS))
-    except (OSError, *_UNUSABLE):
+    except OSError as error:
+        if error.errno in _OF_THE_MOMENT:
+            raise SourceError(f"{path} can't be read: {refusal(error)}") from None
+        return False
+    except _UNUSABLE:
         return False
 
 

@@ -1,0 +1,32 @@
+"""Kubeconfigs that a finder keeps: what can't be read at a moment isn't gone."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from locallb.sources import SourceError
+from locallb.sources.kept_access import SUFFIX, kept
+from locallb.storage import foreign_files
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.EIO])
+def test_a_cluster_whose_kubeconfig_can_not_be_read_now_is_not_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """It would be left out of what the finder found."""
+    path = tmp_path / f"c{SUFFIX}"
+    path.write_text(
+        "clusters: [{cluster: {server: 'https://127.0.0.1'}}]\nusers: [{user: {token: t}}]\ncontexts: [{}]\n"
+    )
+    assert kept(tmp_path) == {"c": path}
+
+    def refuse(_path: Path, _most: int) -> bytes:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(foreign_files, "read", refuse)
+    with pytest.raises(SourceError, match=f"{path.name} can't be read: {os.strerror(number)}; "):
+        kept(tmp_path)
