@@ -90,10 +90,23 @@ def create(domains: Iterable[str], now: dt.datetime, *, replace: bool = False) -
         if not replace and (known := find(place)):
             return known
         pair = make_authority(subject_of_user(), domains, now)
-        files.remove(place / CERTIFICATE)
-        files.write(place / KEY, pair.key.decode(), durable=True)
-        files.write(place / CERTIFICATE, pair.certificate.decode(), mode=_PUBLIC, durable=True)
+        _put(place, pair)
     return Authority(place, pair.certificate.decode(), seen(pair.certificate))
+
+
+def _put(place: Path, pair: KeyPair) -> None:
+    """Write both before the one that was there goes: a full disk takes none away. Raises FilesError."""
+    beside = {place / KEY: files.write_beside(place / KEY, pair.key.decode(), durable=True)}
+    try:
+        beside[place / CERTIFICATE] = files.write_beside(
+            place / CERTIFICATE, pair.certificate.decode(), mode=_PUBLIC, durable=True
+        )
+        files.remove(place / CERTIFICATE)
+        for path, written in beside.items():
+            written.replace(path)
+    finally:
+        for written in beside.values():
+            files.remove(written)
 
 
 def fault(known: Authority, now: dt.datetime) -> str:

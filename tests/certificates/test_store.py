@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,8 @@ from locallb.certificates import store
 from locallb.certificates.local import DOMAINS, VALID_DAYS
 from locallb.certificates.signing import KeyPair, make_authority, seen
 from locallb.certificates.store import AuthorityError
+from locallb.storage import files
+from locallb.storage.files import FilesError
 from locallb.storage.key_pairs import key_pair_fault
 
 NOW = dt.datetime(2026, 11, 22, 12, tzinfo=dt.UTC)
@@ -207,3 +210,22 @@ def test_a_lost_authority_is_made_again_and_a_replaced_one_is_another(place: Pat
     assert fourth.seen.domains == DOMAINS
     for known in (fourth,):
         assert store.sign(known, ["a.test"], NOW).certificate.startswith(b"-----BEGIN CERTIFICATE")
+
+
+@pytest.mark.parametrize("unwritten", [store.KEY, store.CERTIFICATE])
+def test_one_that_can_not_be_replaced_stays(place: Path, monkeypatch: pytest.MonkeyPatch, unwritten: str) -> None:
+    """As on a full disk: with its key, and with nothing beside it."""
+    known, write = store.create(DOMAINS, NOW), files.write_beside
+    before = {path.name: path.read_bytes() for path in place.iterdir()}
+
+    def full(path: Path, *words: Any, **named: Any) -> Path:  # noqa: ANN401 - those of `write_beside`
+        if path.name == unwritten:
+            raise FilesError("No space left on device")
+        return write(path, *words, **named)
+
+    monkeypatch.setattr(files, "write_beside", full)
+    monkeypatch.setattr(files, "write", full)
+    with pytest.raises(FilesError):
+        store.create(DOMAINS, NOW, replace=True)
+    assert {path.name: path.read_bytes() for path in place.iterdir()} == before
+    assert store.find() == known
