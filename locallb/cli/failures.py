@@ -37,7 +37,8 @@ def sentence(error: BaseException) -> str:
         return _of_the_system(error)
     if isinstance(error, MemoryError) or "start new thread" in str(error):
         return f"this host gives no more memory or threads ({_words(error)}); {REMEDIES[errno.ENOMEM]}"
-    if isinstance(error, (ImportError, SyntaxError)):  # a parser that lacks memory takes good code for bad
+    cut_short = "marshal data" in str(error)  # compiled code, written when the disk was full
+    if isinstance(error, (ImportError, SyntaxError)) or cut_short:  # a parser that lacks memory takes good code for bad
         remedy = "give it more memory, or install local-lb again, in a checkout by `make setup`"
         return f"a library can't be loaded ({_words(error)}); {remedy}"
     return f"a mistake in local-lb ({_words(error)}{_place(error)}); please report it, with {DEBUG}=1 it tells more"

@@ -30,7 +30,14 @@ def test_what_is_not_known_is_a_mistake_with_its_place() -> None:
     assert failures.sentence(RuntimeError("x")).startswith("a mistake in local-lb (RuntimeError: x)")
 
 
-@pytest.mark.parametrize("error", [ImportError("x"), SyntaxError("expected ':'", ("ports.py", 77, 1, "def f():"))])
+@pytest.mark.parametrize(
+    "error",
+    [
+        ImportError("x"),
+        SyntaxError("expected ':'", ("ports.py", 77, 1, "def f():")),
+        EOFError("marshal data too short"),
+    ],
+)
 def test_code_that_cannot_be_loaded_is_damaged_or_lacks_memory(error: Exception) -> None:
     """Neither is a mistake of ours, and both have a remedy."""
     told = failures.sentence(error)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -327,7 +328,8 @@ def test_a_watch_whose_lock_can_not_be_written_is_one_sentence(play: Stage) -> N
 def test_a_project_that_could_not_be_written_whole_is_begun_again(tmp_path: Path, room: int) -> None:
     """As on a full disk: no part of it stays, which would be neither a project nor room for one."""
     place, words = tmp_path / "mine", ("init", "-C", str(tmp_path / "mine"))
-    done = start(tmp_path, words, before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)))
+    limited = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (room, room))
+    done = start(tmp_path, words, environment={"PYTHONDONTWRITEBYTECODE": "1"}, before=limited)  # it would be cut short
     assert done.code == Exit.FAILED
     assert " can't be written: File too large; raise the limit of file sizes" in done.err
     assert not place.exists()
