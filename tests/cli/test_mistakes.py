@@ -155,8 +155,6 @@ def test_projects_that_can_not_be_called_so(play: Stage, line: str, told: str) -
 def test_places_that_can_not_be_used(play: Stage, variable: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sentence names the variable that leads there."""
     with monkeypatch.context() as here:
-        if variable == "XDG_STATE_HOME":
-            here.delenv("LOCALLB_LEDGER")
         here.setenv(variable, str(play.root / "Pulumi.yaml"))
         done = play.run("up", "--yes")
     assert done.code == Exit.FAILED
