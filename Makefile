@@ -64,9 +64,10 @@ doctor: setup ## Say what this host allows, what is in the way, and what to do a
 	@$(LOCALLB) doctor
 
 JOBS ?= 2
+test test-slow: JOBS = 3 # these wait more than they compute
 COVER := -p tests.pure_coverage --cov --cov-report=
 
-test: .venv/dev ## Check the code and test it, real Envoys included (twelve minutes)
+test: .venv/dev ## Check the code and test it, real Envoys included (eleven minutes)
 	@[ ! -d locallb ] || $(MAKE) --no-print-directory lint
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(or $(PYTEST_ARGS),$(COVER)) \
 		-m "not slow and not docker and not cluster and not soak"
