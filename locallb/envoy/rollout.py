@@ -103,6 +103,17 @@ def new_references(before: Mapping[str, str], after: Mapping[str, str]) -> int:
     return sum(2 if "tls_certificate" in resource else 1 for text in added for resource in _resources(text).values())
 
 
+def more_watches(before: Mapping[str, str], after: Mapping[str, str]) -> int:
+    """Count the inotify instances that a running Envoy takes besides when its files change from `before` to `after`."""
+    endpoints = new_watches(before.get(CLUSTERS, ""), after.get(CLUSTERS, ""))
+    return endpoints + new_references(before, after) + new_gate(before, after)
+
+
+def all_watches(texts: Mapping[str, str]) -> int:
+    """Count those of an Envoy that starts with these files."""
+    return OWN_WATCHES + more_watches({}, texts)
+
+
 def new_gate(before: Mapping[str, str], after: Mapping[str, str]) -> int:
     """Count the gates of logs that listeners refer to from now on: one for all of a proxy."""
     return int(GATE in after.get(LISTENERS, "") and GATE not in before.get(LISTENERS, ""))

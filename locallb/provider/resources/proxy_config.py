@@ -121,8 +121,7 @@ def _require_watches(directory: Path, texts: Mapping[str, str], new: ProxyConfig
 
     Whether one runs is asked only then: the answer would come before the change.
     """
-    watches = rollout.new_watches(texts.get(rollout.CLUSTERS, ""), new.files[rollout.CLUSTERS])
-    watches += rollout.new_references(texts, new.files) + rollout.new_gate(texts, new.files)
+    watches = rollout.more_watches(texts, new.files)
     if inotify.available(watches) < watches and EnvoyAdmin(directory).answers():
         inotify.require(watches, f"the change of proxy {new.name}")
 

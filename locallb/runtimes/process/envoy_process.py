@@ -202,9 +202,7 @@ def _mark(directory: Path, new: EnvoyProcessInputs) -> Mapping[str, str]:
 
 
 def _start(directory: Path, binary: EnvoyBinary, new: EnvoyProcessInputs, epoch: Epoch) -> Process:
-    texts = push.texts(directory)
-    watches = rollout.new_watches("", texts.get(rollout.CLUSTERS, "")) + rollout.new_references({}, texts)
-    inotify.require(rollout.OWN_WATCHES + watches + rollout.new_gate({}, texts), f"proxy {directory.name}")
+    inotify.require(rollout.all_watches(push.texts(directory)), f"proxy {directory.name}")
     log = directory / LOG
     with suppress(FileNotFoundError):
         log.replace(directory / logs.PREVIOUS)

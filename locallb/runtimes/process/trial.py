@@ -69,8 +69,7 @@ def _why_not_live(binary: EnvoyBinary, directory: Path) -> str:
 def _texts(directory: Path) -> Mapping[str, str]:
     """Return Envoy's files for it: less than what is served, or nothing, where it can't watch as much beside that."""
     texts = push.texts(directory)
-    watches = rollout.new_watches("", texts.get(rollout.CLUSTERS, "")) + rollout.new_references({}, texts)
-    needed = rollout.OWN_WATCHES + watches + rollout.new_gate({}, texts)
+    needed = rollout.all_watches(texts)
     there = inotify.available(needed)
     return beside(texts) if there == needed else idle(texts) if there >= rollout.OWN_WATCHES else {}
 

@@ -22,9 +22,6 @@ from locallb.model.snapshot import Claim, HeldProxy, MappedPort
 from locallb.model.state_resource import ADDRESS, CERTIFICATE, CONFIG, PORTS, PROCESS, SERVICE, Resource
 from locallb.planning.runs import run_types
 
-_ENDPOINT_FILES = "eds-"
-"""How the names of files begin that a proxy learns endpoints from."""
-
 
 class HeldResource(Resource, Protocol):
     """A resource in a state, and whether it still holds what it names."""
@@ -126,12 +123,12 @@ def _config(inputs: Mapping[str, object]) -> HeldProxy | OfStack:
 def _serving(service: ObjectKey, inputs: Mapping[str, object]) -> HeldProxy:
     """Return how a proxy learns its endpoints; one that has none to learn has no way to keep."""
     names = as_object(inputs["files"])
-    endpoint_files = sum(name.startswith(_ENDPOINT_FILES) for name in names)
-    listeners = str(names.get("lds.json", ""))
+    endpoint_files = sum(name.startswith(rollout.ENDPOINTS) for name in names)
+    listeners = str(names.get(rollout.LISTENERS, ""))
     patient, fails = holds_clients(listeners), may_fail(listeners)
     if watched := endpoint_files + rollout.new_references({}, _texts(names)):
         return HeldProxy(service, Discovery.EDS, watched, patient, fails)
-    clusters = as_object(json.loads(str(names.get("cds.json", "{}")))).get("resources")
+    clusters = as_object(json.loads(str(names.get(rollout.CLUSTERS, "{}")))).get("resources")
     return HeldProxy(service, Discovery.STATIC if clusters else None, patient=patient, may_fail=fails)
 
 
