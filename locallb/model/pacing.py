@@ -101,13 +101,13 @@ class Credit:
     _left: deque[tuple[float, int]] = field(default_factory=deque)
     """How many turns are left until when, in the same order; none of which nothing is left."""
 
-    def bring(self, who: str, now: float) -> None:
-        """Note that somebody changed. Who changes again and again brings no more for it."""
+    def bring(self, who: str, now: float, times: int = 1) -> None:
+        """Note that somebody changed, who counts so many times. Who changes again and again brings no more for it."""
         self._forget(now)
         if who not in self._ends:
             self._ends[who] = now + self.life
             if self.each > 0:
-                self._left.append((now + self.life, self.each))
+                self._left.append((now + self.life, self.each * times))
 
     def is_left(self, now: float) -> bool:
         """Return whether there is a turn."""
@@ -155,9 +155,9 @@ class Quota:
         self._taken.append(now)
         self._forget()
 
-    def bring(self, who: str, now: float) -> None:
+    def bring(self, who: str, now: float, times: int = 1) -> None:
         """Note that somebody changed, who brings turns."""
-        self.credit.bring(who, now)
+        self.credit.bring(who, now, times)
 
     def allow(self, most: int) -> None:
         """Grant so many turns from now on. What was forgotten of earlier turns was too long ago to count."""

@@ -48,11 +48,11 @@ class Quotas:
                 self._quotas[access] = Quota(most, SPAN, OWED, Credit(EACH, LIFE))
             self._quotas[access].allow(most)
 
-    def bring(self, access: Access, who: str) -> None:
-        """Allow `EACH` requests more for somebody who changed, once in a `LIFE`."""
+    def bring(self, access: Access, who: str, times: int = 1) -> None:
+        """Allow so many times `EACH` requests more for somebody who changed, once in a `LIFE`."""
         with self._lock:
             if quota := self._quotas.get(access):
-                quota.bring(who, self._clock())
+                quota.bring(who, self._clock(), times)
 
     def drop(self, access: Access) -> None:
         """Hold nobody up any more."""

@@ -90,12 +90,7 @@ class ToldWriters:
                 if isinstance(one.object, Gateway | ListenerSet | Route | Ingress):
                     QUOTAS.bring(self._access, f"{kind_of(one.object)} {one.object.meta.key} {one.object.meta.uid}")
                 if isinstance(one.object, Gateway) and not before.gateway_api:
-                    self._bring_readings()
-
-    def _bring_readings(self) -> None:
-        """Let what Gateways need be read: nothing of it is followed before the first one. Once in a while for all."""
-        for number in range(_READINGS):
-            QUOTAS.bring(self._access, f"what Gateways need {number}")
+                    QUOTAS.bring(self._access, "what Gateways need", _READINGS)  # followed from the first one on
 
     def opened(self, kind: str) -> None:
         """Tell that every change of a kind is told from now on."""
