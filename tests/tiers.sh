@@ -37,12 +37,12 @@ timed() {
   tiers+=("$(printf '%7d s  %s' $((SECONDS - begun)) "$name")")
   mapfile -t -O "${#named[@]}" named < <(grep -aE '^(flaky|failed): .*::' "$output")
   rm -f "$output"
-  if [ "$ended" != 0 ]; then has_failed "$ended" "$name"; fi
+  if [ "$ended" != 0 ]; then named+=("failed tier: $name"); fi
+  remember "$ended"
 }
 
-# has_failed EXIT_CODE NAME: remember that a tier failed.
-has_failed() {
-  named+=("failed tier: $2")
+# remember EXIT_CODE: be the script's, if it is the first that tells of a failure.
+remember() {
   if [ "$failed_as" = 0 ]; then failed_as=$1; fi
 }
 
@@ -68,7 +68,8 @@ side_by_side() {
     cat "$place/$each.output"
     mapfile -t -O "${#tiers[@]}" tiers < <(grep . "$place/$each.tiers")
     mapfile -t -O "${#named[@]}" named < <(grep . "$place/$each.named")
-    if [ "$ended" != 0 ]; then lane_failed "$ended" "$each" "$place/$each.named"; fi
+    if [ "$ended" != 0 ] && ! grep -q '^failed tier: ' "$place/$each.named"; then named+=("failed tier: $each"); fi
+    remember "$ended"
   done
   exec {live}>&-
   while read -r -a words <&3; do
@@ -77,15 +78,6 @@ side_by_side() {
   done 3< <(cat "$place"/*.again 2>/dev/null)
   remembered=.pytest_cache
   rm -rf "$place"
-}
-
-# lane_failed EXIT_CODE LANE FILE: remember that a lane failed, by itself where FILE names none of its tiers.
-lane_failed() {
-  if grep -q '^failed tier: ' "$3"; then
-    if [ "$failed_as" = 0 ]; then failed_as=$1; fi
-  else
-    has_failed "$1" "$2"
-  fi
 }
 
 # in_lane LANE FILE: be a lane, and leave in files of that name what it has to tell.
