@@ -133,13 +133,17 @@ def _rows(given: tuple[_Given, ...], where: Iterable[int]) -> Sequence[_Given]:
 
 def _places(given: tuple[_Given, ...], before: tuple[_Given, ...]) -> Sequence[int]:
     """Return in which rows another object stands than before, of as many."""
-    columns = (compress(count(), map(is_not, now, then)) for now, then in zip(given, before, strict=True))
-    return sorted({*chain.from_iterable(columns)})
+    return sorted({*chain.from_iterable(map(_others, before, given))})
+
+
+def _others(before: Iterable[object], now: Iterable[object]) -> Iterator[int]:
+    """Return where another object stands now than before, of as many."""
+    return compress(count(), map(is_not, before, now))
 
 
 def replaced(before: Sequence[object], now: Sequence[object]) -> Sequence[int] | None:
     """Return where another object stands now than before; None where there are more or fewer of them."""
-    return list(compress(count(), map(is_not, before, now))) if len(before) == len(now) else None
+    return list(_others(before, now)) if len(before) == len(now) else None
 
 
 def few_replaced(before: Sequence[object], now: Sequence[object], most: int = 10) -> Sequence[int] | None:
