@@ -77,8 +77,9 @@ def test_a_lone_backend_that_refuses_is_passed_over_at_once(
     a, b = nodes("AB")
     healthy = health_ports(block, "12")
     listener, upstream = serve(block[100], [a], health=HttpCheck(healthy[0].port))
-    start(rendering((listener, replace(upstream, standby=(b.backend,))), discovery=discovery))
+    envoy = start(rendering((listener, replace(upstream, standby=(b.backend,))), discovery=discovery))
     try:
+        eventually(lambda: "failed_active_hc" not in envoy.get("/clusters"), "both have passed a check")
         assert ask_tcp(block[100], 8080) == "A"
         a.close()
         with Load(lambda: ask_tcp(block[100], 8080)) as load:
