@@ -85,9 +85,20 @@ def _paths(one: Mapping[str, Any]) -> Iterator[str]:
     yield from (str(mount.get("Source", "")) for mount in one.get("Mounts") or ())
 
 
+def is_used(engine: str) -> bool:
+    """Return whether an engine may have containers: one that a user's Podman has never made storage for has none.
+
+    To ask that Podman would make its storage, and start a process that stays.
+    """
+    if engine == "podman" and os.geteuid() != 0:
+        data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+        return shutil.which(engine) is not None and (data / "containers" / "storage").is_dir()
+    return shutil.which(engine) is not None
+
+
 def remove_containers(directories: Collection[str]) -> None:
     """Remove containers and networks of the session from every engine that answers."""
-    for engine in filter(shutil.which, ENGINES):
+    for engine in filter(is_used, ENGINES):
         for listing, looking, removing in (
             (("ps", "--all", "--quiet"), ("inspect",), ("rm", "--force", "--volumes")),
             (("network", "ls", "--quiet"), ("network", "inspect"), ("network", "rm")),

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.reaper import VARIABLE, those_of
+from tests.reaper import VARIABLE, is_used, those_of
 
 pytestmark = [
     pytest.mark.slow,
@@ -246,3 +246,28 @@ esac
 def test_what_of_an_engine_is_a_runs(inspected: dict[str, Any], ours: list[str]) -> None:
     """As Docker and Podman tell of containers and of networks."""
     assert those_of([{"Id": "i", **inspected}], {"/t/llb-a"}) == ours
+
+
+@pytest.mark.parametrize(
+    ("engine", "user", "storage", "used"),
+    [
+        ("podman", 4321, False, False),
+        ("podman", 4321, True, True),
+        ("podman", 0, False, True),
+        ("docker", 4321, False, True),
+        ("absent", 0, True, False),
+    ],
+)
+def test_a_podman_that_a_user_never_ran_is_not_asked(  # noqa: PLR0913 - a row and two fixtures
+    engine: str, user: int, *, storage: bool, used: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would make its storage, and start a process that nobody ends."""
+    for name in ("podman", "docker"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    if storage:
+        (tmp_path / "data" / "containers" / "storage").mkdir(parents=True)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    assert is_used(engine) is used
