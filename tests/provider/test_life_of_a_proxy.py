@@ -26,6 +26,7 @@ from locallb.runtimes.process.processes import Process
 from locallb.runtimes.process.stopping import running
 from locallb.storage import paths
 from tests.provider.support import Driver, Wanted, accepts, echo, exchanges, owner
+from tests.provider.waiting import becomes
 from tests.traffic.waiting import eventually
 
 pytestmark = pytest.mark.envoy
@@ -221,7 +222,7 @@ def test_an_update_that_meets_a_held_port_keeps_the_other_changes(driver: Driver
         driver.update("ProxyConfig", config, changed.config)
         with pytest.raises(ProviderError, match="8081/TCP isn't served"):
             driver.update("Reachable", proof, changed.reachable(process))
-        assert not accepts(wanted.address, 8082)
+        becomes(lambda: not accepts(wanted.address, 8082))
     driver.update("Reachable", proof, changed.reachable(process))
     assert accepts(wanted.address, 8081)
 
