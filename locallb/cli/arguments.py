@@ -52,6 +52,10 @@ class Arguments:
     """`status` goes on until it is interrupted."""
     traffic: bool = False
     """`status` tells what flows."""
+    port: int = 0
+    """Which port `open` is about; 0 for the one that suits a browser."""
+    only_print: bool = False
+    """`open` prints the URL, and opens nothing."""
     once: bool = False
     """`top` looks once."""
     sort: str = ""
@@ -127,6 +131,8 @@ def parse(words: Sequence[str] | None = None) -> Arguments:
         services=tuple(getattr(given, "services", ())),
         repeat=getattr(given, "repeat", False),
         traffic=getattr(given, "traffic", False),
+        port=getattr(given, "port", 0),
+        only_print=getattr(given, "only_print", False),
         once=getattr(given, "once", False),
         sort=getattr(given, "sort", ""),
         runtime=getattr(given, "runtime", ""),
@@ -157,6 +163,8 @@ def _contradiction(given: argparse.Namespace) -> str:
         return _contradiction_of_fault(given)
     if given.command == "drain":
         return "name the SERVICE whose backend it is" if given.backends and not given.services else ""
+    if given.command == "open" and len(given.services) > 1:
+        return "name one SERVICE: a browser is shown one at a time"
     report = getattr(given, "format", "tree") != "tree" or getattr(given, "against", None) is not None
     report = report or getattr(given, "from_pulumi", None) is not None
     if report and given.json:

@@ -22,6 +22,7 @@ COMMANDS = {
     "refresh": "commands.deployments:refresh",
     "destroy": "commands.deployments:destroy",
     "status": "commands.status:status",
+    "open": "commands.open_address:open_address",
     "top": "traffic.command:top",
     "fault": "orders.fault:fault",
     "drain": "orders.drain:drain",

@@ -61,6 +61,7 @@ def test_outputs_are_as_their_schemas_say(play: tuple[Stage, Backend]) -> None:
     check(made.run("fault", "web", "--hang", "0.01%", "--json"), "fault")
     check(made.run("status", "--json"), "status")
     check(made.run("up", "--yes", "--json"), "run")
+    check(made.run("open", "--json"), "open")
     check(made.run("fault", "--end", "--json"), "fault")
     for words in (["web", "--backend", "127.0.0.1"], [], ["web"], ["--undo"]):
         check(made.run("drain", *words, "--json"), "drain")

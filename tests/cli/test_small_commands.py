@@ -180,6 +180,8 @@ def test_stacks_are_listed_with_their_state_and_without(play: Stage) -> None:
         ("up --fail-on ", ["rejected", "pending", "degraded"]),
         ("up -t c", ["c/n/web"]),
         ("status ", ["c/n/web"]),
+        ("open ", ["c/n/web"]),
+        ("open --pr", ["--print"]),
         ("--stack mine status ", []),
         ("preview --format h", ["html"]),
         ("host t", ["teardown"]),

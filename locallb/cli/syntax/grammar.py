@@ -30,6 +30,7 @@ COMMANDS = {
     "refresh": "compare the state with what is really there, and correct the state",
     "destroy": "remove all that this stack made",
     "status": "show Services, addresses, ports and health, checked now",
+    "open": "open a Service, a Gateway or an Ingress in your browser, or print its URL",
     "top": "show what flows through Services: connections, requests, failures, bytes and latencies",
     "fault": "let some connections or requests fail for a while, for tests; list what is ordered, or end it",
     "drain": "keep new connections away from backends of a Service, or from all; list what is drained, or undo it",

@@ -74,6 +74,18 @@ def _add_services(command: argparse.ArgumentParser, _common: argparse.ArgumentPa
     command.add_argument("--traffic", action="store_true", help="what flows through them, counted by their proxies")
 
 
+def _add_open(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument("services", metavar="SERVICE", nargs="*", help="which one; may be left out where there is one")
+    command.add_argument("--port", metavar="N", type=_port, default=0, help="which of its ports (default: the Web's)")
+    command.add_argument("--print", dest="only_print", action="store_true", help="print the URL, and open nothing")
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= len("65535") and 0 < int(text) < 2**16):
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: use a number from 1 to 65535")
+    return int(text)
+
+
 def _add_top(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
     command.add_argument("services", metavar="SERVICE", nargs="*", help="only names that contain one of these")
     command.add_argument("--once", action="store_true", help="what was counted so far, and no more")
@@ -196,6 +208,7 @@ OPTIONS: tuple[tuple[frozenset[str], Callable[[argparse.ArgumentParser, argparse
     (frozenset({"up"}), _add_demands),
     (frozenset({"preview"}), _add_report),
     (frozenset({"status"}), _add_services),
+    (frozenset({"open"}), _add_open),
     (frozenset({"top"}), _add_top),
     (frozenset({"fault"}), add_fault),
     (frozenset({"drain"}), add_drain),

@@ -1,0 +1,82 @@
+"""The command `open`: shows a Service, a Gateway or an Ingress in the user's browser, or prints its URL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from locallb.cli.arguments import Arguments
+from locallb.cli.commands.browser import obstacle, show
+from locallb.cli.console import Out
+from locallb.cli.display.links import Link, links
+from locallb.cli.exit_code import Exit
+from locallb.cli.failures import Refused
+from locallb.cli.observe import look
+from locallb.cli.session import Session
+from locallb.cli.targets import matching
+from locallb.model.identities import Protocol
+from locallb.planning.status import Row
+
+
+def open_address(session: Session, args: Arguments, out: Out) -> int:
+    """Open what is named, or the only one that there is; list them where it isn't clear which."""
+    _, plan = session.plan()
+    table = look(plan)
+    planned = {placement.key: placement.ports for placement in plan.placements}
+    rows = _chosen(table, args)
+    found = {row.key: _of_port(links(row, planned.get(row.key, ())), args.port) for row in rows}
+    first = [of_one[0] for of_one in found.values() if of_one]
+    if not first:
+        raise Refused(_why_none(rows, args.port))
+    if args.json:
+        out.raw(
+            json.dumps([{**link.key._asdict(), "port": link.port.port, "url": link.url} for link in first], indent=2)
+        )
+        return Exit.OK
+    if len(first) > 1:
+        out.table(("SERVICE", "URL"), [(str(link.key), link.url) for link in first])
+        raise Refused(f"there are {len(first)} that can be opened; name one: `locallb open {first[0].key}`")
+    return _open(first[0], args, out)
+
+
+def _chosen(table: Sequence[Row], args: Arguments) -> list[Row]:
+    """Return the row that is named, or all. Raises TargetError if a name is nobody's, or not only one's."""
+    names = sorted({str(row.key) for row in table})
+    wanted = {matching(name, names) for name in args.services}
+    return [row for row in table if not wanted or str(row.key) in wanted]
+
+
+def _of_port(found: Sequence[Link], number: int) -> list[Link]:
+    """Return those of one port, by the Service's own number or the mapped one; all where none is asked for."""
+    own = [link for link in found if number in {0, link.port.port}]
+    return own or [link for link in found if link.port.number == number]
+
+
+def _why_none(rows: Sequence[Row], number: int) -> str:
+    """Say why nothing can be opened, and what helps."""
+    if len(rows) != 1:
+        what = f"nothing serves port {number} of TCP now" if number else "nothing serves TCP now"
+        return f"{what}; `locallb status` says why, `locallb up` serves what is planned"
+    (row,) = rows
+    ports = [each for each in row.ports if each.port.protocol is Protocol.TCP]
+    asked = [each for each in ports if number in {0, each.port.port, each.port.number}]
+    if row.ports and not ports:
+        return f"{row.key} has no port of TCP, and browsers need one; `locallb status {row.key}` tells its ports"
+    if ports and not asked:
+        there = ", ".join(str(each.port.port) for each in ports)
+        return f"{row.key} has no port {number} of TCP; name one with --port: {there}"
+    why = next((each.message for each in asked if each.message), "") or row.message
+    if why:  # with the key, and what helps
+        return f"it can't be opened yet: {why}"
+    return f"{row.key} has no address that serves yet; `locallb status {row.key}` tells more"
+
+
+def _open(link: Link, args: Arguments, out: Out) -> Exit:
+    out.line(link.url)
+    if args.only_print:
+        return Exit.OK
+    if why := obstacle():
+        out.warning(f"no browser was started: {why}")
+    elif not show(link.url):
+        raise Refused("no browser could be started; open the URL yourself, or name a browser in BROWSER")
+    return Exit.OK
