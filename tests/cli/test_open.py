@@ -116,6 +116,7 @@ class Opened:
         monkeypatch.setattr(os, "geteuid", lambda: 1000)
         monkeypatch.setenv("DISPLAY", ":0")
         self.out, self.err = io.StringIO(), io.StringIO()
+        self.complaints: tuple[str, ...] = ()
 
     def _note(self, url: str) -> bool:
         self.shown.append(url)
@@ -124,7 +125,8 @@ class Opened:
     def __call__(self, line: str, *rows: Row) -> int:
         """Run it."""
         self._patch.setattr(open_address, "look", lambda _plan: rows)
-        session = SimpleNamespace(plan=lambda: (None, SimpleNamespace(placements=())))
+        reading = SimpleNamespace(complaints=self.complaints)
+        session = SimpleNamespace(plan=lambda: (reading, SimpleNamespace(placements=())))
         return open_address.open_address(cast("Any", session), parse(["open", *line.split()]), Out(self.out, self.err))
 
 
@@ -187,12 +189,22 @@ def test_what_cannot_be_opened_is_told(opened: Opened, line: str, rows: tuple[Ro
     assert opened.shown == []
 
 
+def test_a_source_that_cant_be_read_is_told(opened: Opened) -> None:
+    """What serves may be opened all the same."""
+    opened.complaints = ("cluster c can't be read",)
+    assert opened("", row(ServicePort(80))) == Exit.OK
+    assert "cluster c can't be read" in opened.err.getvalue()
+    assert opened.shown == ["http://127.77.0.5/"]
+
+
 @pytest.mark.parametrize(
     ("line", "environment", "told"),
     [
         ("--print", {"DISPLAY": ":0"}, ""),
         ("", {"DISPLAY": ":0", "SUDO_UID": "1000"}, "under sudo"),
         ("", {}, "there is no display"),
+        ("", {"DISPLAY": ":0", "PATH": "/usr/bin::/bin"}, "isn't absolute"),
+        ("", {"DISPLAY": ":0", "PATH": "/usr/bin:bin"}, "isn't absolute"),
     ],
 )
 def test_where_no_browser_can_be_shown_the_url_is_printed(

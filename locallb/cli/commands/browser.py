@@ -18,6 +18,8 @@ def obstacle() -> str:
     """Return why no browser is started here; empty where one may be."""
     if os.geteuid() == 0 and _SUDO in os.environ:
         return "root's browser under sudo would not be yours; open it yourself, or run it without sudo"
+    if not all(map(os.path.isabs, os.environ.get("PATH", os.defpath).split(os.pathsep))):
+        return "PATH has a directory that isn't absolute, from which anybody's program may be run; open it yourself"
     if sys.platform != "darwin" and not any(os.environ.get(name) for name in _DISPLAYS):
         return "there is no display here; open it where there is one, or name a browser in BROWSER"
     return ""

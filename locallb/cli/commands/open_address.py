@@ -20,7 +20,9 @@ from locallb.planning.status import Row
 
 def open_address(session: Session, args: Arguments, out: Out) -> int:
     """Open what is named, or the only one that there is; list them where it isn't clear which."""
-    _, plan = session.plan()
+    reading, plan = session.plan()
+    for complaint in reading.complaints:
+        out.error(complaint)
     table = look(plan)
     planned = {placement.key: placement.ports for placement in plan.placements}
     rows = _chosen(table, args)
