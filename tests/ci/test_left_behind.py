@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.docker.podman import end_monitors
 from tests.reaper import VARIABLE, is_used, those_of
 
 pytestmark = [
@@ -271,3 +272,26 @@ def test_a_podman_that_a_user_never_ran_is_not_asked(  # noqa: PLR0913 - a row a
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setattr(os, "geteuid", lambda: user)
     assert is_used(engine) is used
+
+
+def test_what_watches_over_a_container_ends_with_it_and_with_no_other(tmp_path: Path) -> None:
+    """Podman forgot one in its storage once, which served on; that of another storage is somebody else's."""
+    words = ["bash", "-c", 'exec -a conmon bash -c "sleep 1000; true" conmon "$0"']
+    ours, others = (
+        subprocess.Popen([*words, f"{tmp_path / name}/storage/c/userdata"], start_new_session=True)
+        for name in ("one", "two")
+    )
+    try:
+        becomes(lambda: Path(f"/proc/{ours.pid}/cmdline").read_bytes().startswith(b"conmon"))
+        becomes(lambda: Path(f"/proc/{ours.pid}/task/{ours.pid}/children").read_text() != "")
+        child = int(Path(f"/proc/{ours.pid}/task/{ours.pid}/children").read_text())
+        assert end_monitors(tmp_path / "one") == 1
+        assert ours.wait(10) == -signal.SIGKILL
+        becomes(lambda: not is_there(child))
+        assert others.poll() is None
+        assert end_monitors(tmp_path / "one") == 0
+    finally:
+        for process in (ours, others):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()

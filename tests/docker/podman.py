@@ -127,12 +127,36 @@ def podman(user: int = 0, space: Namespace | None = None) -> Iterator[Podman]:
         yield made
     finally:
         made.end()
-        subprocess.run(
-            made.command("system", "reset", "--force"),
-            check=False,
-            capture_output=True,
-            timeout=SECONDS,
-            env=made.environment,
-            cwd=root,
-        )
+        for words in (("rm", "--all", "--force", "--time", "0"), ("system", "reset", "--force")):
+            subprocess.run(
+                made.command(*words),
+                check=False,
+                capture_output=True,
+                timeout=SECONDS,
+                env=made.environment,
+                cwd=root,
+            )
+        end_monitors(root)
         shutil.rmtree(root, ignore_errors=True)
+
+
+def end_monitors(root: Path) -> int:
+    """Kill what watches over containers of this storage, and these; return how many containers Podman had left.
+
+    First the monitor: it would call Podman once its container has ended, and so make storage again.
+    """
+    monitors = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _monitors(entry, root)]
+    for monitor in monitors:
+        with suppress(OSError):
+            children = Path(f"/proc/{monitor}/task/{monitor}/children").read_text().split()
+            for pid in (monitor, *map(int, children)):
+                os.kill(pid, signal.SIGKILL)
+    return len(monitors)
+
+
+def _monitors(process: Path, root: Path) -> bool:
+    """Return whether a process is a monitor of a container in this storage."""
+    with suppress(OSError):
+        words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        return Path(words[0]).name == "conmon" and any(word.startswith(f"{root}/storage/") for word in words)
+    return False
