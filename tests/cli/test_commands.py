@@ -5,6 +5,7 @@ from __future__ import annotations
 from locallb.cli import run
 from locallb.cli.reports import command
 from locallb.cli.syntax.grammar import COMMANDS, make_parser
+from tests.e2e.commands import WORDS
 
 
 def test_each_command_of_the_parser_has_a_function() -> None:
@@ -19,3 +20,8 @@ def test_each_format_of_a_report_has_a_function() -> None:
     assert all(callable(command.writer(form)) for form in command.FORMATS)
     parse = make_parser().parse_args
     assert all(parse(["preview", "--format", form]).format == form for form in ("tree", *command.FORMATS))
+
+
+def test_each_command_is_run_at_any_moment() -> None:
+    """One that is new is killed, starved and cut off as the others are (`tests/e2e/test_any_moment.py`)."""
+    assert {words[0] for words in WORDS} - {"--help", "--version"} == set(COMMANDS)

@@ -19,8 +19,8 @@ from typing import IO
 import pytest
 
 from locallb.cli.exit_code import Exit
-from locallb.cli.syntax.grammar import COMMANDS
 from locallb.engine.state.checkpoint import check_state
+from tests.e2e.commands import ENDLESS, WORDS
 from tests.e2e.prepared import WAITING, Order, Prepared, no_bytecode
 from tests.e2e.support import Backend, Stage, ask, envoys, node, port, service
 
@@ -29,20 +29,6 @@ pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 PREPARED, STARTED = 900, 100
 """Commands that are forked, and those that are started from the very beginning."""
 HEALED_EVERY = 25
-CHANGING = (
-    *(("up", "--yes"), ("up", "--yes", "--json"), ("destroy", "--yes"), ("refresh", "--yes"), ("gc", "--yes")),
-    *(("fault", "web", "--refuse", "50%"), ("fault", "--end"), ("drain", "web"), ("drain", "--undo")),
-)
-ENDLESS = (("watch",), ("watch", "--json"), ("status", "--watch"), ("top",), ("logs",))
-LOOKING = (
-    ("preview",), ("preview", "--format", "html"), ("preview", "--json"), ("status",), ("status", "web"), ("doctor",),
-    ("gc",), ("state", "check"), ("stack", "list"), ("host", "status"), ("host", "setup"), ("init",), ("--help",),
-    ("completion", "bash"), ("completion", "answer", "--", "up", "-t", ""), ("--version",), ("image", "-h"), ("up",),
-    ("help",), ("help", "watch"), ("top", "--once"), ("status", "--traffic"),
-    ("ca", "show"), ("ca", "export"), ("fault",), ("fault", "--json"), ("ca", "trust"), ("ca", "untrust"),
-    ("drain",), ("drain", "--json"), ("gateway", "install-crds"), ("gateway", "install-crds", "--json"),
-)  # fmt: skip
-WORDS = (*CHANGING * 3, *ENDLESS, *LOOKING)
 
 
 @dataclass
@@ -227,11 +213,6 @@ def show(play: Stage) -> Iterator[Show]:
             prepared.close()
             play.run("destroy", "--yes")
             disk.close()
-
-
-def test_every_command_is_among_them() -> None:
-    """One that is new is tried as well."""
-    assert {words[0] for words in WORDS} - {"--help", "--version"} == set(COMMANDS)
 
 
 def test_no_command_at_any_moment_leaves_a_traceback_or_anything_half_done(

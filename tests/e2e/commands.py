@@ -1,0 +1,20 @@
+"""The commands that tests run at any moment, and which of them change something, end never or only look.
+
+None starts a program of the user's: `open` prints what it would open.
+"""
+
+CHANGING = (
+    *(("up", "--yes"), ("up", "--yes", "--json"), ("destroy", "--yes"), ("refresh", "--yes"), ("gc", "--yes")),
+    *(("fault", "web", "--refuse", "50%"), ("fault", "--end"), ("drain", "web"), ("drain", "--undo")),
+)
+ENDLESS = (("watch",), ("watch", "--json"), ("status", "--watch"), ("top",), ("logs",))
+LOOKING = (
+    ("preview",), ("preview", "--format", "html"), ("preview", "--json"), ("status",), ("status", "web"), ("doctor",),
+    ("gc",), ("state", "check"), ("stack", "list"), ("host", "status"), ("host", "setup"), ("init",), ("--help",),
+    ("completion", "bash"), ("completion", "answer", "--", "up", "-t", ""), ("--version",), ("image", "-h"), ("up",),
+    ("help",), ("help", "watch"), ("top", "--once"), ("status", "--traffic"),
+    ("ca", "show"), ("ca", "export"), ("fault",), ("fault", "--json"), ("ca", "trust"), ("ca", "untrust"),
+    ("drain",), ("drain", "--json"), ("open", "--print"), ("open", "--json"), ("open", "web", "--print"),
+    ("gateway", "install-crds"), ("gateway", "install-crds", "--json"),
+)  # fmt: skip
+WORDS = (*CHANGING * 3, *ENDLESS, *LOOKING)
