@@ -43,8 +43,8 @@ def test_other_signals_that_the_program_handles_interrupt_as_well(bench: Bench, 
 
     def twice() -> None:
         interrupt(number)
-        os.kill(os.getpid(), number)
-        again.wait(SECONDS)
+        signal.pthread_kill(threading.get_ident(), number)
+        assert again.wait(SECONDS)
 
     before = signal.signal(number, handle)
     try:
@@ -67,6 +67,20 @@ def test_a_second_interrupt_stops_at_once_and_the_next_run_takes_over(bench: Ben
     assert "took over what an interrupted update had done" in messages(result)[1]
     assert any("finished the interrupted creation of" in message for message in messages(result))
     assert len(bench.world.things) == 5
+
+
+def test_what_the_embedding_program_listens_to_hears_of_signals_as_well(bench: Bench) -> None:
+    """Signals wake the run's own loop; who had asked to be woken is told the same numbers, and again afterwards."""
+    news, bell = os.pipe2(os.O_NONBLOCK)
+    woken = signal.set_wakeup_fd(bell)
+    try:
+        bench.world.control = {"meanwhile": {"ProxyConfig::alpha": interrupt}}
+        assert bench.engine().up(lambda: declare({"balancers": {"alpha": ALPHA}})).interrupted
+        assert os.read(news, 16) == bytes([signal.SIGINT])
+    finally:
+        assert signal.set_wakeup_fd(woken) == bell
+        os.close(news)
+        os.close(bell)
 
 
 def test_another_engine_is_told_who_goes_on(bench: Bench) -> None:

@@ -3,11 +3,13 @@
 So are SIGTERM and SIGHUP, where whoever embeds the engine handles them.
 """
 
+import os
 import signal
 import threading
+from asyncio import AbstractEventLoop
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -55,6 +57,35 @@ def interruptible(stop: Stop) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def heard_by(loop: AbstractEventLoop) -> Iterator[None]:
+    """Let a signal end the waiting of the main thread's loop, whichever thread it came to and however early it came.
+
+    Otherwise one that comes just before the loop begins to wait is handled when the loop has something to do again.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    news, bell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    before = signal.set_wakeup_fd(bell, warn_on_full_buffer=False)
+
+    def pass_on() -> None:
+        with suppress(OSError):  # nothing came; or whoever asked before has enough to read, or has left
+            numbers = os.read(news, 4096)
+            if before >= 0:
+                os.write(before, numbers)
+
+    loop.add_reader(news, pass_on)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        loop.remove_reader(news)
+        pass_on()
+        os.close(news)
+        os.close(bell)
 
 
 @contextmanager

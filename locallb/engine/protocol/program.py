@@ -7,8 +7,9 @@ many runs in one process don't see each other.
 import asyncio
 import contextvars
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
@@ -19,7 +20,7 @@ from pulumi.runtime import set_all_config
 from pulumi.runtime.settings import ROOT, SETTINGS, Settings, configure
 from pulumi.runtime.stack import run_in_stack
 
-from locallb.engine.deploy.interrupts import waited_for
+from locallb.engine.deploy.interrupts import heard_by, waited_for
 from locallb.engine.protocol.monitor import EngineService, Monitor
 from locallb.engine.protocol.sdk_fast_path import install
 from locallb.engine.protocol.threads import Shift
@@ -88,17 +89,15 @@ def _run(
 
 
 def _run_on_loop(program: Program, root: Path, shift: ThreadPoolExecutor) -> Failure | None:
-    loop = asyncio.new_event_loop()
-    loop.set_default_executor(shift)
-    loop.set_exception_handler(lambda _loop, _context: None)  # what matters reaches us as an exception
-    try:
-        loop.run_until_complete(run_in_stack(lambda: _finish(program)))
-    except (Exception, SystemExit) as error:  # noqa: BLE001 a program may raise anything
-        return _failure(error, root)
-    else:
-        return None
-    finally:
-        _close(loop)
+    with _new_loop() as loop, heard_by(loop):
+        loop.set_default_executor(shift)
+        loop.set_exception_handler(lambda _loop, _context: None)  # what matters reaches us as an exception
+        try:
+            loop.run_until_complete(run_in_stack(lambda: _finish(program)))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 a program may raise anything
+            return _failure(error, root)
+        else:
+            return None
 
 
 async def _finish(program: Program) -> None:
@@ -117,14 +116,19 @@ def _failed(task: asyncio.Future[object]) -> bool:
     return task.done() and not task.cancelled() and task.exception() is not None
 
 
-def _close(loop: asyncio.AbstractEventLoop) -> None:
-    tasks = asyncio.all_tasks(loop)
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-    loop.run_until_complete(loop.shutdown_asyncgens())
-    loop.close()
+@contextmanager
+def _new_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    loop = asyncio.new_event_loop()
+    try:
+        yield loop
+    finally:
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
 
 
 def _failure(error: BaseException, root: Path) -> Failure:
