@@ -131,6 +131,12 @@ def with_word(word: str) -> list[str]:
     return found
 
 
+def mounts_below(root: str) -> list[str]:
+    """Return where something is mounted in a directory, in the order in which it was."""
+    places = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    return [place for place in places if Path(place).is_relative_to(root)]
+
+
 @pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "1")], ids=["alone", "worker"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_run_that_is_killed_leaves_nothing(tmp_path: Path, number: int, workers: tuple[str, ...]) -> None:
@@ -177,10 +183,11 @@ def test_a_run_that_ends_itself_is_not_followed_up(tmp_path: Path) -> None:
 def test_envoys_of_a_stage_end_with_its_run(tmp_path: Path) -> None:
     """They are detached from whoever started them."""
     with running(tmp_path, ENVOY, 1000) as run:
-        _, _, pids = json.loads((tmp_path / "told.json").read_text())
+        root, _, pids = json.loads((tmp_path / "told.json").read_text())
         assert len(pids) == 2
         run.kill()
         becomes(lambda: not any(map(is_there, pids)))
+    shutil.rmtree(root)
 
 
 @pytest.mark.docker
@@ -194,7 +201,9 @@ def test_containers_of_a_podman_of_the_runs_own_end_with_it(tmp_path: Path) -> N
         assert len(pids) == 2, why
         run.kill()
         becomes(lambda: not any(map(is_there, pids)))
-    shutil.rmtree(root, ignore_errors=True)
+    for mounted in reversed(mounts_below(root)):  # its storage, which no `system reset` has taken away
+        subprocess.run(["umount", mounted], check=True)
+    shutil.rmtree(root)
 
 
 @pytest.mark.cluster
