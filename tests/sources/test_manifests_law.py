@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from locallb.sources import SourceError
@@ -101,6 +101,7 @@ TEXTS = [
 
 
 @given(st.lists(st.dictionaries(st.sampled_from("xyz"), st.sampled_from(TEXTS), min_size=1), min_size=1, max_size=8))
+@example([{"z": "kind: Deployment\n"}, {"z": service("a", 8081), "x": "kind: Deployment\n"}])
 @settings(max_examples=60, deadline=None)
 def test_who_remembers_reads_the_same_where_only_contents_change(steps: list[dict[str, str]]) -> None:
     """One name in two files, aliases, notices, statuses, Gateways, emptied and broken files among them."""

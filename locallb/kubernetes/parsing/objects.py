@@ -115,10 +115,12 @@ def _with_other_services(known: Known, rows: Sequence[tuple[Understood, ...]]) -
     where = None if known.parsed is None else few_replaced(known.rows, rows)
     if known.parsed is None or where is None:
         return None
-    services = list(known.parsed.services)
+    services, rejected = list(known.parsed.services), {one.key for one in known.parsed.malformed}
     for number in where:
         old, new = (_service_alone(row[number], known.parsed) for row in (known.rows, rows))
         if old is None or new is None or old.key != new.key:
+            return None
+        if old.key in rejected:  # it is there twice, maybe in equal words, and another place may be the one that counts
             return None
         place = bisect_left(services, old.key, key=attrgetter("key"))
         if place == len(services) or services[place] is not old:  # another one of that name counts
