@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from locallb.config.settings import LeaderElection, Settings, SettingsError, Sharing
+from locallb.engine.backend.store import Store
 from locallb.engine.sdk_parts import defer
 from locallb.engine.state.errors import EngineError, LockHeld
 from locallb.engine.state.project import Project, load_config, load_project, require_stack
 from locallb.engine.state.resource import ResourceState
-from locallb.engine.state.store import Store
 from locallb.model.errors import ClientError
 from locallb.model.identities import Home
 from locallb.planning.runs import run_types

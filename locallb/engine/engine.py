@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from threading import BoundedSemaphore
 from time import monotonic
 
+from locallb.engine.backend.store import Recorder, Store
 from locallb.engine.deploy.deployment import Deployment
 from locallb.engine.deploy.events import Listener, Result, Severity, ignore
 from locallb.engine.deploy.interrupts import Stop, interruptible
@@ -24,7 +25,6 @@ from locallb.engine.providers.registry import Providers, ProviderSource
 from locallb.engine.state.errors import Cancelled, FullScopeNeeded, StateUnwritable
 from locallb.engine.state.project import Project, load_config
 from locallb.engine.state.resource import ResourceState
-from locallb.engine.state.store import Recorder, Store
 from locallb.engine.state.urns import stack_urn
 from locallb.engine.state.values import Value
 

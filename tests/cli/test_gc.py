@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import pytest
 
 from locallb.cli.session import Session
+from locallb.engine.backend.store import Store
 from locallb.engine.state.resource import Pending, ResourceState
 from locallb.engine.state.snapshot import Put
-from locallb.engine.state.store import Store
 from locallb.engine.state.values import Properties
 from locallb.ledger.ledger import Ledger
 from locallb.leftovers.host import Leftover, leftovers

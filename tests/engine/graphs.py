@@ -24,11 +24,11 @@ from pulumi.provider.experimental.provider import (
     UpdateResponse,
 )
 
+from locallb.engine.backend.store import Store
 from locallb.engine.engine import Engine
 from locallb.engine.state.checkpoint import parse_checkpoint
 from locallb.engine.state.files import Files
 from locallb.engine.state.project import Project
-from locallb.engine.state.store import Store
 from locallb.engine.state.urns import root_urn
 from locallb.engine.state.values import UNKNOWN
 from tests.engine.support import make_project

@@ -28,13 +28,13 @@ from pulumi.provider.experimental.provider import (
     UpdateResponse,
 )
 
+from locallb.engine.backend.store import Store
 from locallb.engine.deploy.events import Event, Result
 from locallb.engine.engine import Engine
 from locallb.engine.providers.wire import to_property_values
 from locallb.engine.state.checkpoint import Checkpoint, parse_checkpoint
 from locallb.engine.state.files import Files
 from locallb.engine.state.project import Project, load_project
-from locallb.engine.state.store import Store
 from locallb.engine.state.values import UNKNOWN
 
 REPLACES = {"LoopbackAddress": ["address"], "EnvoyProcess": ["binary"], "Reachable": ["address"]}

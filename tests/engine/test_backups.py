@@ -5,7 +5,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.engine.backups import NEWEST, Backups, kept
+from locallb.engine.backend.backups import NEWEST, Backups, kept
 from locallb.engine.state.files import Files
 
 SECOND = 1_000_000_000

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from locallb.engine.backend.layout import Layout
 from locallb.engine.deploy.events import Result
-from locallb.engine.layout import Layout
 from locallb.engine.state.checkpoint import timestamp
 from locallb.engine.state.errors import LockHeld
 from tests.engine.balancers import ONE, declare

@@ -11,7 +11,7 @@ from locallb.cli.console import Out
 from locallb.cli.exit_code import Exit
 from locallb.cli.failures import Refused
 from locallb.cli.session import Session
-from locallb.engine.state.store import Store
+from locallb.engine.backend.store import Store
 from locallb.model.formatting import counted
 from locallb.provider.resources.moving import leave
 from locallb.runtimes.process.processes import ProcessError

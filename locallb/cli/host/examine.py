@@ -15,9 +15,9 @@ from locallb.cli.projects.own import own_project
 from locallb.cli.session import Session
 from locallb.config.settings import Pool, SettingsError
 from locallb.dns.names import is_wildcard
+from locallb.engine.backend.locks import read_holders
 from locallb.engine.state.checkpoint import check_state
 from locallb.engine.state.errors import EngineError
-from locallb.engine.state.locks import read_holders
 from locallb.engine.state.resource import ResourceState
 from locallb.envoy import binary
 from locallb.envoy.admin import EnvoyAdmin

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import BoundedSemaphore
 
+from locallb.engine.backend.store import Recorder
 from locallb.engine.deploy.events import Op
 from locallb.engine.deploy.interrupts import Stop
 from locallb.engine.deploy.reporter import Reporter
@@ -17,7 +18,6 @@ from locallb.engine.state.checkpoint import timestamp
 from locallb.engine.state.errors import Cancelled, StepError
 from locallb.engine.state.resource import Pending, ResourceState
 from locallb.engine.state.snapshot import Drop, Free, Put, Supersede
-from locallb.engine.state.store import Recorder
 from locallb.engine.state.values import UNKNOWN, PropertyChange, Value, has_unknown
 
 Changes = tuple[PropertyChange, ...]

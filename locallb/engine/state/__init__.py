@@ -1,1 +1,1 @@
-"""A stack's state: resources, snapshot, state file, journal, locks."""
+"""A stack's state: resources, snapshot, and the texts that keep it: state file, journal."""

@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from time import time_ns
 
-from locallb.engine.backups import Backups
-from locallb.engine.layout import Layout
-from locallb.engine.recovery import replay
+from locallb.engine.backend.backups import Backups
+from locallb.engine.backend.layout import Layout
+from locallb.engine.backend.recovery import replay
 from locallb.engine.state.checkpoint import Checkpoint, read_checkpoint
 from locallb.engine.state.errors import EngineError, StateBroken, StateUnusable
 from locallb.engine.state.journal import read_journal

@@ -10,10 +10,11 @@ from pathlib import Path
 from threading import Lock
 from time import time_ns
 
-from locallb.engine.backups import Backups
-from locallb.engine.layout import Layout
-from locallb.engine.recovery import replay, salvaged
-from locallb.engine.restoring import journal_complaint, restore, state_complaint
+from locallb.engine.backend.backups import Backups
+from locallb.engine.backend.layout import Layout
+from locallb.engine.backend.locks import locked
+from locallb.engine.backend.recovery import replay, salvaged
+from locallb.engine.backend.restoring import journal_complaint, restore, state_complaint
 from locallb.engine.state.checkpoint import (
     Checkpoint,
     check_state,
@@ -25,7 +26,6 @@ from locallb.engine.state.errors import StateBroken, StateUnwritable, unreadable
 from locallb.engine.state.files import Files
 from locallb.engine.state.joined import JoinedResources
 from locallb.engine.state.journal import Journal, read_journal, seal_leftover
-from locallb.engine.state.locks import locked
 from locallb.engine.state.resource import Pending
 from locallb.engine.state.snapshot import Begin, End, Mutation, Snapshot
 
