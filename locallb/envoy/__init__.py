@@ -32,8 +32,7 @@ from locallb.envoy.document import Discovered, text, typed
 from locallb.envoy.endpoints import assignment, file_name
 from locallb.envoy.fragments import RenderedPart, render_part
 from locallb.envoy.http.listeners import listeners as http_listeners
-from locallb.envoy.listeners import listener
-from locallb.envoy.names import name_listener
+from locallb.envoy.listeners import listener, name_listener
 from locallb.envoy.rollout import OWN_WATCHES, with_referred
 from locallb.model.objects import Discovery
 from locallb.model.serving import Proxy, Upstream

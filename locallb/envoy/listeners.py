@@ -1,4 +1,4 @@
-"""Listeners: the sockets that clients reach, and how a connection or a datagram finds its upstream.
+"""Listeners: the sockets that clients reach, how a connection or a datagram finds its upstream, and answers of names.
 
 A listener's name is `serving.Listener.name`, the word for it in every message. Nothing here names a backend, so that
 backends come and go without touching a listener.
@@ -15,7 +15,7 @@ from locallb.envoy.faults import faulty
 from locallb.model.http.serving import HttpListener
 from locallb.model.identities import Family, IPNetwork, Protocol
 from locallb.model.naming import upstream_name
-from locallb.model.serving import Listener
+from locallb.model.serving import Listener, NameListener, ServedName
 
 MAX_DATAGRAM = 9000
 """Bytes of a datagram that pass whole, both ways."""
@@ -32,6 +32,14 @@ _UDP_BY_CLIENT: Message = {"hash_policies": [{"source_ip": True}]}
 _RETRY: Message = {"base_interval": "0.020s", "max_interval": "0.050s"}
 _ATTEMPTS = re.compile(r'"max_connect_attempts":(\d+)')
 _PATIENT: Message = {"max_interval": "0.250s"}
+_BOUND: Message = {
+    # The address may appear after the proxy; without this the order of the two would matter.
+    "freebind": True,
+    # On, a second Envoy would silently take a share of this address's clients instead of failing to bind.
+    "enable_reuse_port": False,
+}
+_LEAST_TTL = 30
+"""Seconds: Envoy takes no listener at all of which an answer may be kept for less."""
 
 
 def listener(spec: Listener) -> Message:
@@ -53,13 +61,7 @@ def _counted_as(spec: Listener) -> str:
 
 def bound_at(spec: Listener | HttpListener, stat_prefix: str) -> Message:
     """Return where Envoy binds: at the clients' address, or on all of a container, with connections counted."""
-    return {
-        **_place(spec, stat_prefix),
-        # The address may appear after the proxy; without this the order of the two would matter.
-        "freebind": True,
-        # On, a second Envoy would silently take a share of this address's clients instead of failing to bind.
-        "enable_reuse_port": False,
-    }
+    return {**_place(spec, stat_prefix), **_BOUND}
 
 
 def holds_clients(listeners: str) -> bool | None:
@@ -140,3 +142,33 @@ def ranges(networks: Iterable[IPNetwork]) -> list[Message]:
 
 def _by_number(network: IPNetwork) -> tuple[int, int, int]:
     return network.version, int(network.network_address), network.prefixlen
+
+
+def name_listener(spec: NameListener) -> Message:
+    """Make the listener that answers from a table of its own, by UDP, so that a change is an LDS push.
+
+    What it doesn't answer: types but A and AAAA (NOTIMP), TCP, questions in capitals. A name without an address of the
+    family that is asked for doesn't exist to it (NXDOMAIN). Wildcards are answered with Envoy's own TTL, 300 s.
+    """
+    table: Message = {"virtual_domains": [_domain(served) for served in spec.table]}
+    filter_ = typed(
+        "envoy.extensions.filters.udp.dns_filter.v3.DnsFilterConfig",
+        stat_prefix="dns",
+        server_config={"inline_dns_table": table},
+    )
+    return typed(
+        "envoy.config.listener.v3.Listener",
+        name=spec.name,
+        address=socket_address(str(spec.address), spec.port, "UDP"),
+        **_BOUND,
+        listener_filters=[{"name": "envoy.filters.udp.dns_filter", "typed_config": filter_}],
+    )
+
+
+def _domain(served: ServedName) -> Message:
+    addresses = [str(address) for address in served.addresses]
+    return {
+        "name": served.name,
+        "endpoint": {"address_list": {"address": addresses}},
+        "answer_ttl": f"{max(served.ttl, _LEAST_TTL)}s",
+    }

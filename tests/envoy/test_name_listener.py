@@ -7,7 +7,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from locallb.envoy.names import name_listener
+from locallb.envoy.listeners import name_listener
 from locallb.model.serving import NameListener, ServedName
 
 
