@@ -19,7 +19,7 @@ from locallb.sources.kubernetes.reading import read_kubernetes
 from tests.cluster.controlplane import ControlPlane, Objects
 from tests.cluster.ingress_rights import BINDING, ROLE, SUBJECT
 from tests.traffic.waiting import eventually
-from tests.watch.test_pod_ranges import CORE, block, ranges_of
+from tests.watch.following.test_pod_ranges import CORE, block, ranges_of
 
 pytestmark = pytest.mark.cluster
 

@@ -60,7 +60,9 @@ NOT_RUN_HERE: dict[str, Elsewhere | Never] = {
     ".venv/bin/locallb --stack ingress up": INGRESS,
     "curl -H 'Host: shop.test' http://127.77.0.1:8080/api/v1": INGRESS,
     ".venv/bin/locallb --stack ingress destroy": INGRESS,
-    "locallb ca export my-ca.crt": Elsewhere("it needs an authority", "tests/cli/test_ca.py", '"export", str(file)'),
+    "locallb ca export my-ca.crt": Elsewhere(
+        "it needs an authority", "tests/cli/host/test_ca.py", '"export", str(file)'
+    ),
     "locallb ca trust": TRUSTED,
     "curl --cacert my-ca.crt --resolve shop.test:443:127.77.0.1 https://shop.test": Elsewhere(
         "it needs a stack that serves", "tests/e2e/test_local_certificates.py", '"--cacert"'

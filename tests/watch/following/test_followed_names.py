@@ -13,7 +13,7 @@ from locallb.sources.kubernetes.followed import names as followed_names
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from tests.envoy.certificates import Authority, Pair
 from tests.watch.api import Api, becomes, follower, served
-from tests.watch.test_gateways import bundles, config_map, digests, https, secret, serve_one, trusting
+from tests.watch.following.test_gateways import bundles, config_map, digests, https, secret, serve_one, trusting
 
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 SECRET, CONFIG_MAP = "shop/secrets/c", "shop/configmaps/ca"

@@ -24,7 +24,7 @@ from locallb.model.identities import ClusterName, IPAddress, ObjectKey, ObjectKi
 from locallb.model.objects import ServicePort
 from locallb.planning.planned import PlannedPort
 from locallb.planning.status import PortRow, Row, State
-from tests.cli.test_small_commands import play  # noqa: F401 - a fixture
+from tests.cli.commands.test_small_commands import play  # noqa: F401 - a fixture
 from tests.e2e.support import Stage
 
 KEY = ObjectKey(ClusterName("c"), "shop", "web")
