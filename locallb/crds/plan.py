@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from locallb.crds.bundle import Bundle, Document
+from locallb.model.fields import at, text_of
 from locallb.model.formatting import shown
 
 Name: TypeAlias = tuple[str, str]
@@ -84,7 +85,7 @@ def _channels(seen: Mapping[Name, Document]) -> set[str]:
 def _refusal(document: Document, name: Name, version: str, channel: str, *, mixed: bool) -> str:
     """Return why an object that is there mustn't be written over, and so none of the others either."""
     kind, called = name
-    if _metadata(document).get("deletionTimestamp"):
+    if at(document, "metadata", "deletionTimestamp"):
         return f"{kind} {called} is being deleted; run this again once it is gone"
     has, of = _said(document, _VERSION), _said(document, _CHANNEL)
     there = _parsed(has)
@@ -102,14 +103,7 @@ def _refusal(document: Document, name: Name, version: str, channel: str, *, mixe
 
 
 def _said(document: Document, annotation: str) -> str:
-    annotations = _metadata(document).get("annotations")
-    value = annotations.get(annotation) if isinstance(annotations, Mapping) else None
-    return value if isinstance(value, str) else ""
-
-
-def _metadata(document: Document) -> Document:
-    metadata = document.get("metadata")
-    return metadata if isinstance(metadata, Mapping) else {}
+    return text_of(at(document, "metadata", "annotations", annotation))
 
 
 def _parsed(version: str) -> tuple[int, int, int, bool] | None:

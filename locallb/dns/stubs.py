@@ -13,6 +13,7 @@ from typing import Any
 
 from locallb.dns.blocks import block, with_block
 from locallb.dns.names import lies_in
+from locallb.model.fields import at, object_of, objects_of, text_of
 from locallb.model.formatting import clipped, few
 
 NAMESPACE, MAIN, CUSTOM = "kube-system", "coredns", "coredns-custom"
@@ -81,8 +82,7 @@ def place_of(owner: str, main: ConfigMap | None, custom: ConfigMap | None) -> Pl
 
 def text_at(place: Place, main: ConfigMap | None, custom: ConfigMap | None) -> str:
     """Return what stands at a place; empty where nothing does."""
-    text = _data({MAIN: main, CUSTOM: custom}[place.config_map]).get(place.key, "")
-    return text if isinstance(text, str) else ""
+    return text_of(_data({MAIN: main, CUSTOM: custom}[place.config_map]).get(place.key))
 
 
 def changed_data(place: Place, text: str, owner: str, wanted: str) -> Mapping[str, str | None]:
@@ -155,23 +155,16 @@ def _zone(word: str) -> tuple[str, str]:
 
 def _manager(config_map: ConfigMap) -> str:
     """Return who writes the Corefile again by itself; empty if nobody is known to."""
-    meta = _mapping(config_map.get("metadata"))
-    if _mapping(meta.get("labels")).get(_RECONCILED[0]) == _RECONCILED[1]:
+    if at(config_map, "metadata", "labels", _RECONCILED[0]) == _RECONCILED[1]:
         return "the cluster's addon manager"
-    if _OF_K3S in _mapping(meta.get("annotations")):
+    if _OF_K3S in object_of(at(config_map, "metadata", "annotations")):
         return "k3s"
-    entries = meta.get("managedFields")
-    for entry in entries if isinstance(entries, list) else ():
-        known = _mapping(entry)
-        fields = _mapping(_mapping(known.get("fieldsV1")).get("f:data"))
+    for known in objects_of(at(config_map, "metadata", "managedFields")):
+        fields = object_of(at(known, "fieldsV1", "f:data"))
         if known.get("operation") == _APPLIED and known.get("manager") != _MANAGER and f"f:{COREFILE}" in fields:
             return f"{clipped(str(known.get('manager')))}, who applies it,"
     return ""
 
 
 def _data(config_map: ConfigMap | None) -> Mapping[str, Any]:
-    return _mapping(config_map.get("data")) if config_map else {}
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    return object_of(at(config_map, "data"))

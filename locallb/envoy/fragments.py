@@ -19,6 +19,7 @@ from locallb.envoy.clusters import cluster
 from locallb.envoy.document import Message, digest, text
 from locallb.envoy.http.listeners import listeners as http_listeners
 from locallb.envoy.listeners import listener
+from locallb.model.fields import at, object_of, objects_of
 from locallb.model.identities import PartId
 from locallb.model.objects import Discovery
 from locallb.model.serving import Part
@@ -80,9 +81,7 @@ def part_version(versions: Mapping[str, str]) -> str:
 
 def tag(resource: Message) -> Tag | None:
     """Read the tag of a listener or cluster, as in our files and in Envoy's own dump; None if it has none of ours."""
-    value: object = resource
-    for key in ("metadata", "filter_metadata", METADATA):
-        value = value.get(key) if isinstance(value, Mapping) else None
+    value = at(resource, "metadata", "filter_metadata", METADATA)
     if not isinstance(value, Mapping):
         return None
     return Tag(PartId(str(value.get("part", ""))), str(value.get("version", "")))
@@ -101,9 +100,7 @@ def taken_apart(text: str) -> Mapping[str, Tagged]:
         document = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    resources = document.get("resources") if isinstance(document, dict) else None
-    listed = resources if isinstance(resources, list) else []
-    return {str(resource.get("name")): _tagged(resource) for resource in listed if isinstance(resource, dict)}
+    return {str(resource.get("name")): _tagged(resource) for resource in objects_of(at(document, "resources"))}
 
 
 def as_files(listeners: Texts, clusters: Texts) -> Mapping[str, str]:
@@ -130,8 +127,7 @@ def _written(part: PartId, messages: Mapping[str, Message]) -> tuple[Texts, str]
 
 def _tagged_with(message: Message, tags: Message) -> Message:
     """Add tags to a message's metadata."""
-    metadata = message.get("metadata")
-    return {**message, "metadata": {**(metadata if isinstance(metadata, Mapping) else {}), "filter_metadata": tags}}
+    return {**message, "metadata": {**object_of(message.get("metadata")), "filter_metadata": tags}}
 
 
 def _canonical(message: Message) -> str:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from locallb.model.fault_annotation import FAULT_ANNOTATION, unheeded
-from locallb.model.fields import FieldError
+from locallb.model.fields import FieldError, at, object_of
 from locallb.model.formatting import clipped, shown
 from locallb.model.objects import ADDRESSES_ANNOTATION, PORTS_ANNOTATION
 
@@ -59,13 +59,11 @@ def chosen(annotations: Mapping[str, str], name: str, words: type[_Word]) -> _Wo
 
 def unread_annotations(data: Mapping[object, object]) -> tuple[str, ...]:
     """Return what to say of annotations that look like ours and that nobody reads: they are misspelt."""
-    metadata = data.get("metadata")
-    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
-    names = annotations if isinstance(annotations, Mapping) else ()
+    names = object_of(at(data, "metadata", "annotations"))
     misspelt = tuple(
         f"the annotation {clipped(name)} is read by nobody; use {', '.join(_OURS[:-1])} or {_OURS[-1]}, or remove it"
         for name in names
         if isinstance(name, str) and name.startswith(PREFIX) and name not in {*_OURS, PORTS_ANNOTATION}
     )
-    unusable = unheeded(names, routed=False) if isinstance(names, Mapping) else ""
+    unusable = unheeded(names, routed=False)
     return (*misspelt, unusable) if unusable else misspelt

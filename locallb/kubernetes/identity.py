@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from locallb.gateway.kinds import CLUSTER_SCOPED
 from locallb.kubernetes import pod_ranges
+from locallb.model.fields import object_of, text_of
 from locallb.model.formatting import clipped
 
 _OF_CLUSTERS = {"Node", "Namespace", *pod_ranges.VERSIONS, *CLUSTER_SCOPED, "IngressClass"}
@@ -24,17 +25,10 @@ class Identity:
     @classmethod
     def of(cls, document: Mapping[object, object]) -> Identity:
         """Return what `document` is called."""
-        metadata = document.get("metadata")
-        raw = metadata if isinstance(metadata, Mapping) else {}
-        kind, namespace, name = (
-            _text(value) for value in (document.get("kind"), raw.get("namespace"), raw.get("name"))
-        )
+        raw = object_of(document.get("metadata"))
+        kind, namespace, name = map(text_of, (document.get("kind"), raw.get("namespace"), raw.get("name")))
         return cls(kind, "" if kind in _OF_CLUSTERS else namespace or "default", name)
 
     def __str__(self) -> str:
         name = clipped(self.name) or "(no name)"
         return f"{self.kind} {name}" if self.kind in _OF_CLUSTERS else f"{self.kind} {clipped(self.namespace)}/{name}"
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""

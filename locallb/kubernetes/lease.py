@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from locallb.config.lease_timing import Timing
+from locallb.model.fields import object_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +85,7 @@ def won(candidate: Candidate, record: LeaseRecord, asked: float, now: float) -> 
 
 def lease_record(lease: Mapping[str, Any]) -> LeaseRecord:
     """Read a Lease; what is missing or odd counts as nobody's."""
-    given = lease.get("spec")
-    spec = given if isinstance(given, Mapping) else {}
+    spec = object_of(lease.get("spec"))
     transitions = spec.get("leaseTransitions")
     number = transitions if isinstance(transitions, int) else 0
     return LeaseRecord(
@@ -113,8 +113,7 @@ class Validity(NamedTuple):
 
 def validity(lease: Mapping[str, Any]) -> Validity | None:
     """Read how long a Lease counts; None where it doesn't say."""
-    given = lease.get("spec")
-    spec = given if isinstance(given, Mapping) else {}
+    spec = object_of(lease.get("spec"))
     try:
         duration = timedelta(seconds=int(spec["leaseDurationSeconds"]))
         renewed = datetime.fromisoformat(str(spec["renewTime"]))

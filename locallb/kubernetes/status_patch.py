@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeAlias
 
+from locallb.model.fields import at, object_of, objects_of
 from locallb.model.identities import Uid
 from locallb.model.objects import PORTS_ANNOTATION
 from locallb.model.status_entries import Condition, EntryName, Ingress, IngressPort
@@ -61,15 +62,15 @@ class Standing:
 
 def standing(live: Mapping[Any, Any]) -> Standing:
     """Read what a Service says. Anybody may have written it: what makes no sense is left out. Never raises."""
-    metadata, status = _object(live.get("metadata")), _object(live.get("status"))
-    entries = _objects(_object(status.get("loadBalancer")).get("ingress"))
-    conditions = _objects(status.get("conditions"))
+    metadata, status = object_of(live.get("metadata")), object_of(live.get("status"))
+    entries = objects_of(at(status, "loadBalancer", "ingress"))
+    conditions = objects_of(status.get("conditions"))
     finalizers = metadata.get("finalizers")
     return Standing(
         isinstance(finalizers, list | tuple) and FINALIZER in finalizers,
         tuple(_entry(entry) for entry in entries),
         _ours(conditions),
-        str(_object(metadata.get("annotations")).get(PORTS_ANNOTATION) or ""),
+        str(at(metadata, "annotations", PORTS_ANNOTATION) or ""),
     )
 
 
@@ -215,7 +216,7 @@ def _entry(raw: Mapping[str, Any]) -> Ingress:
     """Read an ingress entry in the fields that we write."""
     ports = (
         IngressPort(_number(port.get("port")), str(port.get("protocol") or ""), str(port.get("error") or ""))
-        for port in _objects(raw.get("ports"))
+        for port in objects_of(raw.get("ports"))
     )
     named = EntryName(str(raw.get("hostname") or ""))
     return Ingress(str(raw.get("ip") or ""), str(raw.get("ipMode") or ""), tuple(ports), named)
@@ -223,11 +224,3 @@ def _entry(raw: Mapping[str, Any]) -> Ingress:
 
 def _number(value: object) -> int:
     return value if isinstance(value, int) else 0
-
-
-def _object(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _objects(value: object) -> list[Mapping[str, Any]]:
-    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list | tuple) else []

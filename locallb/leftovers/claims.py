@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from locallb.model.errors import ClientError
+from locallb.model.fields import object_of
 from locallb.model.identities import Home, ObjectKey
 from locallb.model.naming import owner_from
 from locallb.model.snapshot import Claim
@@ -46,9 +47,8 @@ def held_in(resources: Iterable[NamedResource]) -> frozenset[Held]:
 
 
 def _held(resource: NamedResource) -> Held:
-    fields = resource.inputs.get("owner")
     try:
-        owner = owner_from(fields if isinstance(fields, dict) else {})
+        owner = owner_from(object_of(resource.inputs.get("owner")))
     except (KeyError, ValueError, TypeError) as error:
         raise StateClaimError(
             f"the state doesn't say whose {resource.id} is: `locallb state restore` goes back to the last good state"

@@ -1,7 +1,8 @@
 """Typed access to the fields of an untrusted object: each reader gives the value of one kind, or raises FieldError.
 
 A FieldError is one half sentence with the field's path, its value and the remedy; whoever knows the object completes
-it. Absent and null are the same, as for the Kubernetes API. Not here: what the fields mean.
+it. Absent and null are the same, as for the Kubernetes API. `at`, `text_of` and their like pass over what is of another
+kind, where there is nobody to be told. Not here: what the fields mean.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import ip_address
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from locallb.model.formatting import clipped, shown
 from locallb.model.identities import IPAddress
@@ -129,6 +130,33 @@ def as_address(path: str, text: str) -> IPAddress:
     if address is None or "%" in text:
         raise FieldError(f"{path} is {shown(text)}; give an IPv4 or IPv6 address")
     return address
+
+
+def at(value: object, *names: str) -> object:
+    """Return the field at the end of these names, each within the one before; None where they lead nowhere."""
+    for name in names:
+        value = object_of(value).get(name)
+    return value
+
+
+def text_of(value: object) -> str:
+    """Return a text; empty for what is none."""
+    return value if isinstance(value, str) else ""
+
+
+def texts_of(value: object) -> list[str]:
+    """Return the texts of a list."""
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+
+
+def object_of(value: object) -> Mapping[Any, Any]:
+    """Return an object; empty for what is none."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def objects_of(value: object) -> list[Mapping[Any, Any]]:
+    """Return the objects of a list."""
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list | tuple) else []
 
 
 def _key(inner: Fields, key: object) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 
+from locallb.model.fields import at, object_of, objects_of, text_of, texts_of
 from locallb.model.identities import IPAddress, IPNetwork, Protocol
 from locallb.report.sides import sorted_networks
 
@@ -34,12 +35,12 @@ class Listener:
 def told_listeners(files: Mapping[str, str]) -> Iterator[Listener]:
     """Read the listeners that Envoy was told, by their names: where ports are published, it binds something else."""
     for raw in _resources(files, "lds.json"):
-        place = _PLACE.fullmatch(as_text(raw.get("name")))
+        place = _PLACE.fullmatch(text_of(raw.get("name")))
         if place is None or (address := as_address(place["four"] or place["six"])) is None:
             continue
         everything = list(_walk(raw))
         upstreams = [
-            as_text(part["cluster"]) for part in [*everything, *_routes(files, everything)] if "cluster" in part
+            text_of(part["cluster"]) for part in [*everything, *_routes(files, everything)] if "cluster" in part
         ]
         ranges = [part for part in everything if "address_prefix" in part]
         yield Listener(
@@ -54,7 +55,7 @@ def told_listeners(files: Mapping[str, str]) -> Iterator[Listener]:
 
 def _routes(files: Mapping[str, str], listener: Iterable[Mapping[str, object]]) -> Iterator[Mapping[str, object]]:
     """Return every object of the routes to which a listener refers."""
-    names = (as_text(part["route_config_name"]) for part in listener if "route_config_name" in part)
+    names = (text_of(part["route_config_name"]) for part in listener if "route_config_name" in part)
     return (part for name in names for resource in _resources(files, f"{name}.json") for part in _walk(resource))
 
 
@@ -73,19 +74,19 @@ class Entrance:
 def told_entrances(files: Mapping[str, str]) -> Iterator[Entrance]:
     """Read what listeners of HTTP and TLS take, one entrance a chain; what is answered by Envoy itself isn't taken."""
     for raw in _resources(files, "lds.json"):
-        place = _PLACE.fullmatch(as_text(raw.get("name")))
-        for chain in _objects(raw.get("filter_chains")) if place else ():
-            hosts = [host for part in _tables(files, chain) for host in _objects(part.get("virtual_hosts"))]
+        place = _PLACE.fullmatch(text_of(raw.get("name")))
+        for chain in objects_of(raw.get("filter_chains")) if place else ():
+            hosts = [host for part in _tables(files, chain) for host in objects_of(part.get("virtual_hosts"))]
             taken = [
-                host for host in hosts if any("direct_response" not in part for part in _objects(host.get("routes")))
+                host for host in hosts if any("direct_response" not in part for part in objects_of(host.get("routes")))
             ]
             secure = "transport_socket" in chain
-            names = _texts(as_object(chain.get("filter_chain_match")).get("server_names"))
+            names = texts_of(at(chain, "filter_chain_match", "server_names"))
             if not any("http_filters" in part for part in _walk(chain)):  # bytes
                 hostnames = names or (["*"] if secure else [])
             else:
-                hostnames = [name for host in taken for name in _texts(host.get("domains"))]
-            clear = not secure and any(_is_served(part) for host in taken for part in _objects(host.get("routes")))
+                hostnames = [name for host in taken for name in texts_of(host.get("domains"))]
+            clear = not secure and any(_is_served(part) for host in taken for part in objects_of(host.get("routes")))
             if place and hostnames:
                 label = f"{place['port']}/{place['protocol']}"
                 yield Entrance(label, tuple(dict.fromkeys(hostnames)), clear)
@@ -98,39 +99,31 @@ def _tables(files: Mapping[str, str], chain: Mapping[str, object]) -> Iterator[M
 
 
 def _is_served(route: Mapping[str, object]) -> bool:
-    sent = as_object(route.get("redirect")).get("scheme_redirect") == "https"
+    sent = at(route, "redirect", "scheme_redirect") == "https"
     return not sent and "direct_response" not in route
-
-
-def _texts(value: object) -> list[str]:
-    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
 def told_backends(files: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
     """Read the backends of each upstream: from its own file, or from the clusters."""
     assignments = [resource for name in files if name.startswith("eds-") for resource in _resources(files, name)]
-    assignments += [as_object(resource.get("load_assignment")) for resource in _resources(files, "cds.json")]
+    assignments += [object_of(resource.get("load_assignment")) for resource in _resources(files, "cds.json")]
     backends = {}
     for assignment in assignments:
         if "cluster_name" in assignment:
-            first = [endpoint for endpoint in _objects(assignment.get("endpoints")) if not endpoint.get("priority")]
+            first = [endpoint for endpoint in objects_of(assignment.get("endpoints")) if not endpoint.get("priority")]
             # Not every address: that of a health check is none where traffic goes.
             addresses = [
-                as_object(as_object(part["endpoint"]).get("address"))
+                object_of(at(part, "endpoint", "address"))
                 for part in _walk(first)
                 if "endpoint" in part and part.get("health_status") != "DEGRADED"
             ]
-            sockets = [as_object(address["socket_address"]) for address in addresses if "socket_address" in address]
-            backends[as_text(assignment["cluster_name"])] = tuple(_endpoint(socket) for socket in sockets)
+            sockets = [object_of(address["socket_address"]) for address in addresses if "socket_address" in address]
+            backends[text_of(assignment["cluster_name"])] = tuple(_endpoint(socket) for socket in sockets)
     return backends
 
 
-def _objects(value: object) -> list[Mapping[str, object]]:
-    return [as_object(item) for item in value] if isinstance(value, list) else []
-
-
 def _endpoint(socket: Mapping[str, object]) -> str:
-    address, port = as_text(socket.get("address")), socket.get("port_value")
+    address, port = text_of(socket.get("address")), socket.get("port_value")
     number = port if isinstance(port, int) else 0
     return f"[{address}]:{number}" if ":" in address else f"{address}:{number}"
 
@@ -140,8 +133,7 @@ def _resources(files: Mapping[str, str], name: str) -> list[Mapping[str, object]
         document = json.loads(files.get(name, "{}"))
     except (ValueError, RecursionError):
         return []
-    listed = as_object(document).get("resources")
-    return [as_object(resource) for resource in listed] if isinstance(listed, list) else []
+    return objects_of(at(document, "resources"))
 
 
 def _walk(value: object) -> Iterator[Mapping[str, object]]:
@@ -158,7 +150,7 @@ def _walk(value: object) -> Iterator[Mapping[str, object]]:
 
 def _network(prefix: Mapping[str, object]) -> IPNetwork | None:
     try:
-        return ip_network(f"{as_text(prefix.get('address_prefix'))}/{prefix.get('prefix_len')}")
+        return ip_network(f"{text_of(prefix.get('address_prefix'))}/{prefix.get('prefix_len')}")
     except ValueError:
         return None
 
@@ -166,16 +158,6 @@ def _network(prefix: Mapping[str, object]) -> IPNetwork | None:
 def as_address(value: object) -> IPAddress | None:
     """Read an address; None where it is none."""
     try:
-        return ip_address(as_text(value))
+        return ip_address(text_of(value))
     except ValueError:
         return None
-
-
-def as_object(value: object) -> Mapping[str, object]:
-    """Take a value as an object; empty where it is none."""
-    return value if isinstance(value, dict) else {}
-
-
-def as_text(value: object) -> str:
-    """Take a value as a text; empty where it is none."""
-    return value if isinstance(value, str) else ""

@@ -15,10 +15,11 @@ from types import MappingProxyType
 
 from locallb.envoy.fragments import as_files
 from locallb.model import state_resource
+from locallb.model.fields import object_of, text_of, texts_of
 from locallb.model.identities import IPAddress, ObjectKey, Protocol
 from locallb.model.naming import owner_from
 from locallb.planning.runs import run_planner, run_types
-from locallb.report.envoy_files import Listener, as_address, as_object, as_text, told_backends, told_listeners
+from locallb.report.envoy_files import Listener, as_address, told_backends, told_listeners
 from locallb.report.sides import Balancer, Port, Side, fingerprint
 
 _READ = {state_resource.ADDRESS, state_resource.PORTS, state_resource.CONFIG, state_resource.SERVICE}
@@ -70,8 +71,8 @@ def deployed_side(label: str, resources: Iterable[Resource]) -> Side:
         if host := by_id.get(balancer.proxy):
             balancer.proxy_name, balancer.envoy, balancer.container = host.proxy_name, host.envoy, host.container
         if str(key) in by_name:
-            balancer.order = _texts(by_name[str(key)].inputs.get("addresses"))
-            balancer.labels = _texts(by_name[str(key)].inputs.get("ports"))
+            balancer.order = texts_of(by_name[str(key)].inputs.get("addresses"))
+            balancer.labels = texts_of(by_name[str(key)].inputs.get("ports"))
     return Side(label, MappingProxyType({key: _balancer(key, parts[key]) for key in sorted(parts)}))
 
 
@@ -96,10 +97,10 @@ def _take(parts: _Parts, resource: Resource) -> None:
                 parts.owner = parts.owner or _strings(inputs.get("owner"))
         case state_resource.CONFIG:
             parts.owner, parts.files = _strings(inputs.get("owner")), _strings(inputs.get("files"))
-            parts.proxy, parts.proxy_name = as_text(inputs.get("proxy")), as_text(inputs.get("name"))
-            parts.serves = as_text(inputs.get("serves"))
+            parts.proxy, parts.proxy_name = text_of(inputs.get("proxy")), text_of(inputs.get("name"))
+            parts.serves = text_of(inputs.get("serves"))
         case state_resource.SERVICE:
-            parts.owner, parts.proxy = _strings(inputs.get("owner")), as_text(inputs.get("proxy"))
+            parts.owner, parts.proxy = _strings(inputs.get("owner")), text_of(inputs.get("proxy"))
             parts.files = as_files(_strings(inputs.get("listeners")), _strings(inputs.get("clusters")))
         case _:
             parts.envoy, parts.container = run_planner(run_types()[resource.type]).told(inputs)
@@ -170,9 +171,5 @@ def _port(  # noqa: PLR0913, PLR0917 - private, one caller
     )
 
 
-def _texts(value: object) -> list[str]:
-    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
-
-
 def _strings(value: object) -> Mapping[str, str]:
-    return {key: item for key, item in as_object(value).items() if isinstance(item, str)}
+    return {key: item for key, item in object_of(value).items() if isinstance(item, str)}

@@ -18,6 +18,7 @@ from locallb.crds.bundle import carried
 from locallb.crds.plan import DEFINITION, CrdPlan, Step, names, plan
 from locallb.kubernetes.access.kubeconfig import resolve
 from locallb.kubernetes.api.definitions import Definitions
+from locallb.model.fields import at, objects_of
 
 _PATIENCE = 30.0
 """Seconds in which an API server has to serve what it took."""
@@ -65,12 +66,8 @@ def _install(cluster: Definitions, steps: Sequence[Step]) -> None:
 
 
 def _is_served(cluster: Definitions, kind: str, name: str) -> bool:
-    status = (cluster.definition(kind, name) or {}).get("status")
-    conditions = status.get("conditions") if isinstance(status, dict) else None
-    return any(
-        isinstance(each, dict) and (each.get("type"), each.get("status")) == ("Established", "True")
-        for each in (conditions if isinstance(conditions, list) else ())
-    )
+    conditions = objects_of(at(cluster.definition(kind, name), "status", "conditions"))
+    return any((each.get("type"), each.get("status")) == ("Established", "True") for each in conditions)
 
 
 def _tell(made: CrdPlan, context: str, out: Out) -> None:

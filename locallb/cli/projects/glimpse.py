@@ -6,11 +6,13 @@ Not here: what they mean; the engine reads the same files with all their rules.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
 
 from locallb.cli.projects.place import PROJECT_FILE
+from locallb.model.fields import at, object_of, text_of
 
 _BALANCER = "$locallb:index:LoadBalancer::"
 _LARGEST = 32 << 20
@@ -26,8 +28,7 @@ def stacks(project: Path) -> list[str]:
 def balancers(project: Path, stack: str) -> list[str]:
     """Return the load balancers that a stack's state has."""
     declared = _declared(project)
-    backend = declared.get("backend")
-    url = str(backend.get("url", "")) if isinstance(backend, dict) else ""
+    url = text_of(at(declared, "backend", "url"))
     path = project / url.removeprefix("file://") / ".pulumi/stacks" / str(declared.get("name")) / f"{stack}.json"
     try:
         if path.stat().st_size > _LARGEST:
@@ -39,9 +40,9 @@ def balancers(project: Path, stack: str) -> list[str]:
     return sorted(name for urn in urns for _, mark, name in [urn.partition(_BALANCER)] if mark)
 
 
-def _declared(project: Path) -> dict[str, object]:
+def _declared(project: Path) -> Mapping[str, object]:
     try:
         declared = yaml.load((project / PROJECT_FILE).read_bytes(), yaml.CSafeLoader)
     except (OSError, ValueError, yaml.YAMLError, RecursionError):
         return {}
-    return declared if isinstance(declared, dict) else {}
+    return object_of(declared)

@@ -24,6 +24,7 @@ from locallb.cli.projects.layout import Sources, program_files, stack_text
 from locallb.cli.projects.place import PROJECT_FILE, is_ours
 from locallb.config.parsing.settings import parse_settings
 from locallb.engine.state.project import check_stack_name
+from locallb.model.fields import objects_of
 from locallb.storage import files, paths
 
 RUNTIME_VARIABLE = "LOCALLB_RUNTIME"
@@ -114,7 +115,7 @@ def _sources_of(text: str) -> Sources:
         sources = yaml.safe_load(text)["config"]["local-lb:sources"]
     except (yaml.YAMLError, KeyError, TypeError, ValueError, RecursionError):
         return ()
-    return [source for source in sources if isinstance(source, dict)] if isinstance(sources, list) else ()
+    return objects_of(sources)
 
 
 def _write(root: Path, texts: Mapping[str, str]) -> None:

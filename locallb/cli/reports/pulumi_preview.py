@@ -12,6 +12,7 @@ from pathlib import Path
 from locallb.cli.reports.against import open_project
 from locallb.engine.state.project import load_config
 from locallb.model.errors import ClientError
+from locallb.model.fields import object_of
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.naming import named_after
 from locallb.model.reasons import Problem, Reason
@@ -84,8 +85,7 @@ def _states(steps: list[dict[str, object]], *, new: bool) -> Iterator[Resource]:
         if new and op in _DELETES:
             states.pop(urn, None)
         elif isinstance(state, dict) and op not in _REPLACED and (new or urn not in states):
-            inputs = state.get("inputs")
-            states[urn] = Resource(str(state.get("type", "")), _name(urn), inputs if isinstance(inputs, dict) else {})
+            states[urn] = Resource(str(state.get("type", "")), _name(urn), object_of(state.get("inputs")))
     yield from states.values()
 
 

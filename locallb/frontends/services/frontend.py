@@ -14,6 +14,7 @@ from locallb.kubernetes.parsing.service import (
 )
 from locallb.kubernetes.service_status import publication
 from locallb.kubernetes.status_patch import published, publishing, standing
+from locallb.model.fields import at
 from locallb.model.formatting import shown
 from locallb.model.identities import ClusterName, ObjectKind
 from locallb.model.objects import MalformedService
@@ -25,7 +26,7 @@ def _read(cluster: ClusterName, document: Mapping[object, object]) -> FrontendRe
     """Read a Service; one of another type only tells its external IPs."""
     spec = document.get("spec")
     theirs = frozenset(external_ips(spec))
-    kind = spec.get("type") if isinstance(spec, Mapping) else None
+    kind = at(spec, "type")
     if spec is not None and not isinstance(spec, Mapping):
         why = f"spec is {shown(spec)}; give an object such as {{type: {LOAD_BALANCER}}}"
         return FrontendRead(external_ips=theirs, left_out=why)

@@ -13,6 +13,7 @@ from typing import Any
 from locallb.gateway.kinds import KINDS, ApiKind, kind_of_object
 from locallb.gateway.parsing.gateways import parse_meta
 from locallb.gateway.status.patch import ENTRIES, OURS, Status, differences, is_ours
+from locallb.model.fields import object_of, objects_of
 from locallb.model.identities import ClusterName, ObjectKey, ObjectKind
 
 _TOLD = {
@@ -49,23 +50,23 @@ def standings(
     meta = parse_meta(document, namespaced=kind.namespaced) if kind else None
     if not told or not meta:
         return ()
-    return ((ObjectKey(cluster, *meta.key, told), StatusStanding(_ours(_object(document.get("status"))))),)
+    return ((ObjectKey(cluster, *meta.key, told), StatusStanding(_ours(object_of(document.get("status"))))),)
 
 
 def _ours(status: Status) -> Status:
     """Return our part of a status, in shapes that the patch understands."""
     kept = {key: status[key] for key in _FIELDS if key in status}
     if _ADDRESSES in status:
-        kept[_ADDRESSES] = _object(status[_ADDRESSES])
+        kept[_ADDRESSES] = object_of(status[_ADDRESSES])
     if "conditions" in status:
         kept["conditions"] = _conditions(status)
     if "listeners" in status:
         kept["listeners"] = [
-            _entry(entry) for entry in _objects(status["listeners"]) if isinstance(entry.get("name"), str)
+            _entry(entry) for entry in objects_of(status["listeners"]) if isinstance(entry.get("name"), str)
         ]
     for key in ENTRIES:
         if key in status:
-            kept[key] = [_entry(entry) for entry in _objects(status[key]) if is_ours(entry)]
+            kept[key] = [_entry(entry) for entry in objects_of(status[key]) if is_ours(entry)]
     return kept
 
 
@@ -74,17 +75,9 @@ def _entry(entry: Status) -> Status:
 
 
 def _conditions(status: Status) -> list[Status]:
-    return [_condition(each) for each in _objects(status.get("conditions")) if str(each.get("type")) in OURS]
+    return [_condition(each) for each in objects_of(status.get("conditions")) if str(each.get("type")) in OURS]
 
 
 def _condition(said: Status) -> Status:
     generation = said.get("observedGeneration")
     return {**said, "observedGeneration": generation if isinstance(generation, int) else 0}
-
-
-def _object(value: object) -> Status:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _objects(value: object) -> list[Status]:
-    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list | tuple) else []

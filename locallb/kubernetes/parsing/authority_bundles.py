@@ -14,6 +14,7 @@ import ssl
 import warnings
 from collections.abc import Iterator, Mapping
 
+from locallb.model.fields import at
 from locallb.model.formatting import clipped
 from locallb.model.http.checks import MAX_AUTHORITIES
 
@@ -30,8 +31,7 @@ class BundleError(Exception):
 
 def authorities_said(document: Mapping[object, object]) -> Mapping[str, str]:
     """Return the authorities that a ConfigMap has, or why they can't be used."""
-    data = document.get("data")
-    text = data.get(ENTRY) if isinstance(data, Mapping) else None
+    text = at(document, "data", ENTRY)
     if not isinstance(text, str):
         return {"problem": f"it has no {ENTRY} in its data; write the certificates of authorities there"}
     try:

@@ -20,9 +20,9 @@ from locallb.kubernetes.frontend import Frontend, FrontendRead, frontends
 from locallb.kubernetes.identity import Identity
 from locallb.kubernetes.parsing.gateway_api import of_use, parse_gateway_api
 from locallb.kubernetes.parsing.nodes_endpoints import parse_node, parse_slice
-from locallb.kubernetes.parsing.relevant import Document, relevant, text_of
+from locallb.kubernetes.parsing.relevant import Document, relevant
 from locallb.kubernetes.status_patch import Standing
-from locallb.model.fields import FieldError
+from locallb.model.fields import FieldError, text_of
 from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import ClusterName, IPAddress, ObjectKey
 from locallb.model.memory import Each, Memory, few_replaced

@@ -14,6 +14,7 @@ from locallb.kubernetes.frontend import frontends
 from locallb.kubernetes.identity import Identity
 from locallb.kubernetes.parsing import gateway_api as parse_gateway_api
 from locallb.kubernetes.parsing.service import LOAD_BALANCER
+from locallb.model.fields import at, text_of
 from locallb.model.formatting import clipped, shown
 
 Document: TypeAlias = Mapping[object, object]
@@ -125,13 +126,7 @@ def kinds_of(documents: Iterable[object]) -> Iterator[str]:
 
 
 def _type(service: Document) -> str:
-    spec = service.get("spec")
-    return clipped(text_of(spec.get("type") if isinstance(spec, Mapping) else None)) or "ClusterIP"
-
-
-def text_of(value: object) -> str:
-    """Return a text; empty for what is none."""
-    return value if isinstance(value, str) else ""
+    return clipped(text_of(at(service, "spec", "type"))) or "ClusterIP"
 
 
 def _group(version: str) -> str:

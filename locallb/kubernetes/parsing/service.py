@@ -6,7 +6,7 @@ manifests never met an API server. Not here: which objects are Services (`object
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from ipaddress import ip_network
 
@@ -20,7 +20,7 @@ from locallb.kubernetes.annotations import (
     chosen,
 )
 from locallb.model.fault_annotation import fault_in
-from locallb.model.fields import FieldError, Fields, as_address, as_choice, as_text
+from locallb.model.fields import FieldError, Fields, as_address, as_choice, as_text, at, object_of, objects_of, text_of
 from locallb.model.formatting import clipped, shown
 from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, ObjectKey, Protocol, Uid
 from locallb.model.objects import (
@@ -59,15 +59,13 @@ def parse_service(cluster: ClusterName, data: Mapping[object, object]) -> Servic
 
 def malformed(cluster: ClusterName, data: Mapping[object, object], why: str) -> MalformedService:
     """Make the answer to a Service that can't be understood, under as much of its name as can be read."""
-    metadata = data.get("metadata")
-    raw = metadata if isinstance(metadata, Mapping) else {}
+    raw = object_of(data.get("metadata"))
     key = ObjectKey(cluster, _readable(raw.get("namespace"), DEFAULT_NAMESPACE), _readable(raw.get("name"), NAMELESS))
-    uid, spec = raw.get("uid"), data.get("spec")
-    klass = spec.get("loadBalancerClass") if isinstance(spec, Mapping) else None
+    klass = at(data, "spec", "loadBalancerClass")
     return MalformedService(
         key,
         Problem(Reason.MALFORMED, f"{key}: {why}"),
-        Uid(clipped(uid) if isinstance(uid, str) else ""),
+        Uid(clipped(text_of(raw.get("uid")))),
         load_balancer_class=klass if isinstance(klass, str) else None,
         deleting=raw.get("deletionTimestamp") is not None,
         labels=_readable_texts(raw.get("labels")),
@@ -75,8 +73,7 @@ def malformed(cluster: ClusterName, data: Mapping[object, object], why: str) -> 
 
 
 def _readable_texts(labels: object) -> Mapping[str, str]:
-    known = labels if isinstance(labels, Mapping) else {}
-    return {key: value for key, value in known.items() if isinstance(key, str) and isinstance(value, str)}
+    return {key: value for key, value in object_of(labels).items() if isinstance(key, str) and isinstance(value, str)}
 
 
 def _readable(name: object, default: str) -> str:
@@ -220,16 +217,13 @@ def _network(path: str, text: str) -> IPNetwork:
 
 def _ingress(status: object) -> tuple[IngressEntry, ...]:
     """Read the addresses of a status. Anybody may have written it: what makes no sense is left out."""
-    balancer = status.get("loadBalancer") if isinstance(status, Mapping) else None
-    entries = balancer.get("ingress") if isinstance(balancer, Mapping) else None
-    listed: Iterable[object] = entries if isinstance(entries, list | tuple) else ()
-    addresses = [_address_or_none(entry.get("ip")) for entry in listed if isinstance(entry, Mapping)]
+    addresses = [_address_or_none(entry.get("ip")) for entry in objects_of(at(status, "loadBalancer", "ingress"))]
     return tuple(IngressEntry(address) for address in addresses if address)
 
 
 def external_ips(spec: object) -> frozenset[IPAddress]:
     """Read spec.externalIPs of a Service of any type. What makes no sense is left out: they aren't ours to judge."""
-    listed = spec.get("externalIPs") if isinstance(spec, Mapping) else None
+    listed = at(spec, "externalIPs")
     if not isinstance(listed, list | tuple):
         return frozenset()
     return frozenset(address for item in listed if (address := _address_or_none(item)))

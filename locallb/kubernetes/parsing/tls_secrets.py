@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from locallb.kubernetes.parsing.relevant import opened
+from locallb.model.fields import at
 
 CHAIN, KEY = "tls.crt", "tls.key"
 
@@ -59,10 +60,9 @@ def _is(document: Mapping[object, object], namespace: str, name: str) -> bool:
 
 
 def _entry(document: Mapping[object, object] | Mapping[str, object], key: str) -> bytes:
-    plain, encoded = (document.get(name) for name in ("stringData", "data"))
-    if isinstance(plain, Mapping) and isinstance(plain.get(key), str):
-        return str(plain[key]).encode()
-    given = encoded.get(key) if isinstance(encoded, Mapping) else None
+    plain, given = at(document, "stringData", key), at(document, "data", key)
+    if isinstance(plain, str):
+        return plain.encode()
     if not isinstance(given, str):
         raise TlsSecretError(f"it has no {key}")
     try:

@@ -27,6 +27,7 @@ from locallb.dns.stubs import (
 )
 from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.api import live_service
+from locallb.model.fields import at, text_of
 from locallb.model.snapshot import Access
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import StubZonesInputs, StubZonesState
@@ -52,8 +53,7 @@ class _Seen:
         return text_at(place, *self.both)
 
     def version(self, place: Place) -> str:
-        meta = (self._known[place.config_map] or {}).get("metadata")
-        return str(meta.get("resourceVersion", "")) if isinstance(meta, Mapping) else ""
+        return text_of(at(self._known[place.config_map], "metadata", "resourceVersion"))
 
 
 class StubZones(ResourceType[StubZonesInputs, StubZonesState]):

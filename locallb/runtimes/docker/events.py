@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 
+from locallb.model.fields import at
 from locallb.runtimes.docker.daemon import ANSWER, ContainersError, EventStream
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.threads.supervised import SupervisedThread, Task
@@ -91,7 +92,7 @@ class ContainerEvents:
         for event in self._stream:
             if self._thread.stopped.is_set():
                 return
-            self._changed(_labelled(event, self._label))
+            self._changed(str(at(event, "Actor", "Attributes", self._label) or ""))
 
     def _lose(self, reason: str) -> None:
         """Note that nobody tells any more what happens."""
@@ -99,10 +100,3 @@ class ContainerEvents:
         if not self._absent and not self._thread.stopped.is_set():
             self._presence(reason)
             self._absent = True
-
-
-def _labelled(event: object, label: str) -> str:
-    """Read the value of a label; empty where there is none."""
-    for key in ("Actor", "Attributes", label):
-        event = event.get(key) if isinstance(event, Mapping) else None
-    return str(event or "")

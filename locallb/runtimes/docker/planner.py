@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from locallb.model.fields import object_of, objects_of, text_of
 from locallb.model.identities import ObjectKey
 from locallb.model.serving import Proxy
 from locallb.model.state_resource import CONTAINER
@@ -35,7 +36,7 @@ def declared_words(declared: Mapping[str, object], network: object) -> tuple[str
     """Return how a declared container runs, in the words of the configuration."""
     memory = declared.get("memory")
     number = int(memory) if isinstance(memory, int | float) else 0
-    return container_words(_text(declared.get("image")), number, _text(declared.get("cpus")), _text(network))
+    return container_words(text_of(declared.get("image")), number, text_of(declared.get("cpus")), text_of(network))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,24 +52,15 @@ class DockerPlanner:
 
     def owner(self, declared: Mapping[str, object]) -> ObjectKey | None:
         """Read the labels."""
-        listed = declared.get("labels")
-        pairs = [_object(item) for item in listed] if isinstance(listed, list) else []
-        owner = labelled_owner({_text(pair.get("label")): _text(pair.get("value")) for pair in pairs})
+        pairs = objects_of(declared.get("labels"))
+        owner = labelled_owner({text_of(pair.get("label")): text_of(pair.get("value")) for pair in pairs})
         return owner.service if owner else None
 
     def told(self, declared: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
         """Read how a container is declared with pulumi-docker; its image tells the version."""
         networks = declared.get("networksAdvanced")
-        network = _object(networks[0]).get("name") if isinstance(networks, list) and networks else ""
+        network = object_of(networks[0]).get("name") if isinstance(networks, list) and networks else ""
         return "", declared_words(declared, network)
-
-
-def _object(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, dict) else {}
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
 
 
 PLANNER = DockerPlanner()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from locallb.model.fields import object_of, text_of
 from locallb.model.identities import ObjectKey
 from locallb.model.naming import owner_from
 from locallb.model.objects import EMPTY
@@ -37,17 +38,15 @@ class ProcessPlanner:
 
     def owner(self, declared: Mapping[str, object]) -> ObjectKey | None:
         """Read the property `owner`."""
-        owner = declared.get("owner")
-        texts = {k: v for k, v in owner.items() if isinstance(v, str)} if isinstance(owner, dict) else {}
+        owner = object_of(declared.get("owner"))
         try:
-            return owner_from(texts).service
+            return owner_from({name: text for name, text in owner.items() if isinstance(text, str)}).service
         except (KeyError, ValueError):
             return None
 
     def told(self, declared: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
         """Read the version."""
-        version = declared.get("version")
-        return version if isinstance(version, str) else "", ()
+        return text_of(declared.get("version")), ()
 
 
 PLANNER = ProcessPlanner()

@@ -10,9 +10,10 @@ from contextlib import suppress
 from ipaddress import ip_address, ip_network
 from typing import Any
 
+from locallb.model.fields import at, objects_of
 from locallb.model.identities import Family, IPAddress
 from locallb.model.network.routes import PodRoute
-from locallb.sources.gardener.shoots import at, text_at
+from locallb.sources.gardener.shoots import text_at
 
 LABELS = {"app": "machine", "machine-provider": "local"}
 """What these pods have, and bastions beside them haven't."""
@@ -39,8 +40,7 @@ def _ways(pod: Mapping[str, Any]) -> Iterator[PodRoute]:
 
 
 def _addresses(pod: Mapping[str, Any], key: str) -> Iterator[IPAddress]:
-    listed = at(pod, "status", key)
-    for entry in listed if isinstance(listed, list) else ():
+    for entry in objects_of(at(pod, "status", key)):
         with suppress(ValueError):
             yield ip_address(text_at(entry, "ip").replace("%", "-"))  # no address of one link
 

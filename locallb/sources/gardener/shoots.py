@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
-from locallb.model.fields import LABEL
+from locallb.model.fields import LABEL, at, text_of
 from locallb.model.http import checks
 from locallb.model.identities import ClusterName, IPAddress
 from locallb.sources.kept_access import LARGEST, Reach, Way, admitted
@@ -129,14 +129,6 @@ def _data(secret: Secret | None, key: str) -> bytes | None:
         return None
 
 
-def at(value: object, *keys: str) -> object:
-    """Return what stands at the end of the keys; None where they lead nowhere."""
-    for key in keys:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value
-
-
 def text_at(value: object, *keys: str) -> str:
     """Return a text at the end of the keys; empty where there is none."""
-    text = at(value, *keys)
-    return text if isinstance(text, str) else ""
+    return text_of(at(value, *keys))

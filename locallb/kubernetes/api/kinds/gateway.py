@@ -12,6 +12,7 @@ from locallb.gateway.kinds import KINDS
 from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.answers import Object
 from locallb.kubernetes.api.feed import Feed, Place
+from locallb.model.fields import objects_of
 from locallb.model.gateway.objects import GROUP
 from locallb.model.snapshot import Access
 
@@ -48,6 +49,4 @@ def _checked(document: Object | None, kind: str) -> Object:
 
 
 def _names(document: Mapping[str, Any], within: str, key: str) -> set[str]:
-    entries = document.get(within)
-    mappings = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-    return {entry[key] for entry in mappings if isinstance(entry.get(key), str)}
+    return {entry[key] for entry in objects_of(document.get(within)) if isinstance(entry.get(key), str)}
