@@ -11,7 +11,6 @@ from locallb.model.serving import Proxy
 from locallb.planning.planned import Plan
 from locallb.planning.status import Observation, Row, rows
 from locallb.runtimes.published_ports import unpublished
-from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies
 
 AT_ONCE = 16
@@ -34,7 +33,7 @@ def observe(proxies: Iterable[Proxy]) -> Mapping[str, Observation]:
 
 def ask(proxy: Proxy) -> Observation | None:
     """Return what `proxy` answers; None if it doesn't."""
-    admin = EnvoyAdmin(Proxies(paths.proxies_root()).path(proxy.id))
+    admin = EnvoyAdmin(Proxies.ours().path(proxy.id))
     try:
         listening = admin.listeners()
         if proxy.published:

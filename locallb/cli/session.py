@@ -25,12 +25,13 @@ from locallb.planning.runs import run_types
 from locallb.runtimes.runtime import runtime
 from locallb.sources import SourceError
 from locallb.sources.configuration import stack_settings
-from locallb.sources.readings import ReadCache, readings_directory
+from locallb.sources.readings import ReadCache
 from locallb.sources.source import reached
 from locallb.sources.state.renamed_project import has_deployed, refuse_renamed
 from locallb.sources.state.stack_home import require_here
 from locallb.sources.state.stack_home import write as write_home
 from locallb.sources.workspace import Planned, Workspace
+from locallb.storage.paths import stack_directory
 
 if TYPE_CHECKING:
     from pulumi.provider.experimental.provider import Provider
@@ -99,7 +100,7 @@ class Session:
     @property
     def watch_lock(self) -> Path:
         """The file that a `watch` of this stack holds locked."""
-        return readings_directory(self.home).with_name(f"{self.stack}.watch")
+        return stack_directory(self.home).with_name(f"{self.stack}.watch")
 
     def require_home(self, *, ending: bool = False) -> None:
         """Check that the stack belongs to this project, state home and user. Raises SourceError, ClientError.
@@ -126,27 +127,28 @@ class Session:
 
     def resources(self) -> tuple[ResourceState, ...]:
         """Return the stack's resources as the state has them; empty without a state. Raises EngineError."""
-        return tuple(self._store.peek().in_order())
+        return tuple(self.store.peek().in_order())
 
     def resources_and_under_way(self) -> tuple[tuple[ResourceState, ...], tuple[ResourceState, ...]]:
         """Return the same, and resources as updates that were broken off would have made them: they may exist.
 
         Raises EngineError.
         """
-        known = self._store.peek()
+        known = self.store.peek()
         wanted = (operation.resource for operation in known.pending.values() if operation.kind == "updating")
         under_way = (replace(one, id=before.id) for one in wanted if (before := known.live.get(one.urn)))
         return tuple(known.in_order()), tuple(under_way)
 
     @property
-    def _store(self) -> Store:
+    def store(self) -> Store:
+        """Its state, and what is kept of it."""
         return Store(self.project.backend, self.project.name, self.stack)
 
     @contextmanager
     def alone(self, notice: Callable[[str], None], patience: float = PATIENCE) -> Iterator[None]:
         """Keep everybody else from changing the stack, once an update that is under way is done. Raises LockHeld."""
         with ExitStack() as stack:
-            once_free(lambda: stack.enter_context(self._store.alone(notice)), patience)
+            once_free(lambda: stack.enter_context(self.store.alone(notice)), patience)
             yield
 
     def engine(self, listen: Callable[[Event], None]) -> Engine:
@@ -206,7 +208,7 @@ class Session:
 
     def stamp(self) -> object:
         """Return something that is different once anybody has written the state; None without one."""
-        return self._store.stamp()
+        return self.store.stamp()
 
     def plan(self, *, keep: bool = False) -> Planned:
         """Read and plan without the program, for commands that only look; `keep` as `Workspace.read_and_plan` has it.
@@ -219,4 +221,4 @@ class Session:
 
     def forget_readings(self) -> None:
         """Remove the copies of what the sources said last: nothing is left that they could protect."""
-        ReadCache(readings_directory(self.home)).forget()
+        ReadCache(stack_directory(self.home)).forget()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import secrets
-from pathlib import Path
 
 from locallb.dns.markers import early_owner_id
 from locallb.model.errors import ClientError
@@ -26,7 +25,7 @@ class OwnerIdError(ClientError):
 
 def establish(home: Home) -> None:
     """Give a stack an id of its own, where it has none yet. Raises FilesError, PlaceError."""
-    path = _path(home)
+    path = paths.stack_directory(home) / NAME
     paths.private_directory(path.parent)
     with files.locked(path.parent):
         if files.read(path) is None:
@@ -35,7 +34,7 @@ def establish(home: Home) -> None:
 
 def owner_id(home: Home) -> str:
     """Return the id of a stack. Raises ClientError."""
-    path = _path(home)
+    path = paths.stack_directory(home) / NAME
     try:
         text = files.read(path)
     except files.FilesError as error:
@@ -46,7 +45,3 @@ def owner_id(home: Home) -> str:
         example = f"local-lb-{12 * '0'}"
         raise OwnerIdError(f"{path} doesn't say which owner the marks of names have; write one such as {example} there")
     return text.strip()
-
-
-def _path(home: Home) -> Path:
-    return Path(home.root) / ".state" / "locallb" / home.stack / NAME

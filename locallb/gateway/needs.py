@@ -56,32 +56,20 @@ def by_kind(objects: Iterable[ObjectOfCluster], kinds: Iterable[str]) -> dict[st
     return sorted_by
 
 
+def of_kinds(known: Known, *kinds: str) -> Collection[GatewayObjects]:
+    """Return the objects of these kinds, of each cluster."""
+    return gathered(one for kind in kinds for one in known.get(kind, ())).values()
+
+
 def wanted_kinds(served: Collection[str], known: Known) -> tuple[str, ...]:
     """Return which kinds are to be known, of those that a cluster serves and of core ones."""
     if not {CLASS, GATEWAY} <= set(served):
         return ()
-    if not any(our_classes(objects, None) for objects in _gathered(known, CLASS)):
+    if not any(our_classes(objects, None) for objects in of_kinds(known, CLASS)):
         return (CLASS,)
-    if not any(our_gateways(objects) for objects in _gathered(known, CLASS, GATEWAY)):
+    if not any(our_gateways(objects) for objects in of_kinds(known, CLASS, GATEWAY)):
         return CLASS, GATEWAY
     return (CLASS, GATEWAY, *(kind for kind in _OTHERS if kind in served or kind not in KINDS))
-
-
-def known_or_last(
-    served: Collection[str] | None, known: Known, last: Iterable[ObjectOfCluster]
-) -> tuple[ObjectOfCluster, ...]:
-    """Return all that Gateways of ours need, and classes where one is ours; what isn't known is as it was in `last`.
-
-    `served` are the kinds that the cluster has; None if that isn't known.
-    """
-    wanted = wanted_kinds(served or (), known)
-    missing = set(wanted) - known.keys()
-    if served is None or missing & {CLASS, GATEWAY}:
-        return tuple(last)
-    if SERVICE not in wanted:
-        return tuple(known.get(CLASS, ())) if GATEWAY in wanted else ()
-    kept = (one for one in last if kind_of(one.object) in missing)
-    return (*kept, *(one for kind in wanted for one in known.get(kind, ())))
 
 
 def our_gateways(objects: GatewayObjects) -> tuple[Gateway, ...]:
@@ -116,10 +104,6 @@ def _bundles(objects: GatewayObjects) -> Iterator[Reference]:
         yield from (one for one in named if one[:2] == _CONFIG_MAP and grants.allow(gateway.reference, one))
     for policy in objects.policies if gateways else ():
         yield from (one for one in policy.authorities if one[:2] == _CONFIG_MAP)
-
-
-def _gathered(known: Known, *kinds: str) -> Collection[GatewayObjects]:
-    return gathered(one for kind in kinds for one in known.get(kind, ())).values()
 
 
 def _listeners(objects: GatewayObjects) -> Iterator[tuple[Reference, Listener]]:

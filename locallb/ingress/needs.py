@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterable
 
 from locallb.config.ingress_settings import IngressSettings
 from locallb.gateway.kinds import gathered
-from locallb.gateway.needs import SECRET, SERVICE, Known, kind_of
+from locallb.gateway.needs import SECRET, SERVICE, Known, of_kinds
 from locallb.ingress.classes import of_our_classes, our_classes
 from locallb.model.gateway.objects import Named, Reference
-from locallb.model.gateway.of_cluster import GatewayObjects, ObjectOfCluster
+from locallb.model.gateway.of_cluster import ObjectOfCluster
 
 CLASS, INGRESS = "IngressClass", "Ingress"
 _EVERY_CLASS = IngressSettings()
@@ -23,25 +23,11 @@ def wanted_kinds(served: Collection[str], known: Known) -> tuple[str, ...]:
     """Return which kinds are to be known, of those that may be read and of core ones."""
     if not {CLASS, INGRESS} <= set(served):
         return ()
-    if not any(our_classes(objects, _EVERY_CLASS) for objects in _gathered(known, CLASS)):
+    if not any(our_classes(objects, _EVERY_CLASS) for objects in of_kinds(known, CLASS)):
         return (CLASS,)
-    if not any(of_our_classes(objects, _EVERY_CLASS) for objects in _gathered(known, CLASS, INGRESS)):
+    if not any(of_our_classes(objects, _EVERY_CLASS) for objects in of_kinds(known, CLASS, INGRESS)):
         return CLASS, INGRESS
     return CLASS, INGRESS, SECRET, SERVICE
-
-
-def known_or_last(
-    served: Collection[str] | None, known: Known, last: Iterable[ObjectOfCluster]
-) -> tuple[ObjectOfCluster, ...]:
-    """Return all that Ingresses of ours need; what isn't known, or may not be read any more, is as it was in `last`."""
-    wanted = wanted_kinds(served or (), known)
-    missing = set(wanted) - known.keys()
-    if not served or missing & {CLASS, INGRESS}:
-        return tuple(last)
-    if SERVICE not in wanted:
-        return tuple(known.get(CLASS, ())) if INGRESS in wanted else ()
-    kept = (one for one in last if kind_of(one.object) in missing)
-    return (*kept, *(one for kind in wanted for one in known.get(kind, ())))
 
 
 def named_objects(objects: Iterable[ObjectOfCluster]) -> frozenset[Reference]:
@@ -53,7 +39,3 @@ def named_objects(objects: Iterable[ObjectOfCluster]) -> frozenset[Reference]:
         for entry in one.tls
         if entry.secret
     )
-
-
-def _gathered(known: Known, *kinds: str) -> Collection[GatewayObjects]:
-    return gathered(one for kind in kinds for one in known.get(kind, ())).values()

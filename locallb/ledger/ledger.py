@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 
 from locallb.kubernetes.api.fence import FENCE, Fence, NotLeaderError
@@ -73,7 +74,9 @@ class Ledger:
             return ()
         with self._files.locked(fcntl.LOCK_SH) as names:
             entries = self._files.settled(names, lambda present: self._files.entries(present, memory))
-            return tuple(sorted({entry.claim for entry in entries} | set(self._files.under_way(names)), key=_order))
+            return tuple(
+                sorted({entry.claim for entry in entries} | set(self._files.under_way(names)), key=attrgetter("order"))
+            )
 
     def holds(self, address: IPAddress, owner: Owner, ports: tuple[MappedPort, ...] = ()) -> bool:
         """Return whether `address`, or just `ports` of it, is `owner`'s: so says its file, or one left by a stop."""
@@ -241,7 +244,3 @@ class Ledger:
 
 def _printable(name: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in name)
-
-
-def _order(claim: Claim) -> tuple[int, int, Owner]:
-    return claim.address.version, int(claim.address), claim.owner

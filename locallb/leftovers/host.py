@@ -117,7 +117,7 @@ def _addresses(home: Home, known: Collection[Held], claims: Iterable[Claim] | No
 
 
 def _proxies(home: Home, known: Collection[str]) -> Iterator[Leftover]:
-    for directory in Proxies(paths.proxies_root()).list():
+    for directory in Proxies.ours().list():
         if directory.id not in known and _shown(directory.owner, home):
             yield Leftover(Sort.PROXY, directory.id, directory.owner, _ours(directory.owner, home), directory.path)
 

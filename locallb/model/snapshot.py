@@ -102,6 +102,11 @@ class Claim:
         """The id of the resource that has it."""
         return f"{self.address}/{self.owner.service}" if self.ports else str(self.address)
 
+    @property
+    def order(self) -> tuple[int, int, Owner]:
+        """Where it stands among others."""
+        return self.address.version, int(self.address), self.owner
+
 
 @dataclass(frozen=True, slots=True)
 class HeldProxy:

@@ -16,9 +16,10 @@ from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName, Home
 from locallb.model.network.routes import PodRoute
 from locallb.sources import SourceError
-from locallb.sources.readings import ReadCache, readings_directory
+from locallb.sources.readings import ReadCache
 from locallb.sources.source import Found, SourceRead, SourceResult, finder_type
 from locallb.storage import files
+from locallb.storage.paths import stack_directory
 
 _FIRST = "called"
 """In the directory of a type of finder: the name of the one that keeps there what it found."""
@@ -33,7 +34,7 @@ def find_sources(home: Home, settings: Settings, *, keep: bool) -> tuple[tuple[S
     sources, twice = _distinct(settings, findings)
     gone = {name for _, finding in findings for name in finding.gone} - {source.cluster for source in sources}
     for cluster in gone if keep else ():
-        ReadCache(readings_directory(home)).drop(cluster)
+        ReadCache(stack_directory(home)).drop(cluster)
     kept = (known for _, finding in reversed(findings) for known in finding.node_routes.items())
     elsewhere = {name: ways for name, ways in kept if ways}
     listed = tuple(_routed(source, elsewhere) for source in sources)
@@ -51,7 +52,7 @@ def ways_to_nodes(sources: Iterable[Source]) -> Mapping[ClusterName, tuple[PodRo
 
 def _find(finder: Finder, settings: Settings, home: Home, *, keep: bool) -> Found[Source]:
     """Ask a finder. Raises SourceError."""
-    base = readings_directory(home) / finder.type
+    base = stack_directory(home) / finder.type
     first = next(other for other in settings.finders if other.type == finder.type)
     try:
         owner = files.read(base / _FIRST)

@@ -24,8 +24,8 @@ from locallb.model.gateway.of_cluster import ApiObject, ObjectOfCluster
 from locallb.model.identities import Home, ObjectKey
 from locallb.model.objects import Service
 from locallb.model.snapshot import Snapshot
-from locallb.sources.readings import readings_directory
 from locallb.storage import files, paths
+from locallb.storage.paths import stack_directory
 
 FORMAT = 1
 NAME = "orders"
@@ -85,7 +85,7 @@ class _Kept:
 
 def path_of(home: Home) -> Path:
     """Return where the stack's orders are."""
-    return readings_directory(home) / NAME
+    return stack_directory(home) / NAME
 
 
 def written(moment: datetime) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from locallb.kubernetes.parsing.relevant import Document
 from locallb.model.errors import ClientError
-from locallb.model.identities import ClusterName, Home
+from locallb.model.identities import ClusterName
 from locallb.model.memory import Each
 from locallb.sources import SourceError
 from locallb.storage import files, paths
@@ -25,11 +25,6 @@ _FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec", "status", "addres
 Objects = tuple[Document, ...]
 FilesOfObjects = Mapping[str, Objects]
 """Objects by the path of their file."""
-
-
-def readings_directory(home: Home) -> Path:
-    """Return where the stack's last good readings are."""
-    return Path(home.root) / ".state" / "locallb" / home.stack
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from locallb.model.errors import ClientError
+from locallb.model.identities import Home
 from locallb.storage.system_errors import REMEDIES
 
 PRIVATE = 0o700
@@ -36,6 +37,11 @@ def state_home() -> Path:
     given = os.environ.get("XDG_STATE_HOME", "")
     base = Path(given) if given.startswith("/") else home() / ".local" / "state"
     return base / "locallb"
+
+
+def stack_directory(home: Home) -> Path:
+    """Return where a stack keeps what is its own, beside its state: readings, orders, ids."""
+    return Path(home.root) / ".state" / "locallb" / home.stack
 
 
 def data_home() -> Path:

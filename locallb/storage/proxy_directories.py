@@ -71,6 +71,11 @@ class Proxies:
     def __init__(self, root: Path) -> None:
         self.root = root
 
+    @classmethod
+    def ours(cls) -> Proxies:
+        """Return those of this user."""
+        return cls(paths.proxies_root())
+
     def path(self, proxy: ProxyId) -> Path:
         """Return where the directory of `proxy` is. Raises ProxiesError if that isn't an id."""
         if not is_id(proxy):

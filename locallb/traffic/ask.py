@@ -13,7 +13,6 @@ from locallb.envoy.admin import EnvoyAdmin
 from locallb.model.errors import ClientError
 from locallb.model.serving import Proxy
 from locallb.planning.planned import Plan
-from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies
 from locallb.traffic.answers import STATISTICS, by_upstream
 from locallb.traffic.figures import UpstreamFigures
@@ -35,6 +34,6 @@ def traffic(plan: Plan, patience: float | None = None) -> tuple[TrafficRow, ...]
 def _figures(proxy: Proxy) -> Mapping[str, UpstreamFigures] | None:
     """Return the figures of a proxy; None where it doesn't answer."""
     with suppress(ClientError):
-        admin = EnvoyAdmin(Proxies(paths.proxies_root()).path(proxy.id))
+        admin = EnvoyAdmin(Proxies.ours().path(proxy.id))
         return by_upstream(admin.clusters(), admin.statistics(STATISTICS))
     return None

@@ -13,13 +13,13 @@ from locallb.gateway.needs import (
     SERVICE,
     by_kind,
     kind_of,
-    known_or_last,
     named_objects,
     wanted_kinds,
 )
 from locallb.kubernetes.parsing.gateway_api import parse_gateway_api
 from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.memory import Memory
+from locallb.sources.kubernetes.routed import GATEWAYS
 from tests.gateway.api import (
     DEMO,
     JsonObject,
@@ -51,7 +51,7 @@ def test_each_kind_is_as_it_is_known_or_as_it_was(kinds: set[str]) -> None:
     """While classes or Gateways aren't known, all is as it was; else kind by kind."""
     now, last = cluster("now"), cluster("last")
     known = {kind: some for kind, some in by_kind(now, EVERYTHING).items() if kind in kinds}
-    told = known_or_last(KINDS, known, last)
+    told = GATEWAYS.known_or_last(KINDS, known, last)
     if not {"GatewayClass", "Gateway"} <= kinds:
         assert told == tuple(last)
         return
@@ -65,9 +65,9 @@ def test_each_kind_is_as_it_is_known_or_as_it_was(kinds: set[str]) -> None:
 def test_what_is_not_asked_yet_is_as_it_was_and_what_is_not_there_is_gone() -> None:
     """A cluster that was asked and has no Gateway API has nothing, whatever it had."""
     last = cluster("last")
-    assert known_or_last(None, {}, last) == tuple(last)
-    assert known_or_last((), {}, last) == ()
-    assert known_or_last(KINDS, {"GatewayClass": []}, last) == ()
+    assert GATEWAYS.known_or_last(None, {}, last) == tuple(last)
+    assert GATEWAYS.known_or_last((), {}, last) == ()
+    assert GATEWAYS.known_or_last(KINDS, {"GatewayClass": []}, last) == ()
     assert wanted_kinds(KINDS, {}) == ("GatewayClass",)
 
 

@@ -32,8 +32,9 @@ from locallb.sources.gardener.machines import node_routes, parsed, printed
 from locallb.sources.gardener.polling import SeedPolls
 from locallb.sources.gardener.shoots import ADMIN, TOKEN, Shoot, parse_shoot, way
 from locallb.sources.kubernetes.entry import KubernetesSource
-from locallb.sources.readings import ReadCache, readings_directory
+from locallb.sources.readings import ReadCache
 from locallb.sources.source import Found, source_type
+from locallb.storage.paths import stack_directory
 from tests.sources.seed_api import CLUSTERS, PODS, RECORDS, SeedApi, cluster, kubeconfig, served_seed
 from tests.watch.api import becomes
 
@@ -291,7 +292,7 @@ def test_who_sleeps_or_is_being_deleted_needs_no_answer(
         source_type("kubernetes").read(finding.sources[1], home, {key}, keep=True)
     metadata = {"namespace": "shop", "name": "web", "uid": "u"}
     web: dict[object, object] = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": SPEC}
-    ReadCache(readings_directory(home)).keep(ClusterName(A), {A: (web,)})
+    ReadCache(stack_directory(home)).keep(ClusterName(A), {A: (web,)})
     read = source_type("kubernetes").read(finding.sources[1], home, {key}, keep=True).reading
     assert [service.key for service in read.parsed.services] == [key]
     told = f"the cluster {A} {silent} and doesn't answer, so its Services count as last read"
@@ -328,7 +329,7 @@ def test_a_shoot_that_is_gone_is_waited_for_no_more(seed: SeedApi, tmp_path: Pat
     home = Home("p", "dev", str(tmp_path))
     configured = Settings((), (), finders=(SEED,))
     find_sources(home, configured, keep=True)
-    ReadCache(readings_directory(home)).keep(ClusterName(A), {A: ({"kind": "Service"},)})
+    ReadCache(stack_directory(home)).keep(ClusterName(A), {A: ({"kind": "Service"},)})
     clusters, seed.objects[CLUSTERS] = seed.objects[CLUSTERS], []
     sources, _ = find_sources(home, configured, keep=True)
     assert [source.cluster for source in sources] == ["seed", A]
@@ -336,7 +337,7 @@ def test_a_shoot_that_is_gone_is_waited_for_no_more(seed: SeedApi, tmp_path: Pat
     seed.drop_shoot(A)
     sources, _ = find_sources(home, configured, keep=True)
     assert [source.cluster for source in sources] == ["seed"]
-    assert ReadCache(readings_directory(home)).load(ClusterName(A)) is None
+    assert ReadCache(stack_directory(home)).load(ClusterName(A)) is None
     with pytest.raises(KubeError) as caught:
         connection(Access(str(kept(tmp_path) / f"{A}.kubeconfig"), A))
     assert caught.value.fault is Fault.NO_CONTEXT

@@ -28,7 +28,8 @@ from locallb.sources.kind.entry import KindSource
 from locallb.sources.kind.finding import find_clusters
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.reading import read_kubernetes
-from locallb.sources.readings import ReadCache, readings_directory
+from locallb.sources.readings import ReadCache
+from locallb.storage.paths import stack_directory
 
 INSIDE = "https://shop-control-plane:6443"
 
@@ -228,7 +229,7 @@ def test_what_was_read_of_a_cluster_that_is_gone_says_nothing_of_the_next_one(do
     configured = Settings((), (), finders=(KindSource(),))
     docker.clusters = {"kind": container()}
     find_sources(home, configured, keep=True)
-    readings = ReadCache(readings_directory(home))
+    readings = ReadCache(stack_directory(home))
     readings.keep(ClusterName("kind"), {"kind-kind": ({"kind": "Service"},)})
     find_sources(home, configured, keep=True)
     assert readings.load(ClusterName("kind"))

@@ -20,8 +20,9 @@ from locallb.model.snapshot import Access
 from locallb.sources.found import find_sources
 from locallb.sources.gardener.entry import GardenerSource
 from locallb.sources.gardener.shoots import ADMIN
-from locallb.sources.readings import ReadCache, readings_directory
+from locallb.sources.readings import ReadCache
 from locallb.sources.source import SourceRead
+from locallb.storage.paths import stack_directory
 from tests.sources.seed_api import PODS, SeedApi, kubeconfig, served_seed
 
 ONE, OTHER = (GardenerSource(ClusterName(name), f"{name}.kubeconfig") for name in ("seed", "other"))
@@ -64,7 +65,7 @@ def servers(found: dict[ClusterName, Source]) -> dict[str, str]:
 
 def kept(root: Path) -> Path:
     """Return where everything is kept."""
-    return readings_directory(Home("p", "dev", str(root)))
+    return stack_directory(Home("p", "dev", str(root)))
 
 
 def test_each_seed_has_its_own_shoots(seeds: tuple[SeedApi, SeedApi], tmp_path: Path) -> None:

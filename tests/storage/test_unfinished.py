@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from locallb.model.identities import Home
-from locallb.sources.readings import readings_directory
 from locallb.sources.state import stack_home
 from locallb.storage import files, unfinished
+from locallb.storage.paths import stack_directory
 
 WRITE_HALF = """
 import sys
@@ -87,7 +87,7 @@ def test_one_that_is_removed_before_its_writer_has_locked_it_is_made_again(
 def test_the_next_run_of_a_stack_removes_what_a_killed_one_left(tmp_path: Path) -> None:
     """In the stack's own directory."""
     home = Home("p", "dev", str(tmp_path))
-    left = readings_directory(home) / ".c.json.01234567.new"
+    left = stack_directory(home) / ".c.json.01234567.new"
     left.parent.mkdir(parents=True)
     left.write_text("half")
     stack_home.settle(home)

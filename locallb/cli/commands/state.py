@@ -11,7 +11,6 @@ from locallb.cli.console import Out
 from locallb.cli.exit_code import Exit
 from locallb.cli.failures import Refused
 from locallb.cli.session import Session
-from locallb.engine.backend.store import Store
 from locallb.model.formatting import counted
 from locallb.provider.resources.moving import leave
 from locallb.runtimes.process.processes import ProcessError
@@ -55,7 +54,7 @@ def adopt(session: Session, args: Arguments, out: Out) -> int:
 def check(session: Session, args: Arguments, out: Out) -> int:
     """Print every rule that the stack's state breaks; 1 if there is any."""
     path = session.project.state_file(session.stack)
-    complaints = _store(session).complaints()
+    complaints = session.store.complaints()
     if args.json:
         out.raw(json.dumps({"state": str(path), "complaints": list(complaints)}, indent=2))
     elif complaints:
@@ -69,7 +68,7 @@ def check(session: Session, args: Arguments, out: Out) -> int:
 
 def restore(session: Session, args: Arguments, out: Out) -> int:
     """Go back to the newest backup that can be used, where the state can't; asks first."""
-    store = _store(session)
+    store = session.store
     told: list[str] = []
     if problems := store.unusable():
         if not args.yes:
@@ -87,7 +86,3 @@ def restore(session: Session, args: Arguments, out: Out) -> int:
     if told:
         out.line("Now run `locallb up`: it adopts what was made since.")
     return Exit.OK
-
-
-def _store(session: Session) -> Store:
-    return Store(session.project.backend, session.project.name, session.stack)

@@ -10,7 +10,6 @@ from locallb.cli.display.service_table import STYLES
 from locallb.model.serving import Proxy, Upstream
 from locallb.planning.planned import Placement, Plan, PlannedPort, Via
 from locallb.planning.status import Row
-from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies
 
 _LABEL = 11
@@ -29,13 +28,13 @@ class Detail:
     @property
     def pid(self) -> int | None:
         """The process that was started for the proxy last; None for a container, or before the first."""
-        record = Proxies(paths.proxies_root()).recorded(self.proxy.id) if self.proxy else None
+        record = Proxies.ours().recorded(self.proxy.id) if self.proxy else None
         return record.pid if record else None
 
     @property
     def directory(self) -> str:
         """Where the proxy's configuration and log are; empty without a proxy."""
-        return str(Proxies(paths.proxies_root()).path(self.proxy.id)) if self.proxy else ""
+        return str(Proxies.ours().path(self.proxy.id)) if self.proxy else ""
 
 
 def details(rows: Sequence[Row], plan: Plan) -> list[Detail]:

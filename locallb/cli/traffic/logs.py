@@ -18,7 +18,6 @@ from locallb.cli.traffic.line_texts import line_json, line_text
 from locallb.model.errors import ClientError
 from locallb.model.identities import ObjectKey
 from locallb.planning.planned import Plan
-from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies
 from locallb.traffic.lines import Line, lines, services_by_listener
 from locallb.traffic.reading import ENOUGH, PACE, Reading
@@ -122,5 +121,5 @@ def _directories(plan: Plan, chosen: Iterable[ObjectKey]) -> Mapping[Path, None]
     """Return where the proxies of these Services are, each once."""
     keys, proxies = set(chosen), {planned.proxy.name: planned.proxy.id for planned in plan.proxies}
     names = dict.fromkeys(placement.proxy for placement in plan.placements if placement.key in keys)
-    root = Proxies(paths.proxies_root())
+    root = Proxies.ours()
     return dict.fromkeys(root.path(proxies[name]) for name in names if name in proxies)

@@ -7,17 +7,12 @@ from pathlib import Path
 from locallb.envoy.http import names
 from locallb.model.http.serving import AnyCertificate
 from locallb.model.identities import Owner, ProxyId
-from locallb.storage import files, paths
+from locallb.storage import files
 from locallb.storage.proxy_directories import OWNER, Proxies
 
 
 class CertificateFilesError(Exception):
     """They can't be written: half a sentence."""
-
-
-def proxies() -> Proxies:
-    """Return the directories of this user's proxies."""
-    return Proxies(paths.proxies_root())
 
 
 def write(directory: Path, certificate: AnyCertificate, chain: bytes, key: bytes, *, shared: bool) -> None:
@@ -40,13 +35,13 @@ def read(directory: Path, certificate: AnyCertificate) -> tuple[bytes, bytes] | 
 
 def remove(proxy: ProxyId, owner: Owner, certificate: AnyCertificate) -> None:
     """Remove both, unless the directory is somebody else's by now; nothing else in it: that as well."""
-    directory = proxies().find(proxy)
+    directory = Proxies.ours().find(proxy)
     if directory is None or directory.owner != owner:
         return
     for name in _files(certificate):
         files.remove(directory.path / name)
     if {path.name for path in directory.path.iterdir()} == {OWNER}:
-        proxies().remove(proxy)
+        Proxies.ours().remove(proxy)
 
 
 def _files(certificate: AnyCertificate) -> tuple[str, str]:

@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping
 from locallb.envoy.http import names
 from locallb.model.http.serving import LocalCertificate as Planned
 from locallb.provider.resources import certificate_files
-from locallb.provider.resources.certificate_files import CertificateFilesError, proxies
+from locallb.provider.resources.certificate_files import CertificateFilesError
 from locallb.resources.codec import is_unknown
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import LocalCertificateInputs, LocalCertificateState
 from locallb.resources.resource_type import Difference, ResourceType, changed, grown, proxy_faults
 from locallb.storage.key_pairs import key_pair_fault
+from locallb.storage.proxy_directories import Proxies
 
 _REPLACING = frozenset({"proxy", "certificate", "hosts", "authority", "period"})
 
@@ -52,7 +53,7 @@ class LocalCertificate(ResourceType[LocalCertificateInputs, LocalCertificateStat
             raise ProviderError(f"{told}: your own authority is another one than was planned with; run up again")
         try:
             pair = store.sign(known, new.hosts, now)
-            place = proxies().make(new.proxy, new.owner, new.name).path
+            place = Proxies.ours().make(new.proxy, new.owner, new.name).path
             certificate_files.write(place, _planned(new), pair.certificate, pair.key, shared=new.shared)
         except (store.AuthorityError, CertificateFilesError) as error:
             raise ProviderError(f"{told}: {error}") from None
@@ -67,7 +68,7 @@ class LocalCertificate(ResourceType[LocalCertificateInputs, LocalCertificateStat
         """
         from locallb.certificates import signing, store  # noqa: PLC0415 - as above
 
-        pair = certificate_files.read(proxies().path(state.proxy), _planned(state))
+        pair = certificate_files.read(Proxies.ours().path(state.proxy), _planned(state))
         try:
             made = signing.seen(pair[0]) if pair and not key_pair_fault(*pair) else None
         except signing.SigningError:

@@ -21,7 +21,7 @@ from locallb.resources.codec import is_unknown
 from locallb.resources.properties import ProxyConfigInputs, ProxyConfigState
 from locallb.resources.resource_type import ResourceType, grown, proxy_faults
 from locallb.runtimes.process.stopping import stop_all
-from locallb.storage import files, paths
+from locallb.storage import files
 from locallb.storage.proxy_directories import Proxies, ProxyDirectory
 
 _NEEDED = (rollout.BOOTSTRAP, rollout.LISTENERS, rollout.CLUSTERS)
@@ -52,22 +52,22 @@ class ProxyConfig(ResourceType[ProxyConfigInputs, ProxyConfigState]):
         del old
         if is_unknown(new.files) or is_unknown(new.proxy):
             return {}
-        return {"directory": str(_proxies().path(new.proxy)), "bootstrap": rollout.fingerprint(new.files)}
+        return {"directory": str(Proxies.ours().path(new.proxy)), "bootstrap": rollout.fingerprint(new.files)}
 
     def create(self, new: ProxyConfigInputs) -> tuple[str, ProxyConfigState]:
         """Make the directory, or adopt ours, and write the files."""
-        directory = _proxies().make(new.proxy, new.owner, new.name)
+        directory = Proxies.ours().make(new.proxy, new.owner, new.name)
         return new.proxy, self._write(directory, new)
 
     def read(self, state: ProxyConfigState) -> ProxyConfigState | None:
         """Read what is on disk: a file that was changed or removed by hand shows as a changed property."""
-        directory = _proxies().find(state.proxy)
+        directory = Proxies.ours().find(state.proxy)
         if directory is None or directory.owner != state.owner:
             return None
         texts = push.texts(directory.path)
         if _in_parts(state.files):
             texts = _own(texts)
-        shared = _proxies().is_shared(state.proxy)
+        shared = Proxies.ours().is_shared(state.proxy)
         return replace(state, name=directory.name, files=texts, shared=shared, bootstrap=rollout.fingerprint(texts))
 
     def update(self, old: ProxyConfigState, new: ProxyConfigInputs) -> ProxyConfigState:
@@ -75,7 +75,7 @@ class ProxyConfig(ResourceType[ProxyConfigInputs, ProxyConfigState]):
         before, after = old.owner, new.owner
         if before != after:
             refuse_copy(f"proxy {new.proxy}", before, after)
-        proxies = _proxies()
+        proxies = Proxies.ours()
         directory = proxies.find(new.proxy)
         if directory is None or directory.owner not in (before, after):
             directory = proxies.make(new.proxy, after, new.name)
@@ -88,17 +88,17 @@ class ProxyConfig(ResourceType[ProxyConfigInputs, ProxyConfigState]):
         A refresh loses sight of a process that hangs, or that an interrupted run had told to stop.
         """
         owner = state.owner
-        directory = _proxies().find(state.proxy)
+        directory = Proxies.ours().find(state.proxy)
         if self.belongs_to_copied_project(owner) or (directory and directory.owner != owner):
             return
-        stop_all(_proxies().path(state.proxy))
-        _proxies().remove(state.proxy)
+        stop_all(Proxies.ours().path(state.proxy))
+        Proxies.ours().remove(state.proxy)
 
     def _write(self, directory: ProxyDirectory, new: ProxyConfigInputs) -> ProxyConfigState:
         texts = push.texts(directory.path)
         if not _in_parts(new.files):
             _require_watches(directory.path, texts, new)
-        _proxies().share(new.proxy, shared=new.shared)
+        Proxies.ours().share(new.proxy, shared=new.shared)
         mode = files.SHARED if new.shared else files.PRIVATE
         _set_modes(directory.path, texts, mode)
         if SYSTEM_AUTHORITIES in new.files.get(rollout.CLUSTERS, ""):
@@ -186,7 +186,3 @@ def _system_authorities() -> str:
     """Read what this host trusts, or what Mozilla does where it has nothing of its own."""
     own = ssl.get_default_verify_paths().cafile
     return Path(own or certifi.where()).read_text(encoding="utf-8")
-
-
-def _proxies() -> Proxies:
-    return Proxies(paths.proxies_root())

@@ -26,7 +26,6 @@ from locallb.resources.properties import ListenerState, ReachableInputs, Reachab
 from locallb.resources.resource_type import ResourceType, grown, id_faults, proxy_faults
 from locallb.runtimes import published_ports
 from locallb.runtimes.runtime import runtime
-from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies
 
 PATIENCE = 5.0
@@ -99,7 +98,7 @@ class Reachable(ResourceType[ReachableInputs, ReachableState]):
 
     def delete(self, state: ReachableState) -> None:
         """Forget the proof. An Envoy that ends is drained here: before what leads to its backends goes as well."""
-        found = Proxies(paths.proxies_root()).find(state.proxy)
+        found = Proxies.ours().find(state.proxy)
         if not state.part and not (found and found.owner and self.belongs_to_copied_project(found.owner)):
             run = RunIdentity.parse(state.process)
             runtime(run.runtime).drain(run)
@@ -195,4 +194,4 @@ def _probe(place: str) -> None:
 
 
 def _directory(inputs: ReachableInputs) -> Path:
-    return Proxies(paths.proxies_root()).path(inputs.proxy)
+    return Proxies.ours().path(inputs.proxy)

@@ -16,12 +16,13 @@ from locallb.kubernetes.parsing.tls_secrets import TlsPair, TlsSecretError, secr
 from locallb.model.http.serving import Certificate
 from locallb.model.identities import ClusterName, ObjectKey
 from locallb.provider.resources import certificate_files
-from locallb.provider.resources.certificate_files import CertificateFilesError, proxies
+from locallb.provider.resources.certificate_files import CertificateFilesError
 from locallb.resources.codec import is_unknown
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import ServedCertificateInputs, ServedCertificateState
 from locallb.resources.resource_type import Difference, ResourceType, changed, grown, proxy_faults
 from locallb.storage.key_pairs import key_pair_fault
+from locallb.storage.proxy_directories import Proxies
 
 _REPLACING = frozenset({"proxy", "file", "namespace", "secret", "digest", "serves"})
 
@@ -53,7 +54,7 @@ class ServedCertificate(ResourceType[ServedCertificateInputs, ServedCertificateS
         pair, certificate = _pair(new), _certificate(new)
         chain = names.chain_file(certificate)
         try:
-            place = proxies().make(new.proxy, new.owner, new.name).path
+            place = Proxies.ours().make(new.proxy, new.owner, new.name).path
             certificate_files.write(place, certificate, pair.chain, pair.key, shared=new.shared)
         except CertificateFilesError as error:
             raise ProviderError(f"Secret {new.namespace}/{new.secret} can't be served: {error}") from None
@@ -61,7 +62,7 @@ class ServedCertificate(ResourceType[ServedCertificateInputs, ServedCertificateS
 
     def read(self, state: ServedCertificateState) -> ServedCertificateState | None:
         """Check that both files have what the digest says."""
-        pair = certificate_files.read(proxies().path(state.proxy), _certificate(state))
+        pair = certificate_files.read(Proxies.ours().path(state.proxy), _certificate(state))
         return state if pair and TlsPair(*pair).digest == state.digest else None
 
     def update(self, old: ServedCertificateState, new: ServedCertificateInputs) -> ServedCertificateState:

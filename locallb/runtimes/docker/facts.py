@@ -25,7 +25,6 @@ from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.process.facts import our_pids
 from locallb.runtimes.published_ports import split_listener
 from locallb.runtimes.runtime import UnfitError
-from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies
 
 
@@ -117,7 +116,7 @@ def _places(seen: Document) -> Iterator[Place]:
 def _bound(home: Home) -> set[Place]:
     """Ask this stack's proxies what they have bound: whose sockets they are isn't told to everybody."""
     bound: set[Place] = set()
-    for directory in Proxies(paths.proxies_root()).list():
+    for directory in Proxies.ours().list():
         if directory.owner and directory.owner.home == home:
             with suppress(EnvoyAdminError):
                 bound.update(split_listener(name) for name in EnvoyAdmin(directory.path).listeners())

@@ -7,7 +7,6 @@ from pathlib import Path
 from locallb.runtimes import draining
 from locallb.runtimes.docker.containers import PROXY_LABEL
 from locallb.runtimes.docker.daemon import Document as Container
-from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies, is_id
 
 
@@ -30,7 +29,7 @@ def was_drained(seen: Container) -> bool:
 
 def _directory(seen: Container) -> Path | None:
     proxy = (seen["Config"].get("Labels") or {}).get(PROXY_LABEL, "")
-    return Proxies(paths.proxies_root()).path(proxy) if is_id(proxy) else None
+    return Proxies.ours().path(proxy) if is_id(proxy) else None
 
 
 def _note(seen: Container) -> str:

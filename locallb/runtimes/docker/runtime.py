@@ -131,7 +131,7 @@ class Docker(Runtime):
 
     def end_hanging(self, directory: Path) -> None:
         """Stop the proxy's containers, where its directory is one that containers use. Raises ContainersError."""
-        if Proxies(paths.proxies_root()).is_shared(ProxyId(directory.name)):
+        if Proxies.ours().is_shared(ProxyId(directory.name)):
             for container in self.containers().labelled(f"{PROXY_LABEL}={directory.name}"):
                 self.containers().stop(str(container["Id"]), 0)
 

@@ -18,7 +18,6 @@ from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.making import labels_of, make_started, provide_image, require_owner
 from locallb.runtimes.docker.runs import drain_container, was_drained
 from locallb.runtimes.podman.spec import SPEC_LABEL, body
-from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies
 
 GRACE = 5
@@ -83,7 +82,7 @@ class Lifecycle:
 
 
 def _directory(inputs: PodmanContainerInputs) -> Path:
-    return Proxies(paths.proxies_root()).path(inputs.proxy)
+    return Proxies.ours().path(inputs.proxy)
 
 
 def _body(inputs: PodmanContainerInputs) -> Mapping[str, Any]:

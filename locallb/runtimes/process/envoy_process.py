@@ -28,7 +28,7 @@ from locallb.runtimes.process.handover import Epoch
 from locallb.runtimes.process.processes import Process
 from locallb.runtimes.process.stopping import STOP_PATIENCE, running, runs_in, stop_all, stop_process
 from locallb.runtimes.process.trial import why_unfit
-from locallb.storage import files, paths
+from locallb.storage import files
 from locallb.storage.proxy_directories import OWNER_MARK, PROXY_MARK, ProcessRecord, Proxies
 
 START_PATIENCE = 10.0
@@ -84,7 +84,7 @@ class EnvoyProcess(ResourceType[EnvoyProcessInputs, EnvoyProcessState]):
 
         A log that has grown is cut on the way, which no plan sees.
         """
-        directory = _proxies().path(state.proxy)
+        directory = Proxies.ours().path(state.proxy)
         logs.cut(directory)
         alive = runs_in(directory, Process(state.pid, state.started))
         return state if alive and EnvoyAdmin(directory).answers() else None
@@ -127,13 +127,13 @@ class EnvoyProcess(ResourceType[EnvoyProcessInputs, EnvoyProcessState]):
     def delete(self, state: EnvoyProcessState) -> None:
         """Stop what runs for the proxy: new connections are refused at once, open ones get a moment."""
         if not self.belongs_to_copied_project(state.owner):
-            directory = _proxies().path(state.proxy)
+            directory = Proxies.ours().path(state.proxy)
             stop_all(directory)
             known = Process(state.pid, state.started)
             if processes.mark_of(known).get(PROXY_MARK, "").endswith(f"/{state.proxy}"):
                 stop_process(directory, known)  # started under another state home
             with suppress(ClientError):  # no directory, nothing noted
-                _proxies().record(state.proxy, None)
+                Proxies.ours().record(state.proxy, None)
 
 
 def owner_mark(owner: Owner) -> str:
@@ -143,7 +143,7 @@ def owner_mark(owner: Owner) -> str:
 
 def _own_directory(new: EnvoyProcessInputs) -> Path:
     """Find the proxy's directory with the bootstrap that is to be read."""
-    directory = _proxies().find(new.proxy)
+    directory = Proxies.ours().find(new.proxy)
     if directory is None or directory.owner != new.owner:
         raise ProviderError(f"proxy {new.proxy} has no directory of {new.owner}: refresh and run up again")
     text = files.read_shared(directory.path / rollout.BOOTSTRAP)
@@ -216,7 +216,7 @@ def _start(directory: Path, binary: EnvoyBinary, new: EnvoyProcessInputs, epoch:
 
 def _record(new: EnvoyProcessInputs, binary: EnvoyBinary, process: Process) -> None:
     record = ProcessRecord(process.pid, process.started, str(binary.path), new.version, new.bootstrap)
-    _proxies().record(new.proxy, record)
+    Proxies.ours().record(new.proxy, record)
 
 
 def _await_answer(directory: Path, process: Process) -> None:
@@ -233,7 +233,3 @@ def _await_answer(directory: Path, process: Process) -> None:
                 f" {processes.last_words(directory / LOG, without=logs.NOISE) or 'its log is empty'}"
             )
         time.sleep(_PAUSE)
-
-
-def _proxies() -> Proxies:
-    return Proxies(paths.proxies_root())

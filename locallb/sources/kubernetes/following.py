@@ -27,8 +27,9 @@ from locallb.sources.kubernetes.gateway_listing import of_gateways
 from locallb.sources.kubernetes.pod_ranges import of_ranges
 from locallb.sources.kubernetes.reading import health_ports, not_up_yet, read_cluster
 from locallb.sources.kubernetes.routed import word_of
-from locallb.sources.readings import ReadCache, readings_directory
+from locallb.sources.readings import ReadCache
 from locallb.sources.source import SourceRead, SourceResult, with_stale
+from locallb.storage.paths import stack_directory
 
 KEEP_EVERY = 30.0
 """Seconds between two times that a followed cluster's last good reading is written."""
@@ -186,7 +187,7 @@ class Following:
         if not followed.ready() or followed.stale() or (not due and now < live.keep_at):
             return
         live.keep_at = now + KEEP_EVERY
-        cache, lacking = ReadCache(readings_directory(self.home)), followed.lacks()
+        cache, lacking = ReadCache(stack_directory(self.home)), followed.lacks()
         last = cache.load(followed.cluster) or {} if lacking else {}
         objects = followed.objects()
         kept = [one for listed in last.values() for one in of_gateways(listed) if word_of(one) in lacking]

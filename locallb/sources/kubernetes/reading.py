@@ -27,8 +27,9 @@ from locallb.sources.kubernetes.gateway_listing import list_routed, of_gateways
 from locallb.sources.kubernetes.missing_rights import list_objects, slice_notices
 from locallb.sources.kubernetes.pod_ranges import list_ranges, notices_of_ranges
 from locallb.sources.kubernetes.routed import GATEWAYS, INGRESSES
-from locallb.sources.readings import Objects, ReadCache, readings_directory, slim
+from locallb.sources.readings import Objects, ReadCache, slim
 from locallb.sources.source import SourceRead, SourceResult
+from locallb.storage.paths import stack_directory
 
 _REMEDIES = {
     Fault.UNREACHABLE: "start it",
@@ -94,7 +95,7 @@ def read_kubernetes(
 def read_cluster(source: KubernetesSource, home: Home, known: Collection[ObjectKey], *, keep: bool) -> SourceRead:
     """Read a running cluster of a stack; `known` are the Services that hold something. Raises SourceError."""
     held = any(key.cluster == source.cluster for key in known)
-    read = read_kubernetes(source, Path(home.root), readings_directory(home), keep=keep, held=held)
+    read = read_kubernetes(source, Path(home.root), stack_directory(home), keep=keep, held=held)
     ports = {source.cluster: read.health_ports}
     return SourceRead(read.reading, {source.cluster: read.access}, ports, read.unready)
 

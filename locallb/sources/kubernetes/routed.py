@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from locallb.gateway import needs as of_gateways
 from locallb.gateway.kinds import KINDS
-from locallb.gateway.needs import CONFIG_MAP, NAMESPACE, SECRET, Known, kind_of
+from locallb.gateway.needs import CONFIG_MAP, NAMESPACE, SECRET, SERVICE, Known, kind_of
 from locallb.gateway.parsing.referred import is_bundle
 from locallb.ingress import needs as of_ingresses
 from locallb.ingress.kinds import INGRESS_KINDS
@@ -40,7 +40,6 @@ class Routed:
     stages: tuple[str, str]
     """The classes, and what is of a class."""
     wanted: Callable[[Collection[str], Known], tuple[str, ...]]
-    known_or_last: Callable[[Collection[str] | None, Known, Iterable[ObjectOfCluster]], tuple[ObjectOfCluster, ...]]
     named_objects: Callable[[Iterable[ObjectOfCluster]], frozenset[Reference]]
     refusal: str = ""
     """What it means where there were such kinds and now are none to be read; empty: that all of it is gone."""
@@ -54,6 +53,22 @@ class Routed:
         """Return those that it may have read; nothing where none is of its kinds."""
         mine = tuple(one for one in objects if self._may_read(kind_of(one.object)))
         return mine if any(kind_of(one.object) in self.kinds for one in mine) else ()
+
+    def known_or_last(
+        self, served: Collection[str] | None, known: Known, last: Iterable[ObjectOfCluster]
+    ) -> tuple[ObjectOfCluster, ...]:
+        """Return all that is needed, and classes where one is ours; what isn't known is as it was in `last`.
+
+        `served` are the kinds that may be read; None if that isn't known.
+        """
+        (classes, of_class), wanted = self.stages, self.wanted(served or (), known)
+        missing = set(wanted) - known.keys()
+        if served is None or (self.refusal and not served) or missing & {classes, of_class}:
+            return tuple(last)
+        if SERVICE not in wanted:
+            return tuple(known.get(classes, ())) if of_class in wanted else ()
+        kept = (one for one in last if kind_of(one.object) in missing)
+        return (*kept, *(one for kind in wanted for one in known.get(kind, ())))
 
     def documents(self, last: Iterable[Document]) -> tuple[Document, ...]:
         """Return those of a last reading that it may have read; nothing where none is of its kinds."""
@@ -83,7 +98,6 @@ GATEWAYS = Routed(
     {NAMESPACE: NAMESPACES},
     (of_gateways.CLASS, of_gateways.GATEWAY),
     of_gateways.wanted_kinds,
-    of_gateways.known_or_last,
     of_gateways.named_objects,
 )
 INGRESSES = Routed(
@@ -94,7 +108,6 @@ INGRESSES = Routed(
     {},
     (of_ingresses.CLASS, of_ingresses.INGRESS),
     of_ingresses.wanted_kinds,
-    of_ingresses.known_or_last,
     of_ingresses.named_objects,
     "IngressClasses may be listed no more",
 )

@@ -9,8 +9,8 @@ from pathlib import Path
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.sources.manifests.entry import ManifestsSource
 from locallb.sources.manifests.reading import ENDINGS, ParseCache, manifests_path, read_manifests
-from locallb.sources.readings import readings_directory
 from locallb.sources.source import SourceRead, SourceResult, SourceType, with_stale
+from locallb.storage.paths import stack_directory
 from locallb.threads.supervised import THREADS
 
 
@@ -78,7 +78,7 @@ def _read(
     keep: bool,
     memory: ParseCache | None = None,
 ) -> SourceRead:
-    readings = readings_directory(home)
+    readings = stack_directory(home)
     return SourceRead(read_manifests(source, Path(home.root), readings, held_services=known, keep=keep, memory=memory))
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import TypeVar
 
-from locallb.model.identities import Owner, ProxyName
+from locallb.model.identities import ProxyName
 from locallb.model.memory import Each, Memory
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment
 from locallb.sources import SourceError
@@ -109,7 +110,7 @@ def _held(every: tuple[object, ...]) -> HeldByState:
     whole = [(config.serves, config.name) for config in of_stack if config.serves]
     seats += [HeldProxyAssignment(proxy.service, name, whole=True) for proxy, name in whole]
     return HeldByState(
-        tuple(sorted(of(Claim), key=_order)),
+        tuple(sorted(of(Claim), key=attrgetter("order"))),
         tuple(sorted((*of(HeldProxy), *(proxy for proxy, _ in whole)), key=lambda proxy: proxy.service)),
         tuple(sorted({one.pid for one in of(Run) if one.pid})),
         frozenset(one.runtime for one in of(Run)),
@@ -118,7 +119,3 @@ def _held(every: tuple[object, ...]) -> HeldByState:
         tuple(sorted(seats)),
         next((one.fingerprint for one in of(Authority)), ""),
     )
-
-
-def _order(claim: Claim) -> tuple[int, int, Owner]:
-    return claim.address.version, int(claim.address), claim.owner

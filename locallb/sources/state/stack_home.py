@@ -130,7 +130,7 @@ def settle(home: Home) -> None:
 
 
 def _path(home: Home) -> Path:
-    return Path(home.root) / ".state" / "locallb" / home.stack / NAME
+    return paths.stack_directory(home) / NAME
 
 
 def _refuse_newer(home: Home, written: object) -> None:

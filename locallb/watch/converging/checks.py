@@ -19,8 +19,8 @@ from pathlib import Path
 import components
 import locallb
 from locallb.model.identities import Home, ObjectKey
-from locallb.sources.readings import readings_directory
 from locallb.storage import files
+from locallb.storage.paths import stack_directory
 
 NAME = "brought-about"
 """Of the note; sources' readings end with `.json`."""
@@ -48,7 +48,7 @@ class Checks:
 
     def begin(self, home: Home, keys: Iterable[ObjectKey], stamp: object) -> None:
         """Check all of these once; `stamp` names the writing of the state that has them, None one that nobody knows."""
-        self._path, self.unchecked, self._noted = readings_directory(home) / NAME, set(keys), None
+        self._path, self.unchecked, self._noted = stack_directory(home) / NAME, set(keys), None
         doubtful = self._read(stamp)
         self._doubtful = set(self.unchecked) if doubtful is None else self.unchecked & doubtful
 

@@ -14,7 +14,7 @@ from locallb.envoy import push, rollout
 from locallb.model.errors import ClientError
 from locallb.model.identities import ObjectKey
 from locallb.planning.planned import Plan, PlannedProxy
-from locallb.storage import files, paths
+from locallb.storage import files
 from locallb.storage.proxy_directories import Proxies
 
 
@@ -28,7 +28,7 @@ def _put(planned: PlannedProxy) -> bool:
     if planned.routes:  # in its container, which may lack those to a new pod
         return False
     with suppress(ClientError):
-        directory = Proxies(paths.proxies_root()).find(planned.proxy.id)
+        directory = Proxies.ours().find(planned.proxy.id)
         if directory is None or directory.owner != planned.owner:
             return False
         wanted, present = planned.rendered.files, push.texts(directory.path)

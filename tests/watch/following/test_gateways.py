@@ -27,7 +27,8 @@ from locallb.sources.kubernetes.followed import discovered_kinds
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from locallb.sources.kubernetes.following import Following
 from locallb.sources.kubernetes.reading import read_kubernetes
-from locallb.sources.readings import ReadCache, readings_directory
+from locallb.sources.readings import ReadCache
+from locallb.storage.paths import stack_directory
 from tests.envoy.certificates import Authority, Pair
 from tests.gateway.api import api_object, gateway, gateway_class, listener, namespace, route
 from tests.gateway.api import service as backend_service
@@ -407,7 +408,7 @@ def test_until_it_is_known_what_gateways_need_counts_as_last_read(api: tuple[Api
     read = following.read(source, (), everything=True, moved=False)
     assert told(read.reading.parsed) == told(first.reading.parsed)
     following.stop()
-    kept = ReadCache(readings_directory(home)).load(NAME) or {}
+    kept = ReadCache(stack_directory(home)).load(NAME) or {}
     assert {"Gateway", "HTTPRoute", "GatewayClass"} <= {str(one["kind"]) for some in kept.values() for one in some}
 
 
