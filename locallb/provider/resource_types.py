@@ -8,7 +8,6 @@ a preview can't change anything.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any, TypeAlias
 
 from pulumi.runtime.rpc import UNKNOWN
@@ -16,6 +15,7 @@ from pulumi.runtime.rpc import UNKNOWN
 from locallb.kubernetes.api.fence import FENCE
 from locallb.resources import codec
 from locallb.resources.errors import ProviderError
+from locallb.resources.forms import form_of
 from locallb.resources.resource_type import Difference, ResourceType
 from locallb.resources.values import Values
 
@@ -99,5 +99,5 @@ def _previewed_outputs(kind: AnyResourceType, inputs: Values, certain: Mapping[s
     return dict(sorted({**inputs, **known}.items()))
 
 
-def _names(kind: type[Any]) -> list[str]:
-    return [field.name for field in fields(kind)]
+def _names(kind: type[Any]) -> tuple[str, ...]:
+    return form_of(kind).fields

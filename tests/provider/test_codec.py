@@ -14,7 +14,8 @@ from locallb.model.naming import owner_fields, owner_from
 from locallb.model.snapshot import Access
 from locallb.model.status_entries import Condition, EntryName, Event, Ingress, IngressPort
 from locallb.provider.generate import SCHEMA
-from locallb.resources.codec import CodecError, _form, decode, encode, recall
+from locallb.resources.codec import CodecError, decode, encode, recall
+from locallb.resources.forms import form_of
 from locallb.resources.properties import ServiceClaimInputs
 
 texts = st.text(max_size=5)
@@ -72,6 +73,6 @@ def test_the_schema_has_the_models_fields() -> None:
     """Types of the schema that the model has are those of the model."""
     types = json.loads(SCHEMA.read_text(encoding="utf-8"))["types"]
     for kind in (Access, Ingress, IngressPort, Condition, Event):
-        assert types[f"locallb:index:{kind.__name__}"]["properties"].keys() == set(_form(kind).names)
+        assert types[f"locallb:index:{kind.__name__}"]["properties"].keys() == set(form_of(kind).names)
     assert types["locallb:index:Owner"]["properties"].keys() == owner_fields(GATEWAY).keys()
     assert types["locallb:index:Owner"]["required"] == list(owner_fields(OWNER))
