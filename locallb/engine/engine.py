@@ -203,7 +203,7 @@ class Engine:
             with interruptible(stop), self._recorder(reporter, preview=preview, copied=copied) as recorder:
                 steps = Steps(recorder, reporter, BoundedSemaphore(self._parallel), stop, preview)
                 resources = ProviderResources(self._project.name, self._stack, scope, steps, providers, config)
-                outputs = self._guarded(work, Run(reporter, steps, resources, scope, self._parallel))
+                outputs = self._guarded(work, Run(reporter, steps, resources, scope, self._parallel, self._crew))
         finally:
             providers.loops.close()
         return Result(

@@ -121,11 +121,12 @@ FILES = ["locallb:index:LoopbackAddress", "locallb:index:ProxyConfig"]
         ({"EnvoyProcess::alpha": "gone"}, []),
     ],
 )
+@pytest.mark.parametrize("at_once", [1, 3, 16])
 def test_what_others_changed_is_told_by_its_root_and_nothing_else_happens(
-    bench: Bench, seen: dict[str, Any], drifted: list[str]
+    bench: Bench, seen: dict[str, Any], drifted: list[str], at_once: int
 ) -> None:
-    """Only resources of the types in question are read, each once; the state stays as it is."""
-    engine = bench.engine()
+    """Only resources of the types in question are read, each once, by few threads or many; the state stays."""
+    engine = bench.engine(parallel=at_once)
     engine.up(lambda: declare(BOTH))
     before, events = bench.raw(), len(bench.events)
     bench.world.control = {"read": seen}

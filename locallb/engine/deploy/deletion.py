@@ -14,6 +14,7 @@ from locallb.engine.deploy.events import Severity
 from locallb.engine.deploy.interrupts import waited_for
 from locallb.engine.deploy.provider_resources import ProviderResources
 from locallb.engine.deploy.steps import Steps
+from locallb.engine.deploy.threads import Shift
 from locallb.engine.providers.handles import Handle
 from locallb.engine.state.errors import StepError, Unsupported
 from locallb.engine.state.resource import ResourceState
@@ -29,7 +30,7 @@ class Deleter:
 
     steps: Steps
     providers: ProviderResources
-    workers: int
+    crew: ThreadPoolExecutor
 
     def delete(self, live: Iterable[ResourceState], old_instances: Mapping[int, ResourceState]) -> None:
         """Delete these, users first; failures are reported, not raised."""
@@ -40,7 +41,7 @@ class Deleter:
         except CycleError as error:
             self._refuse([doomed[key].urn for key in error.args[1]])
             return
-        with waited_for(ThreadPoolExecutor(self.workers, "delete")) as pool:
+        with waited_for(Shift(self.crew)) as pool:
             self._schedule(doomed, order, pool)
 
     def _refuse(self, circle: list[str]) -> None:

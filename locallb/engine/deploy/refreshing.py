@@ -4,7 +4,7 @@ What is gone leaves the state, and the references to it with it. A change in the
 that only one that matters counts; its data is taken over in any case.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -12,6 +12,7 @@ from locallb.engine.deploy.events import Op, Severity
 from locallb.engine.deploy.interrupts import waited_for
 from locallb.engine.deploy.provider_resources import ProviderResources
 from locallb.engine.deploy.steps import Steps
+from locallb.engine.deploy.threads import Shift, evenly
 from locallb.engine.providers.handles import Found
 from locallb.engine.state.checkpoint import timestamp
 from locallb.engine.state.errors import EngineError, StepError, Unsupported
@@ -27,29 +28,37 @@ class Refresher:
 
     steps: Steps
     providers: ProviderResources
+    crew: ThreadPoolExecutor
     workers: int
+    """How many of the crew are to look at the same time."""
     counting: bool
 
     def refresh(self, resources: Iterable[ResourceState]) -> bool:
         """Read these, in parallel; failures are reported, not raised. Return whether all could be read."""
-        asked = [resource for resource in resources if not is_provider(resource.type)]
         all_read = True
-        with waited_for(ThreadPoolExecutor(self.workers, "refresh")) as pool:
-            for old, seen in zip(asked, pool.map(self._look, asked), strict=True):
-                self._settle(old, seen)
-                all_read &= not isinstance(seen, EngineError)
+        for old, seen in self._seen([resource for resource in resources if not is_provider(resource.type)]):
+            self._settle(old, seen)
+            all_read &= not isinstance(seen, EngineError)
         return all_read
 
     def drifted(self, resources: Iterable[ResourceState]) -> Iterator[ResourceState]:
         """Return those that are gone, differ where that matters, or can't be read; an update tells why not."""
-        asked = [resource for resource in resources if not is_provider(resource.type)]
-        with waited_for(ThreadPoolExecutor(self.workers, "refresh")) as pool:
-            for old, seen in zip(asked, pool.map(self._look, asked), strict=True):
-                if seen is None or isinstance(seen, EngineError) or self._changed(old, seen):
-                    yield old
+        for old, seen in self._seen([old for old in resources if _can_be_read(old) and not is_provider(old.type)]):
+            if seen is None or isinstance(seen, EngineError) or self._changed(old, seen):
+                yield old
+
+    def _seen(self, asked: Sequence[ResourceState]) -> Iterator[tuple[ResourceState, Found | EngineError | None]]:
+        """Look at these, each thread at a portion: to hand one over takes as long as many a look."""
+        portions = evenly(asked, self.workers)
+        with waited_for(Shift(self.crew)) as pool:
+            for portion, seen in zip(portions, pool.map(self._look_at, portions), strict=True):
+                yield from zip(portion, seen, strict=True)
+
+    def _look_at(self, portion: Sequence[ResourceState]) -> Sequence[Found | EngineError | None]:
+        return [*map(self._look, portion)]
 
     def _look(self, old: ResourceState) -> Found | EngineError | None:
-        if not old.custom or old.pending_replacement:
+        if not _can_be_read(old):
             return Found(old.id, dict(old.inputs), dict(old.outputs))
         try:
             if self.counting:
@@ -98,3 +107,8 @@ class Refresher:
         if any(user.parent == old.urn for user in users):
             return [Put(replace(old, pending_replacement=True))]
         return [*(Put(user.without_reference(old.urn)) for user in users), Drop(old.urn)]
+
+
+def _can_be_read(resource: ResourceState) -> bool:
+    """Return whether there is something in the world to be compared with: not of a component, or of what is gone."""
+    return resource.custom and not resource.pending_replacement

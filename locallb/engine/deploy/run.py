@@ -4,6 +4,7 @@ Not here: which parts a run has (`engine.engine`).
 """
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from locallb.engine.deploy.deletion import Deleter
@@ -26,10 +27,12 @@ class Run:
     scope: Scope
     parallel: int
     """Operations that may be under way at a time."""
+    crew: ThreadPoolExecutor
+    """Threads that outlive the run."""
 
     def refresher(self, *, counting: bool) -> Refresher:
         """Return what compares resources with the world."""
-        return Refresher(self.steps, self.providers, self.parallel, counting)
+        return Refresher(self.steps, self.providers, self.crew, self.parallel, counting)
 
     def settle(self, kinds: Callable[[str], bool] = lambda _kind: True) -> frozenset[str]:
         """Find out what operations that were broken off came to; return those (URNs) of which nobody knows."""
@@ -44,4 +47,4 @@ class Run:
     def delete(self, unwanted: Unwanted) -> None:
         """Delete what nobody declares any more, and what was replaced."""
         if unwanted.live or unwanted.old_instances:
-            Deleter(self.steps, self.providers, self.parallel).delete(unwanted.live, unwanted.old_instances)
+            Deleter(self.steps, self.providers, self.crew).delete(unwanted.live, unwanted.old_instances)

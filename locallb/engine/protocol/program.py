@@ -21,9 +21,9 @@ from pulumi.runtime.settings import ROOT, SETTINGS, Settings, configure
 from pulumi.runtime.stack import run_in_stack
 
 from locallb.engine.deploy.interrupts import heard_by, waited_for
+from locallb.engine.deploy.threads import Shift
 from locallb.engine.protocol.monitor import EngineService, Monitor
 from locallb.engine.protocol.sdk_fast_path import install
-from locallb.engine.protocol.threads import Shift
 
 Program = Callable[[], object]
 

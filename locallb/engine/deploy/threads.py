@@ -3,7 +3,7 @@
 A run has a shift of its own, which ends with the run: what it submitted is waited for then, or dropped.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, ParamSpec, TypeVar
@@ -34,3 +34,9 @@ class Shift(ThreadPoolExecutor):
                 future.cancel()
         if wait:
             futures.wait(left)
+
+
+def evenly(some: Sequence[T], most: int) -> Sequence[Sequence[T]]:
+    """Divide, in their order, into at most so many portions, of which none has more than it has to."""
+    size = max(1, -(-len(some) // most))
+    return [some[start : start + size] for start in range(0, len(some), size)]

@@ -1,0 +1,46 @@
+"""Threads that an engine keeps: what they are given is done, whoever else is given something."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locallb.engine.deploy.threads import Shift, evenly
+from tests.engine.balancers import BOTH, declare
+from tests.engine.support import Bench
+
+
+@given(some=st.lists(st.integers()), most=st.integers(1, 9))
+def test_portions_are_all_of_it_in_order_and_about_as_large_as_each_other(some: list[int], most: int) -> None:
+    """So that few threads look at the same things as one for each."""
+    portions = evenly(some, most)
+    assert [each for portion in portions for each in portion] == some
+    assert len(portions) <= most
+    assert all(0 < len(portion) <= -(-len(some) // most) for portion in portions)
+
+
+def test_a_shift_ends_without_the_threads() -> None:
+    """What it began is waited for, and the next shift has the same threads."""
+    with ThreadPoolExecutor(1) as crew:
+        seen = []
+        for _ in range(2):
+            shift = Shift(crew)
+            shift.submit(lambda: seen.append(threading.get_ident()))
+            shift.shutdown()
+        assert len(seen) == 2
+        assert len(set(seen)) == 1
+
+
+def test_runs_of_an_engine_share_its_threads(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To start one takes longer than many a look at a resource."""
+    engine = bench.engine()
+    pools = []
+    monkeypatch.setattr(ThreadPoolExecutor, "__init__", lambda *_some, **_more: pools.append("made"))
+    for run in (lambda: engine.up(lambda: declare(BOTH)), engine.drifted, engine.refresh, engine.destroy):
+        run()
+    assert not pools
+    assert not engine.resources()
