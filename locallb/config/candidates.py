@@ -12,7 +12,7 @@ from operator import itemgetter
 from locallb.config.settings import Pool
 from locallb.model.identities import Family, IPAddress
 from locallb.model.network.host_addresses import usable
-from locallb.model.network.ranges import spans_of
+from locallb.model.network.ranges import span_of, spans_of
 from locallb.model.network.spans import Span, subtract
 from locallb.model.snapshot import HostFacts
 
@@ -38,12 +38,7 @@ _NEVER_NETWORKS = [(ip_network(text), why) for text, why in _NEVER.items()]
 
 
 NEVER_SPANS = {
-    family: [
-        (int(network.network_address), int(network.broadcast_address))
-        for network, _ in _NEVER_NETWORKS
-        if Family.of(network) is family
-    ]
-    for family in Family
+    family: [span_of(network) for network, _ in _NEVER_NETWORKS if Family.of(network) is family] for family in Family
 }
 """What no pool may ever hand out, as numbers."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from ipaddress import get_mixed_type_key
 
 from locallb.envoy.access_logs import logged
 from locallb.envoy.document import KEEPALIVE, Message, socket_address, typed
@@ -136,12 +137,8 @@ def _matcher(spec: Listener) -> Message:
 
 def ranges(networks: Iterable[IPNetwork]) -> list[Message]:
     """Return the allowed sources once each and in order. Those of the other family match nobody, as they should."""
-    ordered = sorted(set(networks), key=_by_number)
+    ordered = sorted(set(networks), key=get_mixed_type_key)
     return [{"address_prefix": str(n.network_address), "prefix_len": n.prefixlen} for n in ordered]
-
-
-def _by_number(network: IPNetwork) -> tuple[int, int, int]:
-    return network.version, int(network.network_address), network.prefixlen
 
 
 def name_listener(spec: NameListener) -> Message:

@@ -61,7 +61,12 @@ class Family(StrEnum):
 
 def place(address: IPAddress, port: int) -> str:
     """Write where somebody listens: `127.77.0.5:8080` or `[fd00::5]:8080`."""
-    return f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"  # noqa: PLR2004 - IP version 6
+    return f"{in_place(address)}:{port}"
+
+
+def in_place(address: IPAddress) -> str:
+    """Write an address as it stands before a port, and in URLs: `[fd00::5]`."""
+    return f"[{address}]" if address.version == 6 else str(address)  # noqa: PLR2004 - IP version 6
 
 
 class ObjectKind(StrEnum):

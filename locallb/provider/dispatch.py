@@ -12,10 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from pulumi.provider.experimental import provider as protocol
-from pulumi.provider.experimental.provider import PropertyDiff, PropertyDiffKind
 
 from locallb.provider.resource_types import ResourceTypes
-from locallb.resources.values import plain, wrapped
+from locallb.resources.values import plain, told_difference, wrapped
 
 T = TypeVar("T")
 _AT_ONCE = 32
@@ -49,16 +48,8 @@ class Dispatcher(protocol.Provider):
     async def diff(self, request: protocol.DiffRequest) -> protocol.DiffResponse:
         """Return which properties change, and which of them need another resource."""
         difference = self.direct.diff(request.type, plain(request.old_state), plain(request.new_inputs))
-        names = sorted(difference.changed - set(request.ignore_changes))
-        replaces = [name for name in names if name in difference.replacing]
-        update, replace = PropertyDiffKind.UPDATE, PropertyDiffKind.UPDATE_REPLACE
-        return protocol.DiffResponse(
-            changes=bool(names),
-            replaces=replaces,
-            delete_before_replace=bool(replaces) and difference.delete_first,
-            diffs=names,
-            detailed_diff={n: PropertyDiff(replace if n in replaces else update, input_diff=True) for n in names},
-        )
+        changed, replacing, first = difference.changed, difference.replacing, difference.delete_first
+        return told_difference(request, changed, replacing, delete_first=first, by_inputs=True)
 
     async def create(self, request: protocol.CreateRequest) -> protocol.CreateResponse:
         """Create, or tell what creating would give."""

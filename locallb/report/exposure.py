@@ -13,6 +13,7 @@ from enum import StrEnum
 from ipaddress import ip_network
 
 from locallb.model.identities import Family, IPAddress, IPNetwork
+from locallb.model.network.ranges import covered
 from locallb.report.sides import Balancer, Port
 
 
@@ -140,18 +141,6 @@ def _sources(was: tuple[IPNetwork, ...], port: Port, after: Balancer) -> Iterato
 
 def _is_everybody(sources: tuple[IPNetwork, ...], addresses: Iterable[IPAddress]) -> bool:
     return not sources or all(covered(EVERYBODY[Family.of(address)], sources) for address in addresses)
-
-
-def covered(network: IPNetwork, by: Iterable[IPNetwork]) -> bool:
-    """Return whether all of `network` lies within `by`, which may cover it in pieces."""
-    first, last = int(network.network_address), int(network.broadcast_address)
-    pieces = sorted(
-        (int(cidr.network_address), int(cidr.broadcast_address)) for cidr in by if cidr.version == network.version
-    )
-    for start, end in pieces:
-        if start <= first <= end:
-            first = end + 1
-    return first > last
 
 
 def is_open(sources: tuple[IPNetwork, ...] | None, addresses: Iterable[IPAddress]) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from ipaddress import get_mixed_type_key
 from types import MappingProxyType
 
 from locallb.envoy.fragments import as_files
@@ -186,6 +187,4 @@ def _unjudged(port: Port) -> Port:
 
 def sorted_networks(networks: tuple[IPNetwork, ...]) -> tuple[IPNetwork, ...]:
     """Return each network once, by family, number and length."""
-    return tuple(
-        sorted(set(networks), key=lambda network: (network.version, int(network.network_address), network.prefixlen))
-    )
+    return tuple(sorted(set(networks), key=get_mixed_type_key))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from pulumi.provider.experimental import provider as protocol
 from pulumi.provider.experimental.property_value import Computed, PropertyValue
+from pulumi.provider.experimental.provider import PropertyDiff, PropertyDiffKind
 from pulumi.runtime.rpc import UNKNOWN
 
 Values: TypeAlias = Mapping[str, Any]
@@ -20,6 +22,27 @@ def plain(properties: Mapping[str, PropertyValue]) -> dict[str, Any]:
 def wrapped(values: Values) -> dict[str, PropertyValue]:
     """Wrap what the engine gets."""
     return {key: _wrapped(value) for key, value in values.items()}
+
+
+def told_difference(
+    request: protocol.DiffRequest,
+    changed: Collection[str],
+    replacing: Collection[str],
+    *,
+    delete_first: bool,
+    by_inputs: bool = False,
+) -> protocol.DiffResponse:
+    """Tell which properties change, but for those that the program ignores, and which of them need another resource."""
+    names = sorted({*changed} - {*request.ignore_changes})
+    replaces = [name for name in names if name in replacing]
+    update, replace = PropertyDiffKind.UPDATE, PropertyDiffKind.UPDATE_REPLACE
+    return protocol.DiffResponse(
+        changes=bool(names),
+        replaces=replaces,
+        delete_before_replace=bool(replaces) and delete_first,
+        diffs=names,
+        detailed_diff={n: PropertyDiff(replace if n in replaces else update, input_diff=by_inputs) for n in names},
+    )
 
 
 def holds_unknown(value: object) -> bool:

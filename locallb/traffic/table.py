@@ -38,12 +38,19 @@ class TrafficRow:
 
 def traffic_rows(plan: Plan, read: Read) -> tuple[TrafficRow, ...]:
     """Return the rows of all Services that have a proxy."""
-    upstreams = {planned.proxy.name: planned.proxy.upstreams for planned in plan.proxies}
     return tuple(
         row
-        for placement in plan.placements
-        for row in _of_placement(placement, _upstreams(placement, upstreams), read.get(placement.proxy))
+        for placement, upstreams in zip(plan.placements, upstreams_of(plan), strict=True)
+        for row in _of_placement(placement, upstreams, read.get(placement.proxy))
     )
+
+
+def upstreams_of(plan: Plan) -> Iterator[Sequence[Upstream]]:
+    """Yield what is behind each placement: its part of a proxy that is the stack's, or all that its own proxy has."""
+    of_proxies = {planned.proxy.name: planned.proxy.upstreams for planned in plan.proxies}
+    for placement in plan.placements:
+        part = placement.part
+        yield part.part.upstreams if part else of_proxies.get(placement.proxy, ())
 
 
 def first(plan: Plan, most: int) -> tuple[Plan, int]:
@@ -68,10 +75,6 @@ def _fitting(placements: Iterable[Placement], counts: Mapping[ObjectKey, int], m
         if counts[placement.key] <= most:
             most -= counts[placement.key]
             yield placement
-
-
-def _upstreams(placement: Placement, of_proxies: Mapping[ProxyName, Sequence[Upstream]]) -> Sequence[Upstream]:
-    return placement.part.part.upstreams if placement.part else of_proxies.get(placement.proxy, ())
 
 
 def _of_placement(

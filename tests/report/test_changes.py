@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from locallb.cli.console import Out
 from locallb.cli.reports.text import print_report
 from locallb.model.identities import ClusterName, Family, ObjectKey, Protocol
+from locallb.model.network.ranges import covered
 from locallb.report.alerts import Topic, alerts, summary
 from locallb.report.changes import Change, compare
-from locallb.report.exposure import EVERYBODY, covered, exposures, is_open, narrowings
+from locallb.report.exposure import EVERYBODY, exposures, is_open, narrowings
 from locallb.report.formats.document import document
 from locallb.report.formats.html import page
 from locallb.report.formats.markdown import markdown

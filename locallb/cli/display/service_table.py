@@ -10,7 +10,7 @@ from locallb.dns.names import is_wildcard
 from locallb.host.setup.hosts_file import HOSTS, tells
 from locallb.host.setup.resolver_plan import routing_files
 from locallb.model.formatting import few
-from locallb.model.identities import ROUTED, Protocol
+from locallb.model.identities import ROUTED, Protocol, place
 from locallb.model.objects import ServicePort
 from locallb.planning.planned import Via
 from locallb.planning.status import PortRow, Row, State
@@ -113,10 +113,9 @@ def next_step(rows: Sequence[Row]) -> str:
                     return _link(name, port_row.port)
                 if row.key.kind in ROUTED:
                     return f"`locallb status {row.key}`"
-                address = row.addresses[0]
-                host = f"[{address}]" if address.version == 6 else str(address)  # noqa: PLR2004 - IP version 6
-                scheme = _scheme(port_row.port)  # an address is in nobody's certificate
-                return f"curl {'-k ' if scheme == 'https' else ''}{scheme}://{host}:{port_row.port.number}/"
+                scheme = _scheme(port_row.port)
+                insecurely = "-k " if scheme == "https" else ""  # an address is in nobody's certificate
+                return f"curl {insecurely}{scheme}://{place(row.addresses[0], port_row.port.number)}/"
     return ""
 
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from locallb.cli.watching.board import View
 from locallb.model.http.serving import ANY, HttpListener, HttpRoutes
-from locallb.model.identities import ProxyName
 from locallb.model.serving import Upstream
 from locallb.planning.planned import Placement, Plan, PlannedPort
 from locallb.planning.status import PortRow
 from locallb.report.safe import LONGEST_NAME, visible
+from locallb.traffic.table import upstreams_of
 
 BACKENDS, HOSTS, ROUTES = 50, 50, 100
 """How many of each a lane has at most; the rest is counted."""
@@ -35,18 +35,13 @@ class Subject:
 
 def subjects(views: Iterable[View], plan: Plan) -> dict[str, Subject]:
     """Return what lanes are made of, by a name for each. Of objects with the same key each has a lane."""
-    placements = {placement.key: placement for placement in plan.placements}
-    upstreams = {planned.proxy.name: planned.proxy.upstreams for planned in plan.proxies}
+    placed = {each.key: (each, behind) for each, behind in zip(plan.placements, upstreams_of(plan), strict=True)}
     found: dict[str, Subject] = {}
     for view in views:
-        name, placement = str(view.row.key), placements.get(view.row.key)
-        subject = Subject(view, placement, _upstreams(placement, upstreams) if placement else ())
+        name = str(view.row.key)
+        subject = Subject(view, *placed.get(view.row.key, (None, ())))
         found[name if name not in found else f"{name} {view.row.reason}"] = subject
     return found
-
-
-def _upstreams(placement: Placement, of_proxies: Mapping[ProxyName, Sequence[Upstream]]) -> Sequence[Upstream]:
-    return placement.part.part.upstreams if placement.part else of_proxies.get(placement.proxy, ())
 
 
 def lane(subject: Subject) -> Document:

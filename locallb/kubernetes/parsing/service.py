@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from ipaddress import ip_network
+from ipaddress import get_mixed_type_key, ip_network
 
 from locallb.kubernetes.annotations import (
     BACKENDS_ANNOTATION,
@@ -200,9 +200,7 @@ def _source_ranges(spec: Fields, annotations: Mapping[str, str]) -> tuple[IPNetw
         path = annotation_path(SOURCE_RANGES_ANNOTATION)
         listed = [(path, part) for part in _parts(annotations.get(SOURCE_RANGES_ANNOTATION, ""))]
     networks = {_network(path, text.strip()) for path, text in listed}
-    return tuple(
-        sorted(networks, key=lambda network: (network.version, int(network.network_address), network.prefixlen))
-    )
+    return tuple(sorted(networks, key=get_mixed_type_key))
 
 
 def _network(path: str, text: str) -> IPNetwork:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ipaddress import IPv6Network, ip_network
 
 from locallb.model.identities import Family, IPAddress
-from locallb.model.network.ranges import AddressRange, range_of, spans_of
+from locallb.model.network.ranges import AddressRange, range_of, span_of, spans_of
 from locallb.model.network.routes import LOCAL_TABLE, Route
 from locallb.model.network.spans import Span, intersect, merge, subtract
 
@@ -84,9 +84,8 @@ def _by_length(routes: Iterable[Route]) -> Iterator[tuple[Family, list[Span], li
     table: dict[tuple[int, int], tuple[list[Span], list[Span]]] = defaultdict(lambda: ([], []))
     for route in routes:
         if route.table == LOCAL_TABLE:
-            where = route.destination
-            local, other = table[where.version, where.prefixlen]
-            (local if route.is_local else other).append((int(where[0]), int(where[-1])))
+            local, other = table[route.destination.version, route.destination.prefixlen]
+            (local if route.is_local else other).append(span_of(route.destination))
     for (version, _), (local, other) in sorted(table.items()):
         yield (Family.IPV4 if version == 4 else Family.IPV6), local, other  # noqa: PLR2004 - IP version 4
 
@@ -102,7 +101,7 @@ def usable(ranges: Iterable[AddressRange], family: Family, host: HostAddresses) 
     lone = spans_of((span for span in listed if span.first == span.last), family)
     local = spans_of(host.local, family)
     own = merge((int(address), int(address)) for address, _ in host.own if Family.of(address) is family)
-    link = [(int(network[0]), int(network[-1])) for network in host.on_link] if family is Family.IPV6 else []
+    link = [*map(span_of, host.on_link)] if family is Family.IPV6 else []
     of_ranges = subtract(intersect(wide, local), [*own, *link])
     return merge([*of_ranges, *subtract(intersect(lone, local), subtract(link, own))])
 
@@ -110,13 +109,9 @@ def usable(ranges: Iterable[AddressRange], family: Family, host: HostAddresses) 
 def is_public(addresses: AddressRange) -> bool:
     """Return whether any of these addresses is one of the internet's."""
     family = Family.of(addresses.first)
-    return bool(subtract(intersect(spans_of([addresses], family), _networks(_PUBLIC[family])), _special(family)))
+    public, special = _spans(_PUBLIC[family]), _spans(*_NOT_PUBLIC[family])
+    return bool(subtract(intersect(spans_of([addresses], family), public), special))
 
 
-def _special(family: Family) -> list[Span]:
-    return [span for text in _NOT_PUBLIC[family] for span in _networks(text)]
-
-
-def _networks(text: str) -> list[Span]:
-    network = ip_network(text)
-    return [(int(network[0]), int(network[-1]))]
+def _spans(*networks: str) -> list[Span]:
+    return [span_of(ip_network(text)) for text in networks]

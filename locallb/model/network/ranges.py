@@ -1,4 +1,4 @@
-"""Ranges of addresses, and the same as spans of numbers."""
+"""Ranges of addresses and networks, and the same as spans of numbers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
-from locallb.model.identities import Family, IPAddress
-from locallb.model.network.spans import Span
+from locallb.model.identities import Family, IPAddress, IPNetwork
+from locallb.model.network.spans import Span, subtract
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,16 @@ class AddressRange:
 def spans_of(ranges: Iterable[AddressRange], family: Family) -> list[Span]:
     """Return the addresses of one family as numbers."""
     return [(int(span.first), int(span.last)) for span in ranges if Family.of(span.first) is family]
+
+
+def span_of(network: IPNetwork) -> Span:
+    """Return the addresses of a network as numbers."""
+    return int(network.network_address), int(network.broadcast_address)
+
+
+def covered(network: IPNetwork, by: Iterable[IPNetwork]) -> bool:
+    """Return whether all of `network` lies within `by`, which may cover it in pieces."""
+    return not subtract([span_of(network)], (span_of(each) for each in by if each.version == network.version))
 
 
 def range_of(family: Family, span: Span) -> AddressRange:

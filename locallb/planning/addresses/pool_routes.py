@@ -13,7 +13,7 @@ from locallb.config.candidates import NEVER_SPANS
 from locallb.config.settings import Pool
 from locallb.model.identities import Family, IPAddress, IPNetwork
 from locallb.model.network.host_addresses import HostAddresses, is_public, usable
-from locallb.model.network.ranges import AddressRange, range_of, spans_of
+from locallb.model.network.ranges import AddressRange, covered, range_of, span_of, spans_of
 from locallb.model.network.routes import LOOPBACK, Route, inside
 from locallb.model.network.spans import Span, subtract
 from locallb.model.reasons import Problem, Reason
@@ -86,9 +86,7 @@ class _Part:
         return f"pool {self.pool.name}: {self.addresses}"
 
 
-_LOOPBACK: dict[Family, list[Span]] = {
-    Family.of(network.network_address): [(int(network[0]), int(network[-1]))] for network in LOOPBACK
-}
+_LOOPBACK: dict[Family, list[Span]] = {Family.of(network): [span_of(network)] for network in LOOPBACK}
 
 
 def pool_routes(pools: Iterable[Pool], host: HostAddresses | None) -> tuple[PoolRoute, ...]:
@@ -129,11 +127,7 @@ def left_out(judged: Iterable[PoolRoute]) -> Iterator[tuple[bool, str]]:
 
 def is_local(prefix: IPNetwork, routes: Iterable[Route]) -> bool:
     """Return whether every address of `prefix` has a local route: by one route, or by several that add up."""
-    local = {route.destination for route in routes if route.is_local}
-    if any(inside(prefix, network) for network in local):
-        return True
-    spans = [(int(network[0]), int(network[-1])) for network in local if inside(network, prefix)]
-    return not subtract([(int(prefix[0]), int(prefix[-1]))], spans)
+    return covered(prefix, {route.destination for route in routes if route.is_local})
 
 
 def on_link(where: IPNetwork, pool: str, prefix: IPNetwork) -> Problem:

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from locallb.model.identities import IPAddress, IPNetwork
+from locallb.model.network.ranges import span_of
 from locallb.model.network.routes import Route, inside
 from locallb.model.network.routing_rules import Diversion
 from locallb.model.objects import Node
@@ -62,7 +63,7 @@ def _reach(
         by_destination.setdefault(route.destination, []).append(route)
     is_node = any(route.is_own and route.destination[0] in nodes for route in routes)
     ways = [
-        Way(where.version, int(where[0]), int(where[-1]), all(_leads(route, nodes, is_node=is_node) for route in some))
+        Way(where.version, *span_of(where), all(_leads(route, nodes, is_node=is_node) for route in some))
         for where, some in by_destination.items()
     ]
     links = [] if is_node else [where for where, some in by_destination.items() if any(map(_is_link, some))]
@@ -78,7 +79,7 @@ def _reach(
 
 
 def _nowhere(network: IPNetwork) -> Way:
-    return Way(network.version, int(network[0]), int(network[-1]), leads=False)
+    return Way(network.version, *span_of(network), leads=False)
 
 
 def _is_link(route: Route) -> bool:

@@ -12,6 +12,7 @@ from ipaddress import ip_network
 
 from locallb.model.formatting import counted
 from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork
+from locallb.model.network.ranges import span_of
 from locallb.model.network.routes import LOOPBACK, PodRoute, Route
 from locallb.model.network.routing_rules import Diversion
 
@@ -40,7 +41,7 @@ class Taken:
     def against(self, route: PodRoute) -> str:
         """Return what is in the way of `route`; empty if nothing is, or if what is there is the same way."""
         network, version = route.destination, route.destination.version
-        first, last = int(network[0]), int(network[-1])
+        first, last = span_of(network)
         for bits in range(network.prefixlen + 1):
             start = first >> (network.max_prefixlen - bits) << (network.max_prefixlen - bits)
             for gateway, what in self._by.get((version, start, bits), ()):

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from pulumi.provider.experimental import provider as protocol
-from pulumi.provider.experimental.provider import PropertyDiff, PropertyDiffKind
 from pulumi.runtime.rpc import UNKNOWN
 
 from locallb.provider.docker import inputs, rendering
 from locallb.provider.docker.differences import compare
 from locallb.provider.docker.lifecycle import Lifecycle
 from locallb.resources.errors import ProviderError
-from locallb.resources.values import Values, plain, wrapped
+from locallb.resources.values import Values, plain, told_difference, wrapped
 
 TOKEN = "docker:index/container:Container"  # noqa: S105 - a resource type, no secret
 
@@ -56,16 +55,7 @@ class DockerProvider(protocol.Provider):
         """Return what changes and whether it takes a new container, which then comes after the old one's end."""
         _refuse_others(request.type)
         change = compare(plain(request.old_state), plain(request.new_inputs), inputs.KNOWN)
-        names = sorted(change.changed - set(request.ignore_changes))
-        replaces = [name for name in names if name in change.replacing]
-        update, replace = PropertyDiffKind.UPDATE, PropertyDiffKind.UPDATE_REPLACE
-        return protocol.DiffResponse(
-            changes=bool(names),
-            replaces=replaces,
-            delete_before_replace=bool(replaces),
-            diffs=names,
-            detailed_diff={n: PropertyDiff(replace if n in replaces else update, input_diff=False) for n in names},
-        )
+        return told_difference(request, change.changed, change.replacing, delete_first=True)
 
     async def create(self, request: protocol.CreateRequest) -> protocol.CreateResponse:
         """Create and start it, or adopt ours."""

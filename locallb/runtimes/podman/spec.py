@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from locallb.model.identities import Protocol
+from locallb.model.identities import Protocol, place
 from locallb.model.naming import digest, owner_fields
 from locallb.model.serving import PublishedPort
 from locallb.resources.properties import PodmanContainerInputs
@@ -22,8 +22,7 @@ _MIB, _NANO = 1 << 20, 1_000_000_000
 
 def mapping(port: PublishedPort) -> str:
     """Write a published port: `127.77.0.5:80/TCP 10000`, where clients come and the port inside."""
-    address = f"[{port.address}]" if port.address.version == 6 else str(port.address)  # noqa: PLR2004 - IP version
-    return f"{address}:{port.port}/{port.protocol} {port.container_port}"
+    return f"{place(port.address, port.port)}/{port.protocol} {port.container_port}"
 
 
 def body(inputs: PodmanContainerInputs, directory: str) -> dict[str, Any]:
@@ -44,8 +43,8 @@ def body(inputs: PodmanContainerInputs, directory: str) -> dict[str, Any]:
 
 def _host(inputs: PodmanContainerInputs, directory: str) -> dict[str, Any]:
     bindings: dict[str, list[dict[str, str]]] = {}
-    for inside, place in _ports(inputs.ports):
-        bindings.setdefault(inside, []).append(place)
+    for inside, outside in _ports(inputs.ports):
+        bindings.setdefault(inside, []).append(outside)
     return {
         "Binds": [f"{directory}:{DIRECTORY}:rw"],
         "NetworkMode": inputs.network or "host",
@@ -65,8 +64,8 @@ def _host(inputs: PodmanContainerInputs, directory: str) -> dict[str, Any]:
 def _ports(ports: tuple[str, ...]) -> list[tuple[str, dict[str, str]]]:
     pairs = []
     for line in ports:
-        place, _, inside = line.partition(" ")
-        where, _, protocol = place.rpartition("/")
+        outside, _, inside = line.partition(" ")
+        where, _, protocol = outside.rpartition("/")
         address, _, port = where.rpartition(":")
         pairs.append((f"{inside}/{Protocol(protocol).lower()}", {"HostIp": address.strip("[]"), "HostPort": port}))
     return pairs

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from locallb.model.fields import LABEL, at, text_of
 from locallb.model.http import checks
-from locallb.model.identities import ClusterName, IPAddress
+from locallb.model.identities import ClusterName, IPAddress, in_place
 from locallb.sources.kept_access import LARGEST, Reach, Way, admitted
 
 LABELS = {"gardener.cloud/role": "shoot", "shoot.gardener.cloud/provider": "local"}
@@ -102,8 +102,7 @@ def _reach(server: str, records: Records) -> Reach:
     if parts.scheme != "https" or name not in records:
         return Reach(server)
     address, port = records[name], f":{parts.port}" if parts.port else ""
-    host = f"[{address}]" if address.version == 6 else f"{address}"  # noqa: PLR2004 - the protocol's version
-    return Reach(f"https://{host}{port}", name)
+    return Reach(f"https://{in_place(address)}{port}", name)
 
 
 def _silence(shoot: object) -> str:

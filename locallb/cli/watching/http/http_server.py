@@ -20,7 +20,7 @@ from typing import cast
 
 from locallb.cli.watching.http.http_messages import Guard, Page, Pages, Stream, answer, written
 from locallb.model.errors import ClientError
-from locallb.model.identities import IPAddress
+from locallb.model.identities import IPAddress, place
 from locallb.threads.supervised import SupervisedThread, Task
 
 PATIENCE = 5.0
@@ -76,8 +76,7 @@ class Answering:
             raise AnsweringError(
                 f"{host} port {port} can't be listened on ({what}): choose another port, {remedy}"
             ) from error
-        number = self._listener.getsockname()[1]
-        self.place = f"[{host}]:{number}" if address.version == 6 else f"{host}:{number}"  # noqa: PLR2004 - IP version
+        self.place = place(address, self._listener.getsockname()[1])
         """Where it listens, with the port that it got where 0 was asked for."""
         self._bell: int | None = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._bell_lock = Lock()
