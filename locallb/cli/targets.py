@@ -9,6 +9,7 @@ from locallb.cli.session import Session
 from locallb.engine.deploy.scope import EVERYTHING, Scope, only
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.urns import name_of, root_urn
+from locallb.model.formatting import few
 from locallb.model.state_resource import BALANCER, GATEWAY_OBJECT, GATEWAY_STATUS, PROXY
 from locallb.planning.planned import Plan
 from locallb.sources.workspace import Planned
@@ -63,7 +64,5 @@ def matching(target: str, names: Iterable[str]) -> str:
     if len(matches) == 1:
         return matches[0]
     known = list(matches or names)
-    more = f" and {len(known) - MOST_NAMES} more" if len(known) > MOST_NAMES else ""
-    listed = ", ".join(known[:MOST_NAMES]) or "none"
     what = f"{target!r} may be several" if matches else f"there is no load balancer {target!r}"
-    raise TargetError(f"{what}; name one as <cluster>/<namespace>/<name>: {listed}{more}")
+    raise TargetError(f"{what}; name one as <cluster>/<namespace>/<name>: {few(known, MOST_NAMES) or 'none'}")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from locallb.host.headroom import headroom
 from locallb.host.observation import Finding, Level, Seen
 from locallb.host.setup.plan import LEDGER
-from locallb.model.formatting import counted
+from locallb.model.formatting import counted, few
 from locallb.model.snapshot import Socket
 from locallb.planning.addresses.pool_routes import left_out
 
@@ -115,7 +115,7 @@ def _names(seen: Seen) -> Iterator[Finding]:
 
 def _authority(seen: Seen) -> Iterator[Finding]:
     if seen.doubting:
-        text = f"{seen.authority} isn't believed by {_listed(seen.doubting)}"
+        text = f"{seen.authority} isn't believed by {few(seen.doubting, _SHOWN)}"
         yield Finding(Level.NOTE, "authority", text, "`locallb ca trust` shows how they come to")
     elif seen.authority:
         yield Finding(Level.OK, "authority", f"{seen.authority} is believed by this host's programs and browsers")
@@ -155,7 +155,7 @@ def _ports(sockets: Sequence[Socket]) -> Iterator[Finding]:
     rest = [(key, who) for key, who in sorted(taken.items()) if key not in usual]
     others = [f"{port}/{protocol} by {who}" for (port, protocol), who in rest]
     if others:
-        yield Finding(Level.NOTE, "ports", f"taken on every address: {_listed(others)}")
+        yield Finding(Level.NOTE, "ports", f"taken on every address: {few(others, _SHOWN)}")
     if not taken:
         yield Finding(Level.OK, "ports", "no port is taken on every address")
 
@@ -187,7 +187,7 @@ def _proxies(seen: Seen) -> Iterator[Finding]:
     }
     for what, names in troubles.items():
         if names:
-            yield Finding(Level.PROBLEM, "proxies", f"{what}: {_listed(names)}", "`locallb up` repairs it")
+            yield Finding(Level.PROBLEM, "proxies", f"{what}: {few(names, _SHOWN)}", "`locallb up` repairs it")
     if seen.proxies and not any(troubles.values()):
         yield Finding(Level.OK, "proxies", f"{counted(len(seen.proxies), 'proxy', 'proxies')} run")
 
@@ -213,10 +213,10 @@ def _ledger(seen: Seen) -> Iterator[Finding]:
         text = f"process {pid} keeps the lock of {seen.ledger}; claims go on without it, each command a little later"
         yield Finding(Level.WARNING, "ledger", text, f"look at `ps -fp {pid}`, and end it if it is nothing of yours")
     if seen.unclaimed:
-        text = f"the claim of {_listed(seen.unclaimed)} is gone: another stack may have it, or take it"
+        text = f"the claim of {few(seen.unclaimed, _SHOWN)} is gone: another stack may have it, or take it"
         yield Finding(Level.PROBLEM, "ledger", text, "`locallb up` claims it again")
     if seen.leftovers:
-        text = f"left by a lost state or a stopped run: {_listed(seen.leftovers)}"
+        text = f"left by a lost state or a stopped run: {few(seen.leftovers, _SHOWN)}"
         yield Finding(Level.WARNING, "ledger", text, "`locallb gc` lists it all, and removes this stack's with --yes")
     if seen.shared_ledger == "closed":
         text = f"{LEDGER} is this host's ledger, but {seen.user} may not write there: others don't see our addresses"
@@ -224,8 +224,3 @@ def _ledger(seen: Seen) -> Iterator[Finding]:
     elif seen.ledger and not seen.ledger_problems:
         claims = counted(seen.claims, "address", "addresses")
         yield Finding(Level.OK, "ledger", f"{claims} claimed in {seen.ledger}")
-
-
-def _listed(items: Sequence[str]) -> str:
-    more = f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
-    return ", ".join(items[:_SHOWN]) + more

@@ -41,10 +41,10 @@ def counted(number: int, noun: str, plural: str = "") -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
 
 
-def few(names: Collection[str], most: int = 5) -> str:
-    """List names, those beyond `most` as a number."""
+def few(names: Collection[str], most: int = 5, between: str = ", ") -> str:
+    """List names, those beyond `most` as a number: `a, b and 3 more`."""
     more = len(names) - most
-    return ", ".join([*islice(names, most), *([f"{more} more"] if more > 0 else [])])
+    return between.join(islice(names, most)) + (f" and {more} more" if more > 0 else "")
 
 
 def _described(value: object) -> str:

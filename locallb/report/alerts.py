@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from locallb.model.formatting import counted
+from locallb.model.formatting import counted, few
 from locallb.model.reasons import Reason
 from locallb.report.changes import Change, Report, ServiceChange
 from locallb.report.exposure import Exposure, Narrower, Narrowing, Wider
@@ -151,10 +151,7 @@ MOST_LISTED = 6
 
 def listed(things: Iterable[object]) -> str:
     """Write some things with commas, the first few of many."""
-    texts = [str(item) for item in things]
-    if len(texts) <= MOST_LISTED:
-        return ", ".join(texts)
-    return f"{', '.join(texts[:MOST_LISTED])} and {len(texts) - MOST_LISTED} more"
+    return few([str(item) for item in things], MOST_LISTED)
 
 
 def summary(report: Report) -> str:

@@ -32,7 +32,7 @@ def test_names_come_change_and_go(play: Stage, backend: Callable[..., Backend]) 
     hosts = {HOSTNAME: "shop.test, *.apps.test", TTL: "5m"}
     web = service("web", port(8080, to), annotations=hosts)
     play.write("all.yaml", node(), web, service("x", port(8080, to), annotations={HOSTNAME: "shop.test"}))
-    assert "shop.test, web.n.c.test, 1 more" in play.run("preview").out
+    assert "shop.test, web.n.c.test and 1 more" in play.run("preview").out
     done = play.up()
     assert "c/n/x: the name shop.test is that of c/n/web, which is older" in done.out + done.err
     at = play.addresses()

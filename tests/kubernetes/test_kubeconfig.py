@@ -84,11 +84,21 @@ def test_the_first_file_of_the_environment_counts(tmp_path: Path, monkeypatch: p
         ("kind: Config\n---\nkind: Config\n", "x", Fault.KUBECONFIG, "isn't a kubeconfig"),
         (f"a: &a [{'x, ' * 9}x]\nb: [{'*a, ' * 99_999}*a]", "x", Fault.KUBECONFIG, "its aliases stand for more than"),
         ("kind: Config", "", Fault.KUBECONFIG, "has no current context; name one in `context`: it has none"),
-        (f"contexts: [{TEN}]", "", Fault.KUBECONFIG, "has no current context; .*: it has c0, c1, c2, c3, c4, 5 more"),
+        (
+            f"contexts: [{TEN}]",
+            "",
+            Fault.KUBECONFIG,
+            "no current context; .*: it has c0, c1, c2, c3, c4 and 5 more",
+        ),
         ("contexts: null", "gone", Fault.KUBECONFIG, "has no context gone now, but it may be half-written"),
         ("kind: Config", "gone", Fault.KUBECONFIG, "has no context gone now, but it may be half-written"),
         ("contexts: null\nkind: Config", "gone", Fault.NO_CONTEXT, "has no context gone; it has none"),
-        (f"{{contexts: [{TEN}]}}", "gone", Fault.NO_CONTEXT, "has no context gone; it has c0, c1, c2, c3, c4, 5 more"),
+        (
+            f"{{contexts: [{TEN}]}}",
+            "gone",
+            Fault.NO_CONTEXT,
+            "no context gone; it has c0, c1, c2, c3, c4 and 5 more",
+        ),
     ],
 )
 def test_what_is_no_kubeconfig_is_told(tmp_path: Path, text: str | None, context: str, fault: Fault, told: str) -> None:

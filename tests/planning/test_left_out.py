@@ -53,7 +53,7 @@ MALFORMED = service("odd", loadBalancerClass="foo/bar", ports="none")
             [
                 (
                     "6 Services left out: class foo/bar (this stack serves those without a class):"
-                    " demo/shop/a, demo/shop/b, demo/shop/c, 3 more"
+                    " demo/shop/a, demo/shop/b, demo/shop/c and 3 more"
                 )
             ],
         ),

@@ -15,6 +15,7 @@ from locallb.cli.observe import look
 from locallb.cli.session import Session
 from locallb.cli.targets import MOST_NAMES
 from locallb.engine.deploy.events import Op, Result, Severity
+from locallb.model.formatting import few
 from locallb.model.state_resource import BALANCER
 from locallb.planning.planned import Plan
 from locallb.planning.status import NOT_DEPLOYED, Row
@@ -74,9 +75,8 @@ def _served(table: Sequence[Row], args: Arguments, out: Out) -> int:
     failing = [row for row in table if row.state in args.fail_on]
     if not failing:
         return Exit.OK
-    names = ", ".join(f"{row.key} is {row.state}" for row in failing[:MOST_NAMES])
-    more = f" and {len(failing) - MOST_NAMES} more" if len(failing) > MOST_NAMES else ""
-    out.error(f"--fail-on {' '.join(args.fail_on)}: {names}{more}")
+    names = few([f"{row.key} is {row.state}" for row in failing], MOST_NAMES)
+    out.error(f"--fail-on {' '.join(args.fail_on)}: {names}")
     return Exit.UNSERVED
 
 

@@ -11,6 +11,7 @@ from ipaddress import IPv6Network, summarize_address_range
 
 from locallb.config.candidates import NEVER_SPANS
 from locallb.config.settings import Pool
+from locallb.model.formatting import few
 from locallb.model.identities import Family, IPAddress, IPNetwork
 from locallb.model.network.host_addresses import HostAddresses, is_public, usable
 from locallb.model.network.ranges import AddressRange, covered, range_of, span_of, spans_of
@@ -120,9 +121,8 @@ def left_out(judged: Iterable[PoolRoute]) -> Iterator[tuple[bool, str]]:
         if not part.local and not part.problem:
             by_pool.setdefault((part.pool, part.partly), []).append(str(part.prefix))
     for (pool, partly), prefixes in by_pool.items():
-        few = ", ".join(prefixes[:_SHOWN]) + (f" and {len(prefixes) - _SHOWN} more" if len(prefixes) > _SHOWN else "")
         verb = "isn't" if len(prefixes) == 1 else "aren't"
-        yield partly, f"{few} of pool {pool} {verb} this host's: no local route has all of it"
+        yield partly, f"{few(prefixes, _SHOWN)} of pool {pool} {verb} this host's: no local route has all of it"
 
 
 def is_local(prefix: IPNetwork, routes: Iterable[Route]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from locallb.model.identities import IPNetwork
 from locallb.report.alerts import alerts, summary
 from locallb.report.changes import Change, Report, ServiceChange
 from locallb.report.exposure import Exposure, Narrowing
@@ -61,8 +62,8 @@ def _service(service: ServiceChange) -> Mapping[str, object]:
             }
             for difference in service.differences
         ],
-        "exposures": [_exposure(exposure) for exposure in service.exposures],
-        "narrowings": [_narrowing(narrowing) for narrowing in service.narrowings],
+        "exposures": [_reach(each, "before", each.before) for each in service.exposures],
+        "narrowings": [_reach(each, "after", each.after) for each in service.narrowings],
     }
 
 
@@ -90,21 +91,12 @@ def _balancer(balancer: Balancer | None) -> Mapping[str, object] | None:
     }
 
 
-def _exposure(exposure: Exposure) -> Mapping[str, object]:
+def _reach(reach: Exposure | Narrowing, known: str, others: tuple[IPNetwork, ...]) -> Mapping[str, object]:
+    """Write what can be reached now, or no more; `known` is what it says of the other side's sources."""
     return {
-        "kind": str(exposure.kind),
-        "ports": list(exposure.ports),
-        "addresses": [str(address) for address in exposure.addresses],
-        "sources": [str(network) for network in exposure.sources],
-        "before": [str(network) for network in exposure.before],
-    }
-
-
-def _narrowing(narrowing: Narrowing) -> Mapping[str, object]:
-    return {
-        "kind": str(narrowing.kind),
-        "ports": list(narrowing.ports),
-        "addresses": [str(address) for address in narrowing.addresses],
-        "sources": [str(network) for network in narrowing.sources],
-        "after": [str(network) for network in narrowing.after],
+        "kind": str(reach.kind),
+        "ports": list(reach.ports),
+        "addresses": [str(address) for address in reach.addresses],
+        "sources": [str(network) for network in reach.sources],
+        known: [str(network) for network in others],
     }

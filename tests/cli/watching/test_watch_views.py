@@ -131,7 +131,7 @@ def test_what_to_do_next_is_told_in_whole_words(width: int, told: str) -> None:
     [
         ([(80, "TCP", 0)], " at 127.77.0.1 ::1 (80/TCP)"),
         ([(80, "TCP", 18080)], " at 127.77.0.1 ::1 (80/TCP=18080)"),
-        ([(port, "UDP", 0) for port in range(1, 6)], " at 127.77.0.1 ::1 (1/UDP, 2/UDP, 3/UDP, 2 more)"),
+        ([(port, "UDP", 0) for port in range(1, 6)], " at 127.77.0.1 ::1 (1/UDP, 2/UDP, 3/UDP and 2 more)"),
         ([], " at 127.77.0.1 ::1"),
     ],
 )

@@ -14,7 +14,7 @@ from locallb.cli.watching.board import UPDATING, View, count_states
 from locallb.cli.watching.log.log_record import Level, LogRecord
 from locallb.cli.watching.log.where import planned_places, where
 from locallb.cli.watching.relay import Batch
-from locallb.model.formatting import counted
+from locallb.model.formatting import counted, few
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.planning.notices import ORDERED
 from locallb.planning.planned import Plan
@@ -192,7 +192,7 @@ def _service(at: float, view: View) -> LogRecord:
 
 def _plan(at: float, planned: Planned) -> LogRecord:
     marks = [str(mark) for mark in planned.marks]
-    because = f" because of {', '.join(marks[:_NAMED])}{_more(marks)}" if marks else ""
+    because = f" because of {few(marks, _NAMED)}" if marks else ""
     checks = f", {planned.unchecked} to check" if planned.unchecked else ""
     sentence = f"planned in {_ms(planned.seconds)}{because}: {planned.differing} to do{checks}"
     fields = {
@@ -207,12 +207,11 @@ def _plan(at: float, planned: Planned) -> LogRecord:
 
 def _update(at: float, updated: Updated, services: Sequence[ObjectKey], places: Mapping[ObjectKey, str]) -> LogRecord:
     names = [str(key) for key in services]
-    named = ", ".join(f"{key}{places.get(key, '')}" for key in services[:_NAMED])
-    sentence = f"updated {named}{_more(names)} in {_ms(updated.seconds)} ({_ms(updated.latency)} after the change)"
+    named = few([f"{key}{places.get(key, '')}" for key in services], _NAMED)
+    sentence = f"updated {named} in {_ms(updated.seconds)} ({_ms(updated.latency)} after the change)"
     failed = [{"service": str(key), "message": why} for key, why in updated.failed.items() if key in services]
     if failed:
-        by_reason = _by_reason(failed)
-        sentence = f"{sentence}; {len(failed)} failed: {'; '.join(by_reason[:_NAMED])}{_more(by_reason)}"
+        sentence = f"{sentence}; {len(failed)} failed: {few(_by_reason(failed), _NAMED, '; ')}"
     fields = {
         "services": names,
         "seconds": _seconds(updated.seconds),
@@ -234,11 +233,7 @@ def _by_reason(failed: Iterable[Mapping[str, str]]) -> list[str]:
     names: dict[str, list[str]] = {}
     for failure in failed:
         names.setdefault(failure["message"], []).append(failure["service"])
-    return [f"{', '.join(some[:_NAMED])}{_more(some)}: {why}" for why, some in names.items()]
-
-
-def _more(some: Sequence[object]) -> str:
-    return f" and {len(some) - _NAMED} more" if len(some) > _NAMED else ""
+    return [f"{few(some, _NAMED)}: {why}" for why, some in names.items()]
 
 
 def _ms(seconds: float) -> str:
