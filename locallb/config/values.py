@@ -5,16 +5,18 @@ What a key means is decided in `parsing`; here is only how a value is taken for 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from ipaddress import ip_address
+from typing import TypeVar
 
 from locallb.config.candidates import never
 from locallb.model.fields import LABEL, LABEL_REMEDY
-from locallb.model.formatting import clipped, shown
+from locallb.model.formatting import any_of, clipped, shown
 from locallb.model.identities import IPAddress
 
 NAMESPACE = "local-lb"
+_Word = TypeVar("_Word", bound=str)
 
 
 class Mistakes:
@@ -69,6 +71,14 @@ class Mistakes:
             return text
         self.add(key, f"{shown(text)} is not a name; {LABEL_REMEDY}, such as {example}")
         return ""
+
+    def choice(self, key: str, value: object, words: Iterable[_Word], default: _Word, what: str = "choice") -> _Word:
+        """Take `value` for one of some words; the default if it is none of them."""
+        known = {str(word): word for word in words}
+        if isinstance(value, str) and value in known:
+            return known[value]
+        self.add(key, f"{shown(value)} is no {what}; use {any_of(known)}, or remove the key")
+        return default
 
     def flag(self, key: str, value: object) -> bool:
         """Take `value` for true or false; false if it is neither."""

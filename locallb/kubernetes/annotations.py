@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from locallb.model.fault_annotation import FAULT_ANNOTATION, unheeded
 from locallb.model.fields import FieldError, at, object_of
-from locallb.model.formatting import clipped, shown
+from locallb.model.formatting import any_of, clipped, shown
 from locallb.model.objects import ADDRESSES_ANNOTATION, PORTS_ANNOTATION
 
 PREFIX = "local-lb.dev/"
@@ -51,9 +51,7 @@ def chosen(annotations: Mapping[str, str], name: str, words: type[_Word]) -> _Wo
         return None
     value = annotations[name].strip()
     if value not in list(words):
-        *most, last = words
-        listed = f"{', '.join(most)} or {last}"
-        raise FieldError(f"{annotation_path(name)} is {shown(value)}; use {listed}, or remove the annotation")
+        raise FieldError(f"{annotation_path(name)} is {shown(value)}; use {any_of(words)}, or remove the annotation")
     return words(value)
 
 
@@ -61,7 +59,7 @@ def unread_annotations(data: Mapping[object, object]) -> tuple[str, ...]:
     """Return what to say of annotations that look like ours and that nobody reads: they are misspelt."""
     names = object_of(at(data, "metadata", "annotations"))
     misspelt = tuple(
-        f"the annotation {clipped(name)} is read by nobody; use {', '.join(_OURS[:-1])} or {_OURS[-1]}, or remove it"
+        f"the annotation {clipped(name)} is read by nobody; use {any_of(_OURS)}, or remove it"
         for name in names
         if isinstance(name, str) and name.startswith(PREFIX) and name not in {*_OURS, PORTS_ANNOTATION}
     )

@@ -5,7 +5,7 @@ Not here: the sentences themselves; each stands where its mistake is found.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 
 LONGEST = 60
@@ -45,6 +45,12 @@ def few(names: Collection[str], most: int = 5, between: str = ", ") -> str:
     """List names, those beyond `most` as a number: `a, b and 3 more`."""
     more = len(names) - most
     return between.join(islice(names, most)) + (f" and {more} more" if more > 0 else "")
+
+
+def any_of(words: Iterable[str]) -> str:
+    """List words of which one is meant: `a, b or c`."""
+    *most, last = words
+    return f"{', '.join(most)} or {last}" if most else last
 
 
 def _described(value: object) -> str:

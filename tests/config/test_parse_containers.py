@@ -38,7 +38,7 @@ MISTAKES: list[tuple[dict[str, object], str]] = [
     ({"image": {"pull": "x"}}, "image.pull: no such key; the keys are name, pullPolicy, mirror"),
     (
         {"image": {"pullPolicy": "never"}},
-        'image.pullPolicy: "never" is no policy; use Always, IfNotPresent or Never',
+        'image.pullPolicy: "never" is no policy; use Always, IfNotPresent or Never, or remove the key',
     ),
     (
         {"image": {"mirror": "https://x"}},

@@ -351,8 +351,8 @@ def test_a_pin_on_an_excluded_address_is_told() -> None:
 CONTAINERS = "for the runtimes docker and podman only; remove the key"
 PROXIES = "use per-service or shared, or {mode: shared, count: 2} or {mode: per-service, spares: 1}"
 OTHER_MISTAKES: list[tuple[str, object, str]] = [
-    ("runtime", "lxc", 'runtime: "lxc" is no runtime; use process or docker or podman, or remove the key'),
-    ("runtime", None, "runtime: null is no runtime; use process or docker or podman, or remove the key"),
+    ("runtime", "lxc", 'runtime: "lxc" is no runtime; use process, docker or podman, or remove the key'),
+    ("runtime", None, "runtime: null is no runtime; use process, docker or podman, or remove the key"),
     ("network", "host", 'network: "host" is for the runtimes docker and podman only; remove the key'),
     ("image", "a/b:1", 'image: "a/b:1" is for the runtimes docker and podman only; remove the key'),
     (

@@ -216,7 +216,7 @@ def test_a_status_has_address_and_ports() -> None:
         ({"http": 0.5}, "is not a whole number"),
         ({"https": 70000}, "70000 is no port"),
         ({"http": 443}, "443 is the port of `http` as well"),
-        ({"address": "host"}, '"host" is no choice; use class, namespace, ingress'),
+        ({"address": "host"}, '"host" is no choice; use class, namespace or ingress'),
     ],
 )
 def test_mistakes_in_the_key(value: object, said: str) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from locallb.cli.syntax.order_options import add_drain, add_fault
 from locallb.cli.syntax.parser import ANSWER
 from locallb.cli.syntax.source_options import add_own_sources, add_place
+from locallb.model.formatting import any_of
 
 SHELLS = ("bash", "zsh", "fish")
 ORDERS = ("name", "connections", "requests", "failures", "bytes")
@@ -64,7 +65,7 @@ def _add_demands(command: argparse.ArgumentParser, _common: argparse.ArgumentPar
         choices=TROUBLES,
         action="append",
         default=[],
-        help=f"exit with 8 if a Service is then {', '.join(TROUBLES[:-1])} or {TROUBLES[-1]}",
+        help=f"exit with 8 if a Service is then {any_of(TROUBLES)}",
     )
 
 

@@ -74,16 +74,15 @@ def _image(mistakes: Mistakes, value: object) -> tuple[str, PullPolicy, str]:
         return _reference(mistakes, "image", value), default.pull, default.mirror
     mistakes.unknown("image.", value, ("name", "pullPolicy", "mirror"))
     image = _reference(mistakes, "image.name", value["name"]) if "name" in value else ""
-    pull = value.get("pullPolicy", default.pull)
-    if pull not in list(PullPolicy):
-        mistakes.add("image.pullPolicy", f"{shown(pull)} is no policy; use Always, IfNotPresent or Never")
-        pull = default.pull
+    pull = mistakes.choice(
+        "image.pullPolicy", value.get("pullPolicy", default.pull), PullPolicy, default.pull, "policy"
+    )
     mirror = ""
     if "mirror" in value:
         mirror = mistakes.text("image.mirror", value["mirror"], "a registry such as mirror.example:5000")
         if mirror and not _MIRROR.fullmatch(mirror):
             mistakes.add("image.mirror", f"{shown(mirror)} is no registry; write one such as mirror.example:5000")
-    return image, PullPolicy(str(pull)), mirror
+    return image, pull, mirror
 
 
 def _reference(mistakes: Mistakes, key: str, value: object) -> str:

@@ -24,7 +24,7 @@ def parse_ingress(mistakes: Mistakes, value: object) -> IngressSettings:
     http, https = _port(mistakes, "http", entry.get("http", 80)), _port(mistakes, "https", entry.get("https", 443))
     if http == https:
         mistakes.add("ingress.https", f"{https} is the port of `http` as well; give each a port of its own")
-    address = _address(mistakes, entry.get("address", AddressPer.CLASS))
+    address = mistakes.choice("ingress.address", entry.get("address", AddressPer.CLASS), AddressPer, AddressPer.CLASS)
     return IngressSettings(
         name, http, https, address, annotations=frozenset(_dialects(mistakes, entry.get("annotations", ())))
     )
@@ -42,13 +42,6 @@ def _port(mistakes: Mistakes, key: str, value: object) -> int:
     if number and not 1 <= number <= _LARGEST_PORT:
         mistakes.add(f"ingress.{key}", f"{number} is no port; use a number from 1 to {_LARGEST_PORT}")
     return number
-
-
-def _address(mistakes: Mistakes, value: object) -> AddressPer:
-    if value not in list(AddressPer):
-        mistakes.add("ingress.address", f"{shown(value)} is no choice; use {', '.join(AddressPer)}, or remove the key")
-        return AddressPer.CLASS
-    return AddressPer(str(value))
 
 
 def _dialects(mistakes: Mistakes, value: object) -> Iterator[Dialect]:

@@ -58,6 +58,7 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
     _refuse_repeated(mistakes, config.get("sources"))
     mapped = parse_port_mapping(mistakes, config)
     pools = parse_pools(mistakes, config["pools"]) if "pools" in config else () if mapped else (DEFAULT_POOL,)
+    certificates = mistakes.choice("certificates", config.get("certificates", _SECRETS), (_SECRETS, _LOCAL), _SECRETS)
     settings = Settings(
         sources=sources,
         finders=finders,
@@ -68,12 +69,14 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
         classes=parse_classes(mistakes, config.get("classes", {})),
         namespaces=parse_namespaces(mistakes, "namespaces", config.get("namespaces", [])),
         selector=parse_selector(mistakes, "selector", config.get("selector", {})),
-        runtime=_runtime(mistakes, config.get("runtime", "process")),
+        runtime=mistakes.choice("runtime", config.get("runtime", "process"), RUNTIMES, "process", "runtime"),
         container=parse_containers(mistakes, config),
         proxies=parse_proxies(mistakes, config),
-        backends=_backends(mistakes, config.get("backends", BackendChoice.AUTO)),
-        ip_mode=_ip_mode(mistakes, config.get("ipMode", IpMode.PROXY)),
-        status_order=_status_order(mistakes, config.get("statusOrder", StatusOrder.IP_FAMILIES)),
+        backends=mistakes.choice("backends", config.get("backends", "auto"), BackendChoice, BackendChoice.AUTO),
+        ip_mode=mistakes.choice("ipMode", config.get("ipMode", "Proxy"), IpMode, IpMode.PROXY, "mode"),
+        status_order=mistakes.choice(
+            "statusOrder", config.get("statusOrder", "ipFamilies"), StatusOrder, StatusOrder.IP_FAMILIES, "order"
+        ),
         take_over=mistakes.flag("takeOver", config.get("takeOver", False)),
         pod_routes=parse_pod_routes(mistakes, config),
         pod_cidrs=parse_cidrs_of_clusters(mistakes, config.get("podCIDRs", {})),
@@ -83,7 +86,7 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
         traffic_metrics=_bound(mistakes, config.get("trafficMetrics", False)),
         http3=mistakes.flag("http3", config.get("http3", False)),
         access_logs=mistakes.flag("accessLogs", config.get("accessLogs", False)),
-        local_certificates=_certificates(mistakes, config.get("certificates", _SECRETS)) == _LOCAL,
+        local_certificates=certificates == _LOCAL,
         policies=parse_policies(mistakes, config.get("policies", {})),
         dns=parse_dns(mistakes, config.get("dns"), pools),
         metrics=parse_place(mistakes, config, "metrics"),
@@ -108,45 +111,10 @@ def _bound(mistakes: Mistakes, value: object) -> int:
     return value
 
 
-def _backends(mistakes: Mistakes, value: object) -> BackendChoice:
-    if value not in list(BackendChoice):
-        mistakes.add("backends", f"{shown(value)} is no choice; use auto, pods or nodePorts, or remove the key")
-        return BackendChoice.AUTO
-    return BackendChoice(str(value))
-
-
 def _outputs(mistakes: Mistakes, config: Mapping[str, object]) -> Mapping[str, object]:
     """Read the keys that turn outputs on."""
     words = (word for word in OUTPUTS.having("entry") if word in config)
     return MappingProxyType({word: output_entry(word).parse(mistakes, word, config[word]) for word in words})
-
-
-def _ip_mode(mistakes: Mistakes, value: object) -> IpMode:
-    if value not in list(IpMode):
-        mistakes.add("ipMode", f"{shown(value)} is no mode; use Proxy or VIP, or remove the key")
-        return IpMode.PROXY
-    return IpMode(str(value))
-
-
-def _status_order(mistakes: Mistakes, value: object) -> StatusOrder:
-    if value not in list(StatusOrder):
-        mistakes.add("statusOrder", f"{shown(value)} is no order; use ipFamilies or ipv4First, or remove the key")
-        return StatusOrder.IP_FAMILIES
-    return StatusOrder(str(value))
-
-
-def _certificates(mistakes: Mistakes, value: object) -> str:
-    if value not in (_SECRETS, _LOCAL):
-        mistakes.add("certificates", f"{shown(value)} is no choice; use {_SECRETS} or {_LOCAL}, or remove the key")
-        return _SECRETS
-    return str(value)
-
-
-def _runtime(mistakes: Mistakes, value: object) -> str:
-    if value not in list(RUNTIMES):
-        mistakes.add("runtime", f"{shown(value)} is no runtime; use {' or '.join(RUNTIMES)}, or remove the key")
-        return "process"
-    return str(value)
 
 
 def _sources(mistakes: Mistakes, value: object) -> tuple[tuple[Source, ...], tuple[Finder, ...]]:
