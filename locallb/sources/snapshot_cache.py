@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from locallb.config.settings import Settings
@@ -39,6 +38,7 @@ from locallb.sources.source import Followed, SourceRead, SourceResult, source_ty
 from locallb.sources.state.held import HeldByState, HeldMemory, held_by
 from locallb.sources.state.held_resources import HeldResource
 from locallb.storage import paths
+from locallb.storage.files import stamp_of
 
 HOST_FRESH = 30.0
 """Seconds that what was found out about the host counts. Where it has changed meanwhile an update fails, which says so,
@@ -177,7 +177,7 @@ class SnapshotCache:
 
     def _ledger(self) -> tuple[Claim, ...]:
         """Read the ledger where one of its directories is different; files in it are replaced, never rewritten."""
-        return self._claims.of(None, lambda *_stamps: read_claims(self._remembered), *map(_stamp, paths.ledgers()))
+        return self._claims.of(None, lambda *_stamps: read_claims(self._remembered), *map(stamp_of, paths.ledgers()))
 
     def _facts(self, changes: Changes) -> tuple[HostFacts, SourceRead]:
         now = time.monotonic()
@@ -193,11 +193,3 @@ class SnapshotCache:
 def _about(source: Source, changes: Changes) -> bool:
     """Return whether a source may be different. Which clusters were found is also how each is reached."""
     return changes.everything or (changes.found and source.found) or source.cluster in changes.sources
-
-
-def _stamp(path: Path) -> object:
-    try:
-        seen = path.stat()
-    except OSError:
-        return None
-    return seen.st_ino, seen.st_mtime_ns

@@ -57,6 +57,14 @@ def stamp(status: os.stat_result) -> Stamp:
     return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns
 
 
+def stamp_of(path: Path) -> Stamp | None:
+    """Return the stamp of what stands there, links followed; None where that can't be seen."""
+    try:
+        return stamp(path.stat())
+    except OSError:
+        return None
+
+
 def stamps(directory: Path) -> Mapping[str, Stamp]:
     """Stamp what is in a directory, and in those directly in it, by path; what can't be seen is left out."""
     stamps_by_path: dict[str, Stamp] = {}

@@ -15,6 +15,7 @@ from pathlib import Path
 from watchfiles import Change, watch
 
 from locallb.model.pacing import Backoff, Pace
+from locallb.storage import files
 from locallb.threads.supervised import SupervisedThread, Task
 
 STEP, MOST = 20, 50
@@ -24,7 +25,6 @@ LOOK = 0.25
 """Seconds between two looks at what stands under a name."""
 CHANGES = Pace(first=LOOK, longest=2.0, calm=4.0)
 """Of a file that changes: whoever rewrites it again and again, in place, is read less and less often."""
-_Stamp = tuple[int, ...] | None
 
 
 class FolderWatch:
@@ -54,7 +54,7 @@ class FolderWatch:
             if not self._stopped.wait(LOOK):
                 self._changed()
 
-    def _watch(self, identity: _Stamp) -> None:
+    def _watch(self, identity: tuple[int, ...] | None) -> None:
         """Watch the directory that stands there now, until it is another one."""
         while identity is None and not self._stopped.wait(LOOK):
             identity = _identity(self._directory)
@@ -88,14 +88,14 @@ class WatchedFile:
     def __init__(self, path: Path, changed: Callable[[Path], None]) -> None:
         self._path = path
         self._changed = changed
-        self._seen = _stamp(path)
+        self._seen = files.stamp_of(path)
         self._backoff = Backoff(CHANGES)
 
     def look(self, now: float) -> None:
         """Call `changed` if it is time to look, and it is another one than at the last look."""
         if not self._backoff.is_due(now):
             return
-        seen = _stamp(self._path)
+        seen = files.stamp_of(self._path)
         if seen != self._seen:
             self._changed(self._path)
             self._backoff = self._backoff.failed(now, 0)
@@ -122,15 +122,7 @@ class FileWatch:
                 file.look(time.monotonic())
 
 
-def _identity(path: Path) -> _Stamp:
+def _identity(path: Path) -> tuple[int, ...] | None:
     """Return which directory stands there; None if none does."""
-    seen = _stamp(path)
+    seen = files.stamp_of(path)
     return seen and seen[:2]
-
-
-def _stamp(path: Path) -> _Stamp:
-    try:
-        seen = path.stat()
-    except OSError:
-        return None
-    return seen.st_dev, seen.st_ino, seen.st_mtime_ns, seen.st_size

@@ -10,7 +10,6 @@ import os
 import ssl
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import TypeAlias
@@ -18,6 +17,8 @@ from typing import TypeAlias
 from lightkube.config.client_adapter import verify_cluster
 from lightkube.config.kubeconfig import SingleConfig
 from lightkube.config.models import User
+
+from locallb.storage.files import stamp_of
 
 _MOST = 16
 """Contexts that are kept."""
@@ -53,14 +54,8 @@ def _key(config: SingleConfig, files: Iterable[str], *, trust_env: bool) -> _Key
     cluster, user = config.cluster, config.user or User()
     given = (cluster.certificate_auth, cluster.certificate_auth_data, cluster.insecure)
     shown = (user.client_cert, user.client_cert_data, user.client_key, user.client_key_data)
-    return (*given, *shown, trust_env, *map(os.environ.get, _ENVIRONMENT), *map(_stamp, files))
-
-
-def _stamp(file: str) -> _Key:
-    with suppress(OSError):  # using it tells what is wrong
-        seen = Path(file).stat()
-        return file, seen.st_dev, seen.st_ino, seen.st_mtime_ns, seen.st_size
-    return (file,)
+    read = tuple((file, stamp_of(Path(file))) for file in files)  # one that isn't there: using it tells what is wrong
+    return (*given, *shown, trust_env, *map(os.environ.get, _ENVIRONMENT), *read)
 
 
 TLS = TlsContexts()
