@@ -24,7 +24,7 @@ from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Ow
 from locallb.model.memory import Memory
 from locallb.model.naming import owner_fields, owner_from
 from locallb.model.snapshot import Claim, MappedPort
-from locallb.storage import files
+from locallb.storage import files, stamps
 
 UNKNOWN = Owner(Home("", "", ""), ObjectKey(ClusterName(""), "", ""))
 """Who holds an address when its file can't be understood."""
@@ -99,9 +99,9 @@ def read_known(path: str, address: IPAddress, memory: Memory[Entry | None]) -> E
     return entry
 
 
-def _stamp(path: str) -> files.Stamp | None:
+def _stamp(path: str) -> stamps.Stamp | None:
     try:
-        return files.stamp(os.lstat(path))
+        return stamps.stamp(os.lstat(path))
     except OSError:
         return None
 

@@ -38,7 +38,7 @@ from locallb.sources.source import Followed, SourceRead, SourceResult, source_ty
 from locallb.sources.state.held import HeldByState, HeldMemory, held_by
 from locallb.sources.state.held_resources import HeldResource
 from locallb.storage import paths
-from locallb.storage.files import stamp_of
+from locallb.storage.stamps import stamp_of
 
 HOST_FRESH = 30.0
 """Seconds that what was found out about the host counts. Where it has changed meanwhile an update fails, which says so,

@@ -11,10 +11,10 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from locallb.model.errors import ClientError
 from locallb.storage import unfinished
@@ -36,9 +36,6 @@ _SAFELY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEX
 """How to open what somebody else may have put there: no link is followed, a FIFO doesn't wait for its writer."""
 _PAUSE = 0.002
 
-Stamp: TypeAlias = tuple[int, int, int, int]
-"""Which file this is, with which content."""
-
 
 class FilesError(ClientError):
     """A file can't be written, read or removed: one sentence."""
@@ -50,33 +47,6 @@ class SharedFile(NamedTuple):
     text: str
     uid: int
     """Whose it is."""
-
-
-def stamp(status: os.stat_result) -> Stamp:
-    """Return what is different once a file was replaced or changed, by the time that nobody can set."""
-    return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns
-
-
-def stamp_of(path: Path) -> Stamp | None:
-    """Return the stamp of what stands there, links followed; None where that can't be seen."""
-    try:
-        return stamp(path.stat())
-    except OSError:
-        return None
-
-
-def stamps(directory: Path) -> Mapping[str, Stamp]:
-    """Stamp what is in a directory, and in those directly in it, by path; what can't be seen is left out."""
-    stamps_by_path: dict[str, Stamp] = {}
-    below = [os.fspath(directory)]
-    for place in below:
-        with suppress(OSError), os.scandir(place) as entries:
-            for entry in entries:
-                with suppress(OSError):
-                    stamps_by_path[entry.path] = stamp(entry.stat(follow_symlinks=False))
-                    if place == below[0] and entry.is_dir(follow_symlinks=False):
-                        below.append(entry.path)
-    return stamps_by_path
 
 
 def write_beside(path: Path, text: str, *, mode: int = PRIVATE, durable: bool = False) -> Path:

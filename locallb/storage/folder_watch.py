@@ -15,7 +15,7 @@ from pathlib import Path
 from watchfiles import Change, watch
 
 from locallb.model.pacing import Backoff, Pace
-from locallb.storage import files
+from locallb.storage import stamps
 from locallb.threads.supervised import SupervisedThread, Task
 
 STEP, MOST = 20, 50
@@ -88,14 +88,14 @@ class WatchedFile:
     def __init__(self, path: Path, changed: Callable[[Path], None]) -> None:
         self._path = path
         self._changed = changed
-        self._seen = files.stamp_of(path)
+        self._seen = stamps.stamp_of(path)
         self._backoff = Backoff(CHANGES)
 
     def look(self, now: float) -> None:
         """Call `changed` if it is time to look, and it is another one than at the last look."""
         if not self._backoff.is_due(now):
             return
-        seen = files.stamp_of(self._path)
+        seen = stamps.stamp_of(self._path)
         if seen != self._seen:
             self._changed(self._path)
             self._backoff = self._backoff.failed(now, 0)
@@ -124,5 +124,5 @@ class FileWatch:
 
 def _identity(path: Path) -> tuple[int, ...] | None:
     """Return which directory stands there; None if none does."""
-    seen = files.stamp_of(path)
+    seen = stamps.stamp_of(path)
     return seen and seen[:2]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from locallb.model.errors import ClientError
-from locallb.storage import files
+from locallb.storage import stamps
 
 _DEEPEST = 64
 """Directories within directories; deeper ones are named as unreadable."""
@@ -42,7 +42,7 @@ class FolderFile:
     path: str
     data: bytes = b""
     why: str = ""
-    stamp: files.Stamp | None = field(default=None, compare=False)
+    stamp: stamps.Stamp | None = field(default=None, compare=False)
     """As long as the file has this one it has these bytes; None where that can't be said."""
 
 
@@ -173,7 +173,7 @@ class _Walk:
         if self.patient and _look(before) != _look(os.fstat(descriptor)):
             raise _ChangedError
         settled = time.time_ns() - before.st_ctime_ns > _SETTLED
-        return FolderFile(path, data, stamp=files.stamp(before) if settled else None)
+        return FolderFile(path, data, stamp=stamps.stamp(before) if settled else None)
 
     def _failed(self, path: str, error: OSError) -> None:
         if self.patient and isinstance(error, FileNotFoundError):
@@ -190,10 +190,10 @@ def _opened(name: str, flags: int, directory: int | None = None) -> Iterator[int
         os.close(descriptor)
 
 
-def _is_as_before(entry: os.DirEntry[str], stamp: files.Stamp) -> bool:
+def _is_as_before(entry: os.DirEntry[str], stamp: stamps.Stamp) -> bool:
     """Return whether it is the very file of that stamp; it was a regular one that is to be read."""
     try:
-        return stamp == files.stamp(entry.stat())
+        return stamp == stamps.stamp(entry.stat())
     except OSError:
         return False
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from locallb.envoy.access_logs import CLOSED, GATE, SOCKET, gate
-from locallb.storage import files
+from locallb.storage import files, stamps
 from locallb.traffic.reading import ENOUGH, LogError, Reading, Tap
 
 LOCK = "logs.lock"
@@ -78,10 +78,10 @@ def test_what_another_reader_has_at_the_same_path_is_left_alone(
     shutil.rmtree(directory)
     directory_of_proxy(tmp_path)
     new = Tap(directory)
-    before = files.stamp((directory / GATE).stat())
+    before = stamps.stamp((directory / GATE).stat())
     monkeypatch.setattr("locallb.traffic.reading.IDLE", 0)
     getattr(old, act)()
-    assert files.stamp((directory / GATE).stat()) == before
+    assert stamps.stamp((directory / GATE).stat()) == before
     assert (directory / SOCKET).is_socket()
     new.end()
     old.end()

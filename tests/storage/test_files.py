@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from locallb.storage import files, paths
+from locallb.storage import files, paths, stamps
 from locallb.storage.files import FilesError
 from locallb.storage.paths import PlaceError
 
@@ -224,18 +224,38 @@ def test_stamps_tell_whatever_happened(deed: Callable[[Path], object], place: st
     for path in (tmp_path / "a.json", tmp_path / "below/b.json", tmp_path / "below/deeper/c.json"):
         path.parent.mkdir(exist_ok=True)
         path.write_text("{}")
-    before = files.stamps(tmp_path)
+    before = stamps.stamps(tmp_path)
     assert {Path(path).name for path in before} == {"a.json", "below", "b.json", "deeper"}
-    assert files.stamps(tmp_path) == before
+    assert stamps.stamps(tmp_path) == before
     deed(tmp_path / place)
-    assert files.stamps(tmp_path) != before
+    assert stamps.stamps(tmp_path) != before
 
 
 def test_stamps_of_what_is_not_there_are_none(tmp_path: Path) -> None:
     """Nor do links lead elsewhere."""
-    assert files.stamps(tmp_path / "absent") == {}
+    assert stamps.stamps(tmp_path / "absent") == {}
     (tmp_path / "far").mkdir()
     (tmp_path / "far/file").touch()
     (tmp_path / "near").mkdir()
     (tmp_path / "near/link").symlink_to(tmp_path / "far")
-    assert set(files.stamps(tmp_path / "near")) == {str(tmp_path / "near/link")}
+    assert set(stamps.stamps(tmp_path / "near")) == {str(tmp_path / "near/link")}
+
+
+@pytest.mark.parametrize("change", ["replaced", "rewritten", "removed"])
+def test_a_stamp_tells_another_file_from_the_one_before(tmp_path: Path, change: str) -> None:
+    """Whatever its name, and although its times were set back."""
+    path = tmp_path / "file"
+    path.write_text("one")
+    before, seen = stamps.stamp_of(path), path.stat()
+    assert stamps.stamp_of(path) == before
+    if change == "replaced":
+        (tmp_path / "other").write_text("two")
+        (tmp_path / "other").replace(path)
+    elif change == "rewritten":
+        path.write_text("more")
+    else:
+        path.unlink()
+    if path.exists():
+        os.utime(path, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+    assert (stamps.stamp_of(path) is None) == (change == "removed")
+    assert stamps.stamp_of(path) != before

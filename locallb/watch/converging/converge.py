@@ -22,7 +22,7 @@ from locallb.model.naming import named_after
 from locallb.model.state_resource import BALANCER, CLAIMS, CONFIG, GATEWAY_OBJECT, ROOTS, SERVICE
 from locallb.outputs.output import outputs
 from locallb.planning.planned import Plan
-from locallb.storage import files, paths
+from locallb.storage import paths, stamps
 from locallb.watch.converging.checks import Checks
 from locallb.watch.converging.companions import companions
 from locallb.watch.converging.differing import Differences
@@ -117,7 +117,7 @@ class Converger:
     def drifted(self, plan: Plan) -> set[ObjectKey]:
         """Find load balancers and proxies of which somebody else changed or removed something. Raises EngineError."""
         told = (output.stamp(plan) for output in outputs().values())
-        seen = self.engine.state_stamp(), *map(files.stamps, (paths.proxies_root(), *paths.ledgers())), *told
+        seen = self.engine.state_stamp(), *map(stamps.stamps, (paths.proxies_root(), *paths.ledgers())), *told
         if seen == self._in_order:
             return set()
         roots = self.engine.drifted(LOOKED_AFTER)
