@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from locallb.config.parsing.settings import parse_settings
-from locallb.kubernetes.parsing.objects import Known, parse_objects
+from locallb.kubernetes.parsing.objects import ParseMemory, parse_objects
 from locallb.model.gateway.objects import CONTROLLER, GROUP
 from locallb.model.identities import ClusterName, Home
 from locallb.model.snapshot import Access, HostFacts, Snapshot
@@ -53,7 +53,7 @@ def cluster(gateways: int) -> list[dict[str, Any]]:
 
 def measured(gateways: int, kept: PlanMemory | None) -> float:
     """Return the median of processor seconds that a plan after a change takes; without `kept` all is made again."""
-    documents, known, seconds = cluster(gateways), Known(), []
+    documents, known, seconds = cluster(gateways), ParseMemory(), []
     for change in range(CHANGES):
         documents[0] = route(0, 0, f"v{change}.test")
         read = parse_objects(CLUSTER, documents, known)

@@ -17,7 +17,7 @@ LONGEST_LINE = 16 << 20
 """Bytes of a line of a watch: an object is at most 1.5 MiB in etcd, and JSON may write a byte with six characters."""
 
 
-class OddError(ValueError):
+class MalformedAnswerError(ValueError):
     """This isn't what a Kubernetes API says: a few words."""
 
 
@@ -33,7 +33,7 @@ class ListPage:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class WatchLine:
     """A line of a watch: what happened to an object, or in place of one what went wrong."""
 
     type: str
@@ -51,29 +51,29 @@ def list_page(text: bytes, api: str, kind: str) -> ListPage:
     """Read a page of a list; items of a list don't say what they are, so that is added. Raises OddError."""
     document = _mapping(_json(text), "the list")
     if document.get("kind", f"{kind}List") != f"{kind}List":
-        raise OddError(f"the list is a {document['kind']!s:.60} instead of a {kind}List")
+        raise MalformedAnswerError(f"the list is a {document['kind']!s:.60} instead of a {kind}List")
     metadata = _mapping(document.get("metadata"), "the list's metadata")
     if "items" not in document:
-        raise OddError("the list has no items")
+        raise MalformedAnswerError("the list has no items")
     items = document["items"]
     if not isinstance(items, list | None):
-        raise OddError(f"the list's items are a {type(items).__name__}")
+        raise MalformedAnswerError(f"the list's items are a {type(items).__name__}")
     objects = [listed(item, api, kind) for item in items or ()]
     return ListPage(objects, _version(metadata), _optional(metadata, "continue"))
 
 
-def watch_line(text: bytes, api: str, kind: str) -> Told:
+def watch_line(text: bytes, api: str, kind: str) -> WatchLine:
     """Read a line of a watch. Raises OddError."""
     document = _mapping(_json(text), "a line of the watch")
     sort, about = document.get("type"), _mapping(document.get("object"), "the object in a line of the watch")
     if sort == ERROR:
-        return Told(ERROR, about)
+        return WatchLine(ERROR, about)
     if sort == BOOKMARK:
-        return Told(BOOKMARK, about, _version(_mapping(about.get("metadata"), "a bookmark's metadata")))
+        return WatchLine(BOOKMARK, about, _version(_mapping(about.get("metadata"), "a bookmark's metadata")))
     if not isinstance(sort, str) or sort not in {ADDED, MODIFIED, DELETED}:
-        raise OddError(f"a line of the watch has the type {sort!s:.60}")
+        raise MalformedAnswerError(f"a line of the watch has the type {sort!s:.60}")
     read = listed(about, api, kind)
-    return Told(sort, read, _version(read["metadata"]))
+    return WatchLine(sort, read, _version(read["metadata"]))
 
 
 def listed(value: object, api: str, kind: str) -> Object:
@@ -81,9 +81,9 @@ def listed(value: object, api: str, kind: str) -> Object:
     document = _mapping(value, f"a {kind}")
     metadata = _mapping(document.get("metadata"), f"the metadata of a {kind}")
     if document.get("kind", kind) != kind:
-        raise OddError(f"a {document['kind']!s:.60} came instead of a {kind}")
+        raise MalformedAnswerError(f"a {document['kind']!s:.60} came instead of a {kind}")
     if not _optional(metadata, "name"):
-        raise OddError(f"a {kind} has no name")
+        raise MalformedAnswerError(f"a {kind} has no name")
     return {**document, "apiVersion": api, "kind": kind}
 
 
@@ -94,40 +94,40 @@ def lines(chunks: Iterable[bytes], longest: int = LONGEST_LINE) -> Iterator[byte
         first, *others = chunk.split(b"\n")
         rest += first
         if len(rest) > longest:
-            raise OddError(f"a line of the watch is longer than {longest >> 20} MiB")
+            raise MalformedAnswerError(f"a line of the watch is longer than {longest >> 20} MiB")
         for other in others:
             yield bytes(rest)
             rest[:] = other
         if not others:
             yield None
     if rest.strip():
-        raise OddError("the watch ended within a line")
+        raise MalformedAnswerError("the watch ended within a line")
 
 
 def _json(text: bytes) -> object:
     try:
         return json.loads(text)
     except RecursionError:
-        raise OddError("it is nested too deep") from None
+        raise MalformedAnswerError("it is nested too deep") from None
     except ValueError as error:
-        raise OddError(f"it isn't JSON: {error!s:.100}") from None
+        raise MalformedAnswerError(f"it isn't JSON: {error!s:.100}") from None
 
 
 def _mapping(value: object, what: str) -> Object:
     if not isinstance(value, dict):
-        raise OddError(f"{what} is {'missing' if value is None else f'a {type(value).__name__}'}")
+        raise MalformedAnswerError(f"{what} is {'missing' if value is None else f'a {type(value).__name__}'}")
     return value
 
 
 def _version(metadata: Mapping[str, Any]) -> str:
     version = _optional(metadata, "resourceVersion")
     if not version:
-        raise OddError("its metadata has no resourceVersion")
+        raise MalformedAnswerError("its metadata has no resourceVersion")
     return version
 
 
 def _optional(metadata: Mapping[str, Any], key: str) -> str:
     value = metadata.get(key)
     if not isinstance(value, str | None):
-        raise OddError(f"its metadata's {key} is a {type(value).__name__}")
+        raise MalformedAnswerError(f"its metadata's {key} is a {type(value).__name__}")
     return value or ""

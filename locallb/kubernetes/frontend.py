@@ -12,13 +12,13 @@ from functools import cache
 from typing import Any, cast
 
 from locallb.config.registry import FRONTENDS
-from locallb.kubernetes.status_patch import Published, Standing
+from locallb.kubernetes.status_patch import ObservedStatus, Published
 from locallb.model.identities import ClusterName, IPAddress, ObjectKind
 from locallb.model.objects import MalformedService, Service
 from locallb.planning.planned import Placement, Rejection
 
 Document = Mapping[Any, Any]
-_SILENT = Standing()
+_SILENT = ObservedStatus()
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class FrontendRead:
 
     wanted: Service | None = None
     malformed: MalformedService | None = None
-    standing: Standing = _SILENT
+    observed_status: ObservedStatus = _SILENT
     """What it says of what is ours to write."""
     notices: tuple[str, ...] = ()
     external_ips: frozenset[IPAddress] = frozenset()
@@ -52,7 +52,7 @@ class Frontend:
     """Makes of an object one that gets nothing, for a reason that is told."""
     publication: Callable[[Placement | Rejection], Published]
     """Says all that its status shall say of ours."""
-    standing: Callable[[Document], Standing]
+    observed_status: Callable[[Document], ObservedStatus]
     published: Callable[..., Published]
     publishing: Callable[..., Mapping[str, object] | None]
     """As the functions of these names in `status_patch`."""

@@ -4,7 +4,7 @@ The finalizer, the ingress entries with our addresses, the conditions with our p
 everything else in metadata and status belongs to others and is written back as it was read. Every patch carries the
 resourceVersion that was read, so that it fails (409) where somebody wrote meanwhile. Whether a patch would change
 anything is one decision (`differences`), for the provider, which has the Service, and for the watch, which has what
-matters of it (`Standing`). Not here: when what is true, and who sends it.
+matters of it (`ObservedStatus`). Not here: when what is true, and who sends it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ NOTHING = Published()
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ObservedStatus:
     """What a Service says of what is ours to write."""
 
     claimed: bool = False
@@ -60,13 +60,13 @@ class Standing:
     """Our annotation about ports."""
 
 
-def standing(live: Mapping[Any, Any]) -> Standing:
+def observed_status(live: Mapping[Any, Any]) -> ObservedStatus:
     """Read what a Service says. Anybody may have written it: what makes no sense is left out. Never raises."""
     metadata, status = object_of(live.get("metadata")), object_of(live.get("status"))
     entries = objects_of(at(status, "loadBalancer", "ingress"))
     conditions = objects_of(status.get("conditions"))
     finalizers = metadata.get("finalizers")
-    return Standing(
+    return ObservedStatus(
         isinstance(finalizers, list | tuple) and FINALIZER in finalizers,
         tuple(_entry(entry) for entry in entries),
         _ours(conditions),
@@ -74,7 +74,9 @@ def standing(live: Mapping[Any, Any]) -> Standing:
     )
 
 
-def differences(seen: Standing, ours: Collection[str], wanted: Published, *, alone: bool = False) -> tuple[str, ...]:
+def differences(
+    seen: ObservedStatus, ours: Collection[str], wanted: Published, *, alone: bool = False
+) -> tuple[str, ...]:
     """Name what a patch would change: addresses, ipMode, hostname, ports, conditions, annotation; none if all is well.
 
     What others have beside ours is theirs, wherever it stands. The arguments are those of `publishing`.
@@ -135,7 +137,7 @@ def publishing(
         alone: entries of others go; conditions of others stay in any case.
 
     """
-    if not differences(standing(live), ours, wanted, alone=alone):
+    if not differences(observed_status(live), ours, wanted, alone=alone):
         return None
     mine = {*ours, *(entry.ip for entry in wanted.ingress)}
     theirs = [] if alone else [entry for entry in _ingress(live) if entry.get("ip") not in mine]
@@ -146,7 +148,7 @@ def publishing(
     ]
     status = {"loadBalancer": {"ingress": ingress or None}, "conditions": conditions or None}
     said = {"annotations": {PORTS_ANNOTATION: wanted.mapped or None}}
-    told = said if standing(live).mapped != wanted.mapped else {}
+    told = said if observed_status(live).mapped != wanted.mapped else {}
     return {**_patch(live, **told), "status": status}
 
 
@@ -160,7 +162,7 @@ def published(live: Live, ours: Collection[str] | None) -> Published:
         for entry in _ingress(live)
         if ours is None or entry.get("ip") in set(ours)
     ]
-    at = standing(live).mapped
+    at = observed_status(live).mapped
     said = (each for each in _ours(_conditions(live)) if each.type != PORT_MAPPING or each.message == at)
     return Published(tuple(entries), tuple(said))
 

@@ -22,28 +22,28 @@ MOST = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Tempo:
+class WatchPace:
     """One follower's. Lists and watches are asked about with `wait` before each, and reported after."""
 
     lists: Backoff = field(default_factory=lambda: Backoff(LISTS))
     watches: Backoff = field(default_factory=lambda: Backoff(WATCHES))
 
-    def opened(self, now: float) -> Tempo:
+    def opened(self, now: float) -> WatchPace:
         """Note that the server accepted a watch."""
-        return Tempo(self.lists.succeeded(now), self.watches.succeeded(now))
+        return WatchPace(self.lists.succeeded(now), self.watches.succeeded(now))
 
-    def ended(self, now: float, chance: float) -> Tempo:
+    def ended(self, now: float, chance: float) -> WatchPace:
         """Note that the server ended a watch, as it does with all: how soon decides."""
         if self.watches.is_calm(now):
             return replace(self, watches=Backoff(WATCHES))
         return replace(self, watches=self.watches.failed(now, chance))
 
-    def hurried(self, now: float) -> Tempo:
+    def hurried(self, now: float) -> WatchPace:
         """Begin again as soon as the floor allows."""
-        return Tempo(self.lists.hurried(now), Backoff(WATCHES))
+        return WatchPace(self.lists.hurried(now), Backoff(WATCHES))
 
-    def broken(self, now: float, chance: float) -> Tempo:
+    def broken(self, now: float, chance: float) -> WatchPace:
         """Note that a list or a watch failed: everything is listed again, and that alone keeps watches apart."""
         calm = self.watches.is_calm(now)
         watches = Backoff(WATCHES) if calm else replace(self.watches, well_since=math.inf)
-        return Tempo(self.lists.failed(now, chance), watches)
+        return WatchPace(self.lists.failed(now, chance), watches)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from locallb.config.settings import Settings
 from locallb.kubernetes.parsing.objects import Parsed, Said
-from locallb.kubernetes.status_patch import Standing
+from locallb.kubernetes.status_patch import ObservedStatus
 from locallb.model.identities import ClusterName
 from locallb.planning.addresses.port_mapping import LOOPBACK
 from locallb.sources.source import SourceRead, SourceResult
@@ -28,14 +28,14 @@ def told_of_modes(settings: Settings, read: Iterable[SourceRead]) -> SourceRead:
 
 def _losing(read: SourceRead) -> Iterator[ClusterName]:
     """Return the running clusters of a source that lost a mode."""
-    for key, said in read.reading.parsed.standings:
+    for key, said in read.reading.parsed.observed_statuses:
         if key.cluster in read.access and _has_lost(said):
             yield key.cluster
 
 
 def _has_lost(said: Said) -> bool:
     return (
-        isinstance(said, Standing)
+        isinstance(said, ObservedStatus)
         and said.claimed
         and bool(said.mapped)
         and any(entry.ip in _HERE and not entry.mode for entry in said.ingress)

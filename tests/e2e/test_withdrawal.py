@@ -112,8 +112,8 @@ def run(play: Stage, api: Api) -> Iterator[Callable[[], Loop]]:
         snapshot = Snapshot(session.home, read.services, nodes=read.nodes, host=host, access=access)
 
         def reading(_changes: object) -> SnapshotResult:
-            said = parse_objects(CLUSTER, api.services.values()).standings
-            return SnapshotResult(snapshot, standings=dict(said))
+            said = parse_objects(CLUSTER, api.services.values()).observed_statuses
+            return SnapshotResult(snapshot, observed_statuses=dict(said))
 
         world = SimpleNamespace(
             read=reading,

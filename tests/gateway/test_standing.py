@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.gateway.status.patch import says, status_patch
-from locallb.gateway.status.standing import StatusStanding, standings
+from locallb.gateway.status.standing import ObservedRouteStatus, observed_statuses
 from locallb.model.gateway.objects import CONTROLLER
 from locallb.model.identities import ObjectKey, ObjectKind
 from tests.gateway.api import DEMO, JsonObject, api_object, gateway, gateway_class, namespace, route
@@ -53,9 +53,9 @@ def live(document: JsonObject, wanted: JsonObject, said: JsonObject) -> JsonObje
     return {**before, "status": deepcopy({**said, **status})}
 
 
-def standing(document: JsonObject) -> StatusStanding:
+def observed_status(document: JsonObject) -> ObservedRouteStatus:
     """Return what an object says."""
-    ((_key, said),) = standings(DEMO, document)
+    ((_key, said),) = observed_statuses(DEMO, document)
     return said
 
 
@@ -94,9 +94,9 @@ def test_what_others_change_of_ours_is_seen_and_nothing_else(what: str) -> None:
     which, change, names = TAMPERINGS[what]
     document, wanted = WANTED[which]
     made = live(document, wanted, THEIRS_OF[which])
-    assert standing(made).differences(wanted, 3) == ()
+    assert observed_status(made).differences(wanted, 3) == ()
     change(made["status"])
-    assert standing(made).differences(wanted, 3) == names
+    assert observed_status(made).differences(wanted, 3) == names
 
 
 def test_nobody_is_woken_for_what_others_say_of_theirs() -> None:
@@ -104,7 +104,7 @@ def test_nobody_is_woken_for_what_others_say_of_theirs() -> None:
     before = live(gateway(), OF_GATEWAY, {"conditions": [THEIRS]})
     after = deepcopy(before)
     after["status"]["conditions"].remove(THEIRS)
-    assert standing(before) == standing(after)
+    assert observed_status(before) == observed_status(after)
 
 
 def test_each_kind_whose_status_is_written_is_read() -> None:
@@ -113,7 +113,7 @@ def test_each_kind_whose_status_is_written_is_read() -> None:
     read = [
         key
         for one in (gateway_class(), gateway(), set_, route(), POLICY, namespace("shop"))
-        for key, _ in standings(DEMO, one)
+        for key, _ in observed_statuses(DEMO, one)
     ]
     assert read == [
         ObjectKey(DEMO, "", "local", ObjectKind.GATEWAY_CLASS),
@@ -141,7 +141,7 @@ statuses = values | st.fixed_dictionaries(
 def test_no_status_is_too_odd_to_be_compared(status: object, which: str) -> None:
     """Anybody with the right may write anything into it where a CRD lets them."""
     document, wanted = WANTED[which]
-    found = standing({**document, "status": status}).differences(wanted, 3)
+    found = observed_status({**document, "status": status}).differences(wanted, 3)
     assert set(found) <= wanted.keys()
 
 
@@ -154,4 +154,4 @@ def test_the_loop_and_the_update_decide_alike(messages: list[str], generation: i
     own = (made["status"][entries[which]][0] if which in entries else made["status"])["conditions"]
     for condition, message in zip(own, messages, strict=False):
         condition.update(message=message, observedGeneration=generation)
-    assert says(made, wanted, 3) == (standing(made).differences(wanted, 3) == ())
+    assert says(made, wanted, 3) == (observed_status(made).differences(wanted, 3) == ())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from locallb.gateway.status.standing import StatusStanding, standings, told_kind
+from locallb.gateway.status.standing import ObservedRouteStatus, observed_statuses, told_kind
 from locallb.ingress.kinds import ROUTED_KINDS
 from locallb.model.identities import ObjectKey, ObjectKind
 from tests.gateway.api import DEMO
@@ -31,14 +31,14 @@ WANTED = {"loadBalancer": {"ingress": [ENTRY]}}
 )
 def test_what_others_changed_is_named(status: object, differing: tuple[str, ...]) -> None:
     """Only what is ours counts."""
-    ((key, standing),) = standings(DEMO, {**ingress(rule(path())), "status": status}, ROUTED_KINDS)
+    ((key, observed_status),) = observed_statuses(DEMO, {**ingress(rule(path())), "status": status}, ROUTED_KINDS)
     assert key == KEY
-    assert standing.differences(WANTED, 1) == differing
+    assert observed_status.differences(WANTED, 1) == differing
 
 
 def test_classes_are_told_nothing() -> None:
     """Neither is anybody woken for them, nor for Ingresses of a version that isn't read."""
-    assert standings(DEMO, ingress_class(), ROUTED_KINDS) == ()
-    assert standings(DEMO, {**ingress(), "apiVersion": "extensions/v1beta1"}, ROUTED_KINDS) == ()
+    assert observed_statuses(DEMO, ingress_class(), ROUTED_KINDS) == ()
+    assert observed_statuses(DEMO, {**ingress(), "apiVersion": "extensions/v1beta1"}, ROUTED_KINDS) == ()
     assert (told_kind("IngressClass"), told_kind("Ingress")) == (None, ObjectKind.INGRESS)
-    assert standings(DEMO, ingress(rule(path())), ROUTED_KINDS) == ((KEY, StatusStanding()),)
+    assert observed_statuses(DEMO, ingress(rule(path())), ROUTED_KINDS) == ((KEY, ObservedRouteStatus()),)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.kubernetes.parsing.objects import Known, Parsed, parse_objects
+from locallb.kubernetes.parsing.objects import Parsed, ParseMemory, parse_objects
 from locallb.model.identities import Family, ObjectKey, Protocol
 from locallb.model.objects import Endpoint, EndpointPort, EndpointSlice, Node
 from tests.planning.objects import DEMO, JsonObject, endpoint, endpoints, node, parsed, service
@@ -259,7 +259,7 @@ SAME_AGAIN = [
 @given(st.lists(st.lists(st.integers(0, len(SAME_AGAIN) - 1), max_size=6), max_size=6))
 def test_the_very_same_objects_are_understood_as_before(history: list[list[int]]) -> None:
     """Whatever came and went between, and also where one object stands there twice."""
-    known = Known()
+    known = ParseMemory()
     for numbers in history:
         objects = [SAME_AGAIN[number] for number in numbers]
         assert parse_objects(DEMO, objects, known) == parse_objects(DEMO, objects)

@@ -14,16 +14,16 @@ from locallb.kubernetes.status_patch import (
     NOTHING,
     PORT_MAPPING,
     SERVING,
+    ObservedStatus,
     Published,
-    Standing,
     claiming,
     differences,
     is_deleted,
     is_it,
+    observed_status,
     published,
     publishing,
     releasing,
-    standing,
 )
 from locallb.model.identities import Uid
 from locallb.model.objects import PORTS_ANNOTATION
@@ -154,9 +154,9 @@ def test_whoever_patched_has_nothing_more_to_patch(
 ) -> None:
     """One patch makes it so, whatever stood there; where nothing differs there is none."""
     patch: Any = publishing(before, ours, wanted, NOW, alone=alone)
-    assert (patch is None) == (not differences(standing(before), ours, wanted, alone=alone))
+    assert (patch is None) == (not differences(observed_status(before), ours, wanted, alone=alone))
     after = {**before, "status": patch["status"]} if patch else before
-    assert differences(standing(after), ours, wanted, alone=alone) == ()
+    assert differences(observed_status(after), ours, wanted, alone=alone) == ()
     assert publishing(after, ours, wanted, NOW, alone=alone) is None
 
 
@@ -173,8 +173,8 @@ def test_whatever_an_api_answers_can_be_compared(metadata: Any, ingress: Any, sa
     whole = {"metadata": metadata, "status": {"loadBalancer": {"ingress": ingress}, "conditions": said}}
     partly = {"metadata": {"finalizers": metadata}, "status": {"loadBalancer": ingress}}
     for answer in (whole, partly, {"status": status}, {}):
-        assert isinstance(differences(standing(answer), (), TOLD), tuple)
-    assert standing({"metadata": 5, "status": []}) == Standing()
+        assert isinstance(differences(observed_status(answer), (), TOLD), tuple)
+    assert observed_status({"metadata": 5, "status": []}) == ObservedStatus()
 
 
 def test_what_others_have_may_stand_anywhere() -> None:
@@ -198,7 +198,7 @@ def test_what_others_have_may_stand_anywhere() -> None:
 def test_whatever_others_change_in_our_entry_is_named(change: dict[str, Any], name: str) -> None:
     """Each field of it, and nothing else."""
     said = live(ingress=[{**ENTRY, **change}], conditions=[FINE])
-    assert differences(standing(said), (), TOLD) == (name,)
+    assert differences(observed_status(said), (), TOLD) == (name,)
 
 
 def test_a_name_is_told_beside_the_address() -> None:
@@ -216,7 +216,7 @@ def test_a_name_is_told_beside_the_address() -> None:
 def test_whatever_others_change_in_our_condition_is_named(field: str) -> None:
     """Each field of it, and nothing else."""
     said = live(ingress=[ENTRY], conditions=[{**FINE, field: "changed"}])
-    assert differences(standing(said), (), TOLD) == ("conditions",)
+    assert differences(observed_status(said), (), TOLD) == ("conditions",)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_whatever_others_change_in_our_condition_is_named(field: str) -> None:
 def test_a_service_is_claimed_by_our_finalizer(finalizers: list[str], claimed: bool) -> None:  # noqa: FBT001 - a case
     """As the watch sees it, and as the provider does."""
     seen = live(finalizers=finalizers)
-    assert standing(seen).claimed is claimed
+    assert observed_status(seen).claimed is claimed
     assert (claiming(seen) is None) is claimed
     assert (releasing(seen) is not None) is claimed
 
@@ -234,7 +234,7 @@ def test_another_error_of_a_port_is_a_difference() -> None:
     """What keeps a port from being served is told again when it changes."""
     said = {**ENTRY, "ports": [{**ENTRY_PORT, "error": "example.com/A"}]}
     wanted = replace(WORD, ports=(IngressPort(80, "TCP", "example.com/B"),))
-    assert differences(standing(live(ingress=[said])), (), Published((wanted,))) == ("ports",)
+    assert differences(observed_status(live(ingress=[said])), (), Published((wanted,))) == ("ports",)
 
 
 def test_a_service_is_known_by_its_uid_and_its_end_by_the_date() -> None:
@@ -254,7 +254,7 @@ def test_where_ports_are_found_is_said_by_an_annotation_as_well() -> None:
     patch: Any = publishing(live(ingress=[ENTRY], conditions=[FINE]), (), wanted, NOW)
     assert patch["metadata"]["annotations"] == {PORTS_ANNOTATION: at}
     said = live(ingress=[ENTRY], conditions=[FINE, asdict(mapping)])
-    assert differences(standing(said), (), wanted) == ("annotation",)
+    assert differences(observed_status(said), (), wanted) == ("annotation",)
     said["metadata"]["annotations"] = {PORTS_ANNOTATION: at, "theirs": "stays"}
     assert publishing(said, (), wanted, NOW) is None
     back: Any = publishing(said, ["127.77.0.5"], NOTHING, NOW)

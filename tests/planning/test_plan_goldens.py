@@ -13,7 +13,7 @@ from locallb.config.parsing.settings import parse_settings
 from locallb.envoy.fragments import as_files
 from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.kubernetes.service_status import publication
-from locallb.kubernetes.status_patch import differences, standing
+from locallb.kubernetes.status_patch import differences, observed_status
 from locallb.model.identities import ClusterName, Home
 from locallb.model.snapshot import Snapshot
 from locallb.planning.plan import make_plan
@@ -108,16 +108,16 @@ def test_what_is_written_is_what_a_watch_wants_to_see(case: str) -> None:
     plan = in_cluster(planned(case))
     with deployed(plan) as (api, engine):
         for placement in plan.placements:
-            said = standing(api.services[placement.key.namespace, placement.key.name])
+            said = observed_status(api.services[placement.key.namespace, placement.key.name])
             assert said.claimed
             assert differences(said, (), publication(placement)) == ()
         for rejection in plan.rejections:
             if rejection.owner:
-                said = standing(api.services[rejection.key.namespace, rejection.key.name])
+                said = observed_status(api.services[rejection.key.namespace, rejection.key.name])
                 assert differences(said, (), publication(rejection)) == ()
         assert engine.destroy().ok
         for service in api.services.values():
-            left = standing(service)
+            left = observed_status(service)
             assert ([entry.ip for entry in left.ingress], left.conditions, left.claimed) == ([FOREIGN], (), False)
 
 

@@ -118,7 +118,7 @@ def test_what_a_frontend_publishes_is_read_back_and_withdrawn(word: str, planned
     assert patch is not None
     assert patch["metadata"] == {"resourceVersion": "1"}
     told = {**live, "status": patch["status"]}
-    assert differences(kind.standing(told), (), wanted) == ()
+    assert differences(kind.observed_status(told), (), wanted) == ()
     assert kind.publishing(told, (), wanted, "later") is None
     ours = [entry.ip for entry in wanted.ingress]
     assert kind.published(told, ours) == wanted

@@ -12,7 +12,7 @@ from locallb.config.settings import Settings
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.parsing.objects import Parsed
 from locallb.kubernetes.service_status import MAPPED
-from locallb.kubernetes.status_patch import PORT_MAPPING, Standing
+from locallb.kubernetes.status_patch import PORT_MAPPING, ObservedStatus
 from locallb.model.identities import Home, ObjectKey, Owner, Uid
 from locallb.model.snapshot import Access
 from locallb.model.status_entries import Condition, Ingress, IngressPort
@@ -81,7 +81,7 @@ def test_what_comes_back_without_its_mode_names_the_cluster_and_is_not_written_a
         cache.stop()
 
 
-OURS = Standing(claimed=True, ingress=(replace(ENTRY, mode=""),), mapped=PLACE)
+OURS = ObservedStatus(claimed=True, ingress=(replace(ENTRY, mode=""),), mapped=PLACE)
 CASES = {
     "ours, without a mode": (OURS, TOLD),
     "ours at ::1": (replace(OURS, ingress=(ENTRY, replace(ENTRY, ip="::1", mode=""))), TOLD),
@@ -98,7 +98,7 @@ CASES = {
 def test_only_what_we_have_written_ourselves_tells_of_an_api(name: str, count: int) -> None:
     """Once for a cluster, however many Services it has; manifests that were exported from one tell nothing."""
     said, told = CASES[name]
-    parsed = Parsed(standings=tuple((ObjectKey(NAME, "n", f"web-{number}"), said) for number in range(count)))
+    parsed = Parsed(observed_statuses=tuple((ObjectKey(NAME, "n", f"web-{number}"), said) for number in range(count)))
     read = SourceResult(parsed)
     live = SourceRead(read, access={NAME: Access("/k", "c")})
     mapped = Settings((), (), port_mapping=True)

@@ -19,12 +19,12 @@ from locallb.cli.page import live
 from locallb.cli.watching import signals as signals_module
 from locallb.cli.watching.health import Health
 from locallb.cli.watching.http.http_messages import Page
-from locallb.cli.watching.http.http_server import Answering
+from locallb.cli.watching.http.http_server import HttpServer
 from locallb.cli.watching.log.lines import plain
 from locallb.cli.watching.metrics.metrics import Metrics
 from locallb.cli.watching.relay import Relay
 from locallb.cli.watching.signals import Signals
-from locallb.cli.watching.telling import Lines, Teller
+from locallb.cli.watching.telling import EventReporter, Lines
 from locallb.config.lease_timing import Timing
 from locallb.host.route_events import RouteEvents
 from locallb.kubernetes.api.election import Election
@@ -186,8 +186,8 @@ def http(case: Case) -> None:
     """Clients are served on."""
     import http.client  # noqa: PLC0415 - only here
 
-    case.trap.set(Answering, "_accept")
-    server = Answering(ip_address("127.0.0.1"), 0, {"/": lambda _accept: Page(b"ok")})
+    case.trap.set(HttpServer, "_accept")
+    server = HttpServer(ip_address("127.0.0.1"), 0, {"/": lambda _accept: Page(b"ok")})
     server.start()
     case.stack.callback(server.stop)
     connection = http.client.HTTPConnection(server.place, timeout=20)
@@ -202,7 +202,7 @@ def teller(case: Case) -> None:
     case.trap.set(Lines, "show")
     case.trap.armed = False
     out: Any = written
-    telling = Teller(relay, Lines(out, plain), dict, lambda _error: None)
+    telling = EventReporter(relay, Lines(out, plain), dict, lambda _error: None)
     telling.start()
     case.trap.armed = True
     relay.listen(Converged())

@@ -13,7 +13,7 @@ from locallb.kubernetes.parsing.service import (
     parse_service,
 )
 from locallb.kubernetes.service_status import publication
-from locallb.kubernetes.status_patch import published, publishing, standing
+from locallb.kubernetes.status_patch import observed_status, published, publishing
 from locallb.model.fields import at
 from locallb.model.formatting import shown
 from locallb.model.identities import ClusterName, ObjectKind
@@ -34,7 +34,7 @@ def _read(cluster: ClusterName, document: Mapping[object, object]) -> FrontendRe
         odd = kind and not (isinstance(kind, str) and kind in _TYPES)
         why = f"spec.type is {shown(kind)}; write LoadBalancer to give it an address" if odd else ""
         return FrontendRead(external_ips=theirs, left_out=why)
-    service, said = parse_service(cluster, document), standing(document)
+    service, said = parse_service(cluster, document), observed_status(document)
     notices = tuple(f"{service.key}: {field}" for field in unread_annotations(document))
     if isinstance(service, MalformedService):
         return FrontendRead(None, service, said, notices, theirs)
@@ -49,7 +49,7 @@ FRONTEND = Frontend(
     read=_read,
     refused=malformed,
     publication=publication,
-    standing=standing,
+    observed_status=observed_status,
     published=published,
     publishing=publishing,
 )

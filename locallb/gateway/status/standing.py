@@ -26,7 +26,7 @@ _ADDRESSES = "loadBalancer"
 
 
 @dataclass(frozen=True, slots=True)
-class StatusStanding:
+class ObservedRouteStatus:
     """Our part of a status."""
 
     status: Status = field(default_factory=dict)
@@ -41,16 +41,16 @@ def told_kind(name: str) -> ObjectKind | None:
     return _TOLD.get(name)
 
 
-def standings(
+def observed_statuses(
     cluster: ClusterName, document: Mapping[Any, Any], kinds: Mapping[str, ApiKind] = KINDS
-) -> tuple[tuple[ObjectKey, StatusStanding], ...]:
+) -> tuple[tuple[ObjectKey, ObservedRouteStatus], ...]:
     """Return what an object says, if it is of one of these kinds and its status is written. Never raises."""
     kind = kind_of_object(document, kinds)
     told = told_kind(kind.name) if kind else None
     meta = parse_meta(document, namespaced=kind.namespaced) if kind else None
     if not told or not meta:
         return ()
-    return ((ObjectKey(cluster, *meta.key, told), StatusStanding(_ours(object_of(document.get("status"))))),)
+    return ((ObjectKey(cluster, *meta.key, told), ObservedRouteStatus(_ours(object_of(document.get("status"))))),)
 
 
 def _ours(status: Status) -> Status:

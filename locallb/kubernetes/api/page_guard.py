@@ -10,7 +10,7 @@ from threading import get_ident
 
 import httpx2
 
-from locallb.kubernetes.answers import OddError
+from locallb.kubernetes.answers import MalformedAnswerError
 
 MOST_PAGES = 1000
 
@@ -33,6 +33,6 @@ class PageGuard:
         if page is None:
             asked.clear()
         elif page in asked or len(asked) >= MOST_PAGES:
-            raise OddError("the list turns no page" if page in asked else "the list has no end")
+            raise MalformedAnswerError("the list turns no page" if page in asked else "the list has no end")
         else:
             asked.add(page)

@@ -14,24 +14,24 @@ from itertools import chain
 from operator import attrgetter, itemgetter
 from typing import Any, TypeAlias
 
-from locallb.gateway.status.standing import StatusStanding
+from locallb.gateway.status.standing import ObservedRouteStatus
 from locallb.kubernetes import pod_ranges
 from locallb.kubernetes.frontend import Frontend, FrontendRead, frontends
 from locallb.kubernetes.identity import Identity
 from locallb.kubernetes.parsing.gateway_api import of_use, parse_gateway_api
 from locallb.kubernetes.parsing.nodes_endpoints import parse_node, parse_slice
 from locallb.kubernetes.parsing.relevant import Document, relevant
-from locallb.kubernetes.status_patch import Standing
+from locallb.kubernetes.status_patch import ObservedStatus
 from locallb.model.fields import FieldError, text_of
 from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import ClusterName, IPAddress, ObjectKey
 from locallb.model.memory import Each, Memory, few_replaced
 from locallb.model.objects import EndpointSlice, MalformedService, Node, PodRanges, Service
 
-Said: TypeAlias = Standing | StatusStanding
+Said: TypeAlias = ObservedStatus | ObservedRouteStatus
 """What an object says of what is ours: that of a frontend, or one of Gateway API."""
 _Other: TypeAlias = Node | EndpointSlice | PodRanges
-_SILENT = Standing()
+_SILENT = ObservedStatus()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Parsed:
     """spec.externalIPs of Services of any type."""
     ranges: tuple[PodRanges, ...] = ()
     """What the CNI says of where Nodes' pods are."""
-    standings: tuple[tuple[ObjectKey, Said], ...] = ()
+    observed_statuses: tuple[tuple[ObjectKey, Said], ...] = ()
     """What objects say of what is ours to write; Services of type LoadBalancer that say nothing are absent."""
     gateway_api: tuple[ObjectOfCluster, ...] = ()
     """Gateway API's objects, and what they may refer to."""
@@ -56,7 +56,7 @@ class Parsed:
 
 
 @dataclass(frozen=True, slots=True)
-class Understood:
+class ParsedObject:
     """What one object means, whatever others there are."""
 
     document: Document
@@ -69,29 +69,29 @@ class Understood:
 
 
 @dataclass(slots=True)
-class Known:
+class ParseMemory:
     """What the objects of one cluster were understood as, for whoever comes with most of the very same again."""
 
-    each: Each[tuple[Understood, ...]] = field(default_factory=Each)
-    rows: tuple[tuple[Understood, ...], ...] = ()
+    each: Each[tuple[ParsedObject, ...]] = field(default_factory=Each)
+    rows: tuple[tuple[ParsedObject, ...], ...] = ()
     """The last ones."""
     parsed: Parsed | None = None
     """And what they came to."""
 
 
-def parse_objects(cluster: ClusterName, objects: Iterable[object], known: Known | None = None) -> Parsed:
+def parse_objects(cluster: ClusterName, objects: Iterable[object], known: ParseMemory | None = None) -> Parsed:
     """Take the objects of one cluster; among those of one name the first counts. Never raises.
 
     `known` has what the very same objects of the same cluster were understood as before.
     """
-    known = known or Known()
+    known = known or ParseMemory()
     rows = known.each.of(partial(_understood, cluster), objects)
     known.parsed = _with_other_services(known, rows) or _gathered(cluster, rows)
     known.rows = rows
     return known.parsed
 
 
-def _gathered(cluster: ClusterName, rows: Iterable[Iterable[Understood]]) -> Parsed:
+def _gathered(cluster: ClusterName, rows: Iterable[Iterable[ParsedObject]]) -> Parsed:
     gathering = _Gathering(cluster)
     for understood in chain.from_iterable(rows):
         gathering.take(understood)
@@ -105,12 +105,12 @@ def _gathered(cluster: ClusterName, rows: Iterable[Iterable[Understood]]) -> Par
         notices=tuple(sorted(gathering.notices)),
         external_ips=frozenset(gathering.external_ips),
         ranges=tuple(gathering.ranges[identity] for identity in sorted(gathering.ranges)),
-        standings=tuple(sorted(gathering.standings.items(), key=itemgetter(0))),
+        observed_statuses=tuple(sorted(gathering.observed_statuses.items(), key=itemgetter(0))),
         gateway_api=of_use(gathering.gateway_api),
     )
 
 
-def _with_other_services(known: Known, rows: Sequence[tuple[Understood, ...]]) -> Parsed | None:
+def _with_other_services(known: ParseMemory, rows: Sequence[tuple[ParsedObject, ...]]) -> Parsed | None:
     """Return what was parsed with other Services in the places of some; None where anything else may be different."""
     where = None if known.parsed is None else few_replaced(known.rows, rows)
     if known.parsed is None or where is None:
@@ -129,25 +129,25 @@ def _with_other_services(known: Known, rows: Sequence[tuple[Understood, ...]]) -
     return replace(known.parsed, services=tuple(services))
 
 
-def _service_alone(row: tuple[Understood, ...], parsed: Parsed) -> Service | None:
+def _service_alone(row: tuple[ParsedObject, ...], parsed: Parsed) -> Service | None:
     """Return the only thing that an object says; None where it says, or may say, something else."""
     if len(row) != 1 or row[0].notices or parsed.gateway_api or of_use(row[0].gateway_api):
         return None
     read = row[0].read
-    return None if read.external_ips or read.malformed or read.standing != _SILENT else read.wanted
+    return None if read.external_ips or read.malformed or read.observed_status != _SILENT else read.wanted
 
 
-def _understood(cluster: ClusterName, given: object) -> tuple[Understood, ...]:
+def _understood(cluster: ClusterName, given: object) -> tuple[ParsedObject, ...]:
     """Understand an object, or those of a list."""
     documents, notices = relevant([given])
-    of_none = Understood({}, Identity("", "", ""), notices=tuple(f"{cluster}: {notice}" for notice in notices))
+    of_none = ParsedObject({}, Identity("", "", ""), notices=tuple(f"{cluster}: {notice}" for notice in notices))
     return (*([of_none] if notices else []), *(_meant(cluster, document) for document in documents))
 
 
-def _meant(cluster: ClusterName, document: Document) -> Understood:
+def _meant(cluster: ClusterName, document: Document) -> ParsedObject:
     """Understand one object of a kind that is read."""
     identity, kind = Identity.of(document), text_of(document.get("kind"))
-    understood = Understood(document, identity, gateway_api=parse_gateway_api(cluster, document, Memory()))
+    understood = ParsedObject(document, identity, gateway_api=parse_gateway_api(cluster, document, Memory()))
     if kind in frontends():
         read = frontends()[kind].read(cluster, document)
         notices = (*read.notices, *([_left_out(cluster, identity, read.left_out)] if read.left_out else []))
@@ -183,10 +183,10 @@ class _Gathering:
     slices: dict[Identity, EndpointSlice] = field(default_factory=dict)
     external_ips: set[IPAddress] = field(default_factory=set)
     ranges: dict[Identity, PodRanges] = field(default_factory=dict)
-    standings: dict[ObjectKey, Standing] = field(default_factory=dict)
+    observed_statuses: dict[ObjectKey, ObservedStatus] = field(default_factory=dict)
     gateway_api: list[ObjectOfCluster] = field(default_factory=list)
 
-    def take(self, understood: Understood) -> None:
+    def take(self, understood: ParsedObject) -> None:
         """Take one object."""
         if understood.notices:
             self.notices.extend(understood.notices)
@@ -200,8 +200,8 @@ class _Gathering:
     def _take_frontend(self, kind: Frontend, read: FrontendRead, document: Document) -> None:
         self.external_ips |= read.external_ips
         taken = read.wanted or read.malformed
-        if taken is not None and read.standing != _SILENT:
-            self.standings.setdefault(taken.key, read.standing)
+        if taken is not None and read.observed_status != _SILENT:
+            self.observed_statuses.setdefault(taken.key, read.observed_status)
         if read.malformed:
             self.malformed.append(read.malformed)
         elif read.wanted and read.wanted.key in self.services:

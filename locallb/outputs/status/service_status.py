@@ -60,7 +60,7 @@ class ServiceStatus(ResourceType[ServiceStatusInputs, ServiceStatusState]):
 
 def _says(live: Live, state: ServiceStatusState) -> bool:
     """Return whether a Service says what was published."""
-    return not differences(_kind(state).standing(live), _addresses(state), _said(state), alone=state.alone)
+    return not differences(_kind(state).observed_status(live), _addresses(state), _said(state), alone=state.alone)
 
 
 def _seen(live: Live, state: ServiceStatusState) -> ServiceStatusState:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from locallb.kubernetes.api.feed import PATHS
 from locallb.kubernetes.parsing.objects import Parsed, parse_objects
 from locallb.kubernetes.parsing.relevant import Document
-from locallb.kubernetes.watch_pace import Tempo
+from locallb.kubernetes.watch_pace import WatchPace
 from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import ClusterName
 from locallb.model.objects import PodRanges
@@ -37,7 +37,7 @@ class FollowedCluster:
         cluster: ClusterName,
         access: Access,
         changed: Callable[[], None],
-        tempos: Mapping[str, Tempo] = NOBODY,
+        tempos: Mapping[str, WatchPace] = NOBODY,
         *,
         reads_ranges: bool = False,
     ) -> None:
@@ -78,7 +78,7 @@ class FollowedCluster:
         """Wait until a watch of Services is open, or it is known why not; no longer than this."""
         self._kinds.await_answer(seconds)
 
-    def tempos(self) -> Mapping[str, Tempo]:
+    def tempos(self) -> Mapping[str, WatchPace]:
         """Return how often who follows it in another way from now on may ask: what made it fail may be gone."""
         now = {kind: tempo for each in self._followed for kind, tempo in each.tempos().items()}
         return {**self._before, **now}
@@ -117,9 +117,9 @@ class FollowedCluster:
             hints=tuple(hint for each in routed for hint in each.names.hints()),
             external_ips=frozenset(address for part in parts for address in part.external_ips),
             ranges=tuple(one for each in self._ranges for one in each.ranges(ranges)),
-            standings=(
-                *(standing for part in parts for standing in part.standings),
-                *(said for each in routed for said in each.standings()),
+            observed_statuses=(
+                *(observed_status for part in parts for observed_status in part.observed_statuses),
+                *(said for each in routed for said in each.observed_statuses()),
             ),
             gateway_api=tuple(
                 one for each in routed for one in each.parsed(last, lambda: self._kinds.objects("Service"))

@@ -91,10 +91,10 @@ class FollowedGateways(DiscoveredKinds):
         known = self._named.known(self._routed.named_objects(others), last)
         return (*others, *(ObjectOfCluster(self.how.cluster, one) for one in known))
 
-    def standings(self) -> tuple[tuple[ObjectKey, Said], ...]:
+    def observed_statuses(self) -> tuple[tuple[ObjectKey, Said], ...]:
         """Return what objects say of what is ours to write; nothing of those that may be old."""
         running = [stage for stage in self.running() if not stage.broken()]
-        return tuple(said for stage in running for part in stage.parts() for said in part.standings)
+        return tuple(said for stage in running for part in stage.parts() for said in part.observed_statuses)
 
     def objects(self) -> tuple[Document, ...]:
         """Return the objects themselves, for the last good reading."""

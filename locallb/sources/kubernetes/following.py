@@ -16,7 +16,7 @@ from pathlib import Path
 from locallb.kubernetes.access.errors import KubeError
 from locallb.kubernetes.access.kubeconfig import Meaning, meaning
 from locallb.kubernetes.identity import Identity
-from locallb.kubernetes.watch_pace import Tempo
+from locallb.kubernetes.watch_pace import WatchPace
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.entry import KubernetesSource
@@ -171,7 +171,7 @@ class Following:
         return meaning(source.kubeconfig, source.context, Path(self.home.root))
 
     def _follow(
-        self, source: KubernetesSource, access: Access, tempos: Mapping[str, Tempo] = NOBODY
+        self, source: KubernetesSource, access: Access, tempos: Mapping[str, WatchPace] = NOBODY
     ) -> FollowedCluster:
         return FollowedCluster(
             source.cluster,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from locallb.gateway.needs import SERVICE, by_kind
 from locallb.gateway.parsing.referred import parse_referred
-from locallb.gateway.status.standing import standings
+from locallb.gateway.status.standing import observed_statuses
 from locallb.ingress.kinds import ROUTED_KINDS
 from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.api.feed import Feed, Place
@@ -54,7 +54,9 @@ def understood(cluster: ClusterName, document: Document) -> tuple[ObjectOfCluste
 
 def parsed(cluster: ClusterName, document: Document) -> Parsed:
     """Read one object that is followed: what it is, and what it says of what is ours to write. Never raises."""
-    return Parsed(gateway_api=understood(cluster, document), standings=standings(cluster, document, ROUTED_KINDS))
+    return Parsed(
+        gateway_api=understood(cluster, document), observed_statuses=observed_statuses(cluster, document, ROUTED_KINDS)
+    )
 
 
 def objects_in(running: Iterable[FollowedKinds]) -> list[ObjectOfCluster]:

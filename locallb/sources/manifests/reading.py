@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 
 from locallb.kubernetes.identity import Identity
-from locallb.kubernetes.parsing.objects import Known, parse_objects
+from locallb.kubernetes.parsing.objects import ParseMemory, parse_objects
 from locallb.model.formatting import clipped
 from locallb.model.identities import ClusterName, ObjectKey
 from locallb.model.snapshot import Contents
@@ -50,7 +50,7 @@ class ParseCache:
     """What the directory had at the last reading."""
     reading: SourceResult | None = None
     """What that was, if all of it was good."""
-    known: Known = field(default_factory=Known)
+    known: ParseMemory = field(default_factory=ParseMemory)
     """What objects mean that are still the same."""
     kept: KeptTexts = field(default_factory=KeptTexts)
     """How objects that are still the same stand in the last good reading."""
@@ -154,7 +154,7 @@ def _from_copy_alone(source: ManifestsSource, directory: Path, why: str, reading
             f"{told}; {next((meaning for sign, meaning in _NOT_EXPANDED if sign in source.directory), _REMEDY)}"
         )
     stale = (f"{told}, so its Services count as last read; bring it back, or take it out of local-lb:sources",)
-    return _reading(source.cluster, last, FilesNow(), stale, Known())
+    return _reading(source.cluster, last, FilesNow(), stale, ParseMemory())
 
 
 def _sentences(cluster: ClusterName, broken: dict[str, str], remedy: str) -> Iterable[str]:
@@ -162,7 +162,7 @@ def _sentences(cluster: ClusterName, broken: dict[str, str], remedy: str) -> Ite
 
 
 def _reading(
-    cluster: ClusterName, objects: FilesOfObjects, fresh: FilesNow, stale: tuple[str, ...], known: Known
+    cluster: ClusterName, objects: FilesOfObjects, fresh: FilesNow, stale: tuple[str, ...], known: ParseMemory
 ) -> SourceResult:
     parsed = parse_objects(cluster, chain.from_iterable(map(objects.__getitem__, sorted(objects))), known)
     notices = (*(f"{cluster}: {notice}" for notice in fresh.notices), *parsed.notices)

@@ -12,10 +12,10 @@ from itertools import chain, compress
 from typing import TypeAlias
 
 from locallb.config.registry import FRONTENDS
-from locallb.gateway.status.standing import StatusStanding
+from locallb.gateway.status.standing import ObservedRouteStatus
 from locallb.kubernetes.frontend import frontend
 from locallb.kubernetes.parsing.objects import Said
-from locallb.kubernetes.status_patch import Standing, differences
+from locallb.kubernetes.status_patch import ObservedStatus, differences
 from locallb.model.identities import ObjectKey
 from locallb.model.memory import Each, Memory
 from locallb.planning.planned import Placement, Plan, PlannedStatus, Rejection
@@ -24,7 +24,7 @@ Told: TypeAlias = Placement | Rejection | PlannedStatus
 """What of a plan is told to an object."""
 _Row: TypeAlias = tuple[ObjectKey, ObjectKey, Told]
 """Whose update tells it, to which object, and what."""
-_SILENT = Standing()
+_SILENT = ObservedStatus()
 
 
 @dataclass(slots=True)
@@ -63,16 +63,16 @@ def differences_of(planned: Told, said: Said | None) -> tuple[str, ...]:
         return _of_status(planned, said)
     if planned.key.kind.value not in FRONTENDS:
         return _of_status(planned.status, said) if planned.status else ()
-    return _of_frontend(planned, said if isinstance(said, Standing) else _SILENT)
+    return _of_frontend(planned, said if isinstance(said, ObservedStatus) else _SILENT)
 
 
 def _of_status(planned: PlannedStatus, said: Said | None) -> tuple[str, ...]:
-    if not isinstance(said, StatusStanding):
+    if not isinstance(said, ObservedRouteStatus):
         return ()
     return said.differences(json.loads(planned.status), planned.generation)
 
 
-def _of_frontend(planned: Placement | Rejection, said: Standing) -> tuple[str, ...]:
+def _of_frontend(planned: Placement | Rejection, said: ObservedStatus) -> tuple[str, ...]:
     wanted = frontend(planned.key.kind).publication(planned)
     if isinstance(planned, Rejection):
         return differences(said, (), wanted)

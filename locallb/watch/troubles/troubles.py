@@ -62,7 +62,7 @@ class Troubles:
     ) -> list[float | None]:
         """Find out what is to be repaired now; return when to look again."""
         now = time.monotonic()
-        differing, later = converger.differing(reading.standings, plan, stale, now)
+        differing, later = converger.differing(reading.observed_statuses, plan, stale, now)
         self.disputes = self.disputes.seen(now, differing, jitter())
         if self.outages.since:
             self.outages = self.outages.planned({proxy.proxy.name for proxy in plan.proxies})

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from locallb.gateway import telling, translation
 from locallb.gateway.status.patch import Status
 from locallb.gateway.status.statuses import Told
-from locallb.kubernetes.parsing.objects import Known, parse_objects
+from locallb.kubernetes.parsing.objects import ParseMemory, parse_objects
 from locallb.model.faults import ALL, Delay, Failure, Fault, Order
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.model.snapshot import HostFacts, Snapshot
@@ -40,7 +40,7 @@ from tests.planning.objects import node
 from tests.planning.statuses.test_gateway_statuses import HOME, SETTINGS
 
 
-def snapshot(documents: list[JsonObject], known: Known | None = None, *, live: bool = True) -> Snapshot:
+def snapshot(documents: list[JsonObject], known: ParseMemory | None = None, *, live: bool = True) -> Snapshot:
     """Read what a cluster has; `known` is what its objects were understood as before."""
     read = parse_objects(DEMO, documents, known)
     access = {DEMO: ACCESS} if live else {}
@@ -129,7 +129,7 @@ def many(gateways: int, routes: int) -> list[JsonObject]:
 
 def test_a_change_of_one_route_makes_two_statuses_and_the_sentences_of_one_gateway() -> None:
     """However many others there are; what they were told is the very same."""
-    documents, memory, known = many(6, 4), PlanMemory(), Known()
+    documents, memory, known = many(6, 4), PlanMemory(), ParseMemory()
     before = make_plan(snapshot(documents, known), SETTINGS, memory)
     place = next(number for number, one in enumerate(documents) if one["metadata"]["name"] == "r2-1")
     documents[place] = route(
@@ -156,7 +156,7 @@ def test_a_change_of_one_route_makes_two_statuses_and_the_sentences_of_one_gatew
 
 def test_a_gateway_is_bound_again_for_what_concerns_it_and_for_nothing_else() -> None:
     """For a route of its own that is another, comes or goes; whatever all of them are sorted by anew."""
-    documents, memory, known = many(6, 4), PlanMemory(), Known()
+    documents, memory, known = many(6, 4), PlanMemory(), ParseMemory()
     one = route(rule("/v1"), name="r2-1", hostnames=["h1.test"], parentRefs=[parent("g2")])
     new = route(name="new", parentRefs=[parent("g3")])
     others = [each for each in documents if each["metadata"]["name"] != "r2-1"]

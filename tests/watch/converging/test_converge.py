@@ -14,7 +14,7 @@ from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import Settings
 from locallb.engine.engine import Engine
 from locallb.kubernetes.service_status import publication
-from locallb.kubernetes.status_patch import FINALIZER, Published, Standing, standing
+from locallb.kubernetes.status_patch import FINALIZER, ObservedStatus, Published, observed_status
 from locallb.model.identities import ClusterName, Home, ObjectKey, ObjectKind
 from locallb.model.snapshot import Access, HostFacts, Snapshot
 from locallb.planning.memory import PlanMemory
@@ -67,7 +67,7 @@ def converger(plan: Plan) -> Converger:
     return made
 
 
-def differing(plan: Plan, said: Mapping[ObjectKey, Standing], *stale: ClusterName) -> Mapping[ObjectKey, object]:
+def differing(plan: Plan, said: Mapping[ObjectKey, ObservedStatus], *stale: ClusterName) -> Mapping[ObjectKey, object]:
     """Compare with what was applied long ago."""
     found, later = converger(plan).differing(said, plan, stale, now=1000.0)
     assert later is None
@@ -114,7 +114,7 @@ def test_what_others_change_of_ours_is_seen_and_nothing_else(what: str) -> None:
     plan = plan_of(service())
     said = live(publication(plan.placements[0]))
     change(said)
-    assert differing(plan, {plan.placements[0].key: standing(said)}) == (
+    assert differing(plan, {plan.placements[0].key: observed_status(said)}) == (
         {plan.placements[0].key: names} if names else {}
     )
 
@@ -126,7 +126,7 @@ def test_entries_of_others_count_where_they_are_to_be_taken_over() -> None:
     access = {DEMO: Access("/kubeconfig", "demo")}
     plan = make_plan(Snapshot(HOME, services=read.services, nodes=read.nodes, access=access), settings)
     key, said = plan.placements[0].key, live(publication(plan.placements[0]))
-    assert differing(plan, {key: standing(said)}) == {key: ("addresses",)}
+    assert differing(plan, {key: observed_status(said)}) == {key: ("addresses",)}
 
 
 def test_a_rejected_service_has_its_condition_too() -> None:
@@ -135,7 +135,7 @@ def test_a_rejected_service_has_its_condition_too() -> None:
     (rejection,) = plan.rejections
     said = live(publication(rejection))
     said["metadata"]["finalizers"] = []
-    assert differing(plan, {rejection.key: standing(said)}) == {}
+    assert differing(plan, {rejection.key: observed_status(said)}) == {}
     assert differing(plan, {}) == {rejection.key: ("conditions",)}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from locallb.engine.engine import Engine
-from locallb.gateway.status.standing import standings
+from locallb.gateway.status.standing import observed_statuses
 from locallb.kubernetes.parsing.objects import Said
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.planning.planned import Plan
@@ -85,7 +85,7 @@ def test_what_others_changed_before_the_start_is_repaired() -> None:
 
 def said(api: GatewayApi) -> Mapping[ObjectKey, Said]:
     """Return what all objects say, as a follower knows it."""
-    return dict(each for one in api.objects.values() for each in standings(DEMO, one))
+    return dict(each for one in api.objects.values() for each in observed_statuses(DEMO, one))
 
 
 KEYS = [

@@ -10,7 +10,7 @@ import pytest
 
 from components.stack import declare
 from locallb.cli.watching.log.records import Narrator
-from locallb.cli.watching.relay import Batch, Entry
+from locallb.cli.watching.relay import Batch, RelayedEvent
 from locallb.engine.deploy.events import Result, Severity
 from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.api.unwritable import PAUSE, Unwritable, lacks_right
@@ -111,7 +111,7 @@ def test_the_log_of_the_loop_names_it_once(clock: list[float]) -> None:
     assert len([line for line in lines if "may not patch" in line]) == 1
     other = ObjectKey(DEMO, "shop", "web")
     update = Updated((other,), 0.1, 0.1, {}, {other: "another reason"})
-    (record,) = narrator.tell(Batch((Entry(0.0, update),)), [])
+    (record,) = narrator.tell(Batch((RelayedEvent(0.0, update),)), [])
     assert "another reason" in record.sentence
 
 
@@ -126,7 +126,7 @@ def told(narrator: Narrator, converger: Converger, plan: Plan, keys: tuple[Objec
     outcome = converger.update(plan, converger.wanted(plan), work.Batch(keys))
     assert outcome.failed.keys() == set(keys)
     update = Updated(keys, 0.1, 0.1, {}, outcome.failed)
-    return [record.sentence for record in narrator.tell(Batch((Entry(0.0, update),)), [])]
+    return [record.sentence for record in narrator.tell(Batch((RelayedEvent(0.0, update),)), [])]
 
 
 def test_what_a_hook_refuses_is_of_that_object_alone() -> None:

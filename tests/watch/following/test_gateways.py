@@ -11,7 +11,7 @@ import pytest
 
 from locallb.gateway.kinds import KINDS
 from locallb.gateway.needs import kind_of
-from locallb.gateway.status.standing import StatusStanding
+from locallb.gateway.status.standing import ObservedRouteStatus
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.quota import QUOTAS
 from locallb.kubernetes.api.recent import RECENT
@@ -437,19 +437,19 @@ def test_what_others_change_of_a_status_is_seen_and_writers_are_told(api: tuple[
     wakes: list[int] = []
     followed = FollowedCluster(NAME, access, lambda: wakes.append(1))
     becomes(lambda: answers.count("watch") == CORE + ALL)
-    assert dict(followed.parsed().standings)[ROUTE] == StatusStanding()
+    assert dict(followed.parsed().observed_statuses)[ROUTE] == ObservedRouteStatus()
     woken = len(wakes)
     parents = [{"parentRef": {"name": "web"}, "controllerName": CONTROLLER, "conditions": []}]
     after = {**versioned(route(), "2"), "status": {"parents": parents}}
     answers.other_events["httproutes"] = [("MODIFIED", after)]
-    becomes(lambda: dict(followed.parsed().standings)[ROUTE] == StatusStanding({"parents": parents}))
+    becomes(lambda: dict(followed.parsed().observed_statuses)[ROUTE] == ObservedRouteStatus({"parents": parents}))
     assert len(wakes) > woken
     owner = Owner(Home("p", "s", "/r"), ROUTE, Uid("route"))
     assert live_service.is_watched_to_be(access, owner, lambda live: live["metadata"]["resourceVersion"] == "2")
     assert answers.count("object") == 0
     answers.others[CLASSES] = []
     answers.other_events[CLASSES] = [("DELETED", versioned(gateway_class(), "2"))]
-    becomes(lambda: not dict(followed.parsed().standings).keys() & {ROUTE})
+    becomes(lambda: not dict(followed.parsed().observed_statuses).keys() & {ROUTE})
     becomes(lambda: RECENT.find(access, "shop", "route", ObjectKind.HTTP_ROUTE) is None)
     followed.stop()
 
@@ -460,9 +460,9 @@ def test_of_statuses_that_may_be_old_nothing_is_known(api: tuple[Api, Access]) -
     serve_one(answers)
     followed = follower(access)
     becomes(lambda: answers.count("watch") == CORE + ALL)
-    assert ROUTE in dict(followed.parsed().standings)
+    assert ROUTE in dict(followed.parsed().observed_statuses)
     answers.refused = {"httproutes"}
     answers.end_watches()
     becomes(followed.gateways.notices)
-    assert ROUTE not in dict(followed.parsed().standings)
+    assert ROUTE not in dict(followed.parsed().observed_statuses)
     followed.stop()

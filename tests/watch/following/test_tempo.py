@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.kubernetes.watch_pace import CALM, LISTS, MOST, WATCHES, Tempo
+from locallb.kubernetes.watch_pace import CALM, LISTS, MOST, WATCHES, WatchPace
 
 PAGES = 3
 ROUNDING = 1e-6
@@ -21,7 +21,7 @@ answers = st.lists(
 
 def requests(history: list[tuple[str, float]], chance: float) -> tuple[list[float], list[float]]:
     """Play a history as a follower does; give when it lists and when it watches."""
-    tempo, now, listed = Tempo(), 100.0, False
+    tempo, now, listed = WatchPace(), 100.0, False
     lists: list[float] = []
     watches: list[float] = []
     for what, lives in history:
@@ -70,7 +70,7 @@ def test_lists_are_a_second_apart_at_least_and_never_late(history: list[tuple[st
 @given(st.integers(1, 30), st.floats(CALM + ROUNDING, 1000), st.floats(0, 1))
 def test_a_watch_that_lived_is_opened_again_at_once(before: int, lives: float, chance: float) -> None:
     """However often it had ended too soon before."""
-    tempo, now = Tempo(), 0.0
+    tempo, now = WatchPace(), 0.0
     for _ in range(before):
         tempo = tempo.opened(now).ended(now, chance)
         now += tempo.watches.wait(now)
@@ -93,7 +93,7 @@ def test_another_way_to_the_cluster_is_tried_as_soon_as_the_floor_allows(
     history: list[tuple[str, float]], chance: float
 ) -> None:
     """A credential that was renewed may have been what it failed for; rewriting a file all the time gains nothing."""
-    tempo = Tempo()
+    tempo = WatchPace()
     for number, _ in enumerate(history):
         tempo = tempo.broken(100.0 + number, chance)
     now = 100.0 + len(history) - 1

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from locallb.kubernetes.access.errors import KubeError
 from locallb.kubernetes.api.feed import Feed, Place
-from locallb.kubernetes.watch_pace import Tempo
+from locallb.kubernetes.watch_pace import WatchPace
 from locallb.model.pacing import Backoff, Pace
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.followed.kinds import Follow, FollowedKinds
@@ -57,9 +57,9 @@ class DiscoveredKinds(ABC):
         self._wake = threading.Event()
         self._stopped = threading.Event()
         self._stages: dict[str, FollowedKinds] = {}
-        self._tempos: dict[str, Tempo] = {}
+        self._tempos: dict[str, WatchPace] = {}
         """Of kinds that were followed here, and of no others: those are known to others better."""
-        self._asked = how.tempos.get(question.subject, Tempo(Backoff(ASKED))).lists
+        self._asked = how.tempos.get(question.subject, WatchPace(Backoff(ASKED))).lists
         self._due = self._asked.not_before
         self._asking: Feed | None = None
         self._thread = SupervisedThread(
@@ -98,11 +98,11 @@ class DiscoveredKinds(ABC):
         """Let it be adjusted: what is needed may be something else."""
         self._wake.set()
 
-    def tempos(self) -> Mapping[str, Tempo]:
+    def tempos(self) -> Mapping[str, WatchPace]:
         """Return how often who follows it in another way from now on may ask."""
         for stage in self.running():
             self._tempos |= stage.tempos()
-        return {**self._tempos, self._question.subject: Tempo(self._asked.hurried(time.monotonic()))}
+        return {**self._tempos, self._question.subject: WatchPace(self._asked.hurried(time.monotonic()))}
 
     def look_after(self) -> None:
         """Break off answers that take longer than they may; to be called now and again."""

@@ -21,7 +21,7 @@ from locallb.kubernetes.api.feed import OPENED, Event, ExpiredError, Feed, Place
 from locallb.kubernetes.identity import Identity
 from locallb.kubernetes.parsing.objects import Parsed
 from locallb.kubernetes.parsing.relevant import Document
-from locallb.kubernetes.watch_pace import Tempo
+from locallb.kubernetes.watch_pace import WatchPace
 from locallb.model.identities import ClusterName
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.followed.objects import FollowedObjects
@@ -30,7 +30,7 @@ from locallb.sources.readings import slim
 from locallb.threads.jitter import jitter
 from locallb.threads.supervised import SupervisedThread, Task
 
-NOBODY: Mapping[str, Tempo] = MappingProxyType({})
+NOBODY: Mapping[str, WatchPace] = MappingProxyType({})
 """Nobody followed it before."""
 _SERVICE = "Service"
 _RELIST = 600.0
@@ -55,7 +55,7 @@ class Follow:
     writers: ToldWriters
     concerns: Callable[[Document | None, Document | None], bool] = no_more
     """Returns whether a change is relevant that makes no difference to what is understood."""
-    tempos: Mapping[str, Tempo] = field(default_factory=lambda: NOBODY)
+    tempos: Mapping[str, WatchPace] = field(default_factory=lambda: NOBODY)
     refused: float = 0.0
     """Seconds more until what was refused is asked for again."""
 
@@ -70,7 +70,7 @@ class FollowedKinds:
         self._stopped = threading.Event()
         self._answered = threading.Event()
         self._feeds: dict[str, Feed] = {}
-        self._tempos = {kind: how.tempos.get(kind, Tempo()) for kind in how.places}
+        self._tempos = {kind: how.tempos.get(kind, WatchPace()) for kind in how.places}
         self._threads = [self._follower(kind) for kind in how.places]
         for thread in self._threads:
             thread.start()
@@ -86,7 +86,7 @@ class FollowedKinds:
         """Wait until a watch of Services is open, or it is known why not; no longer than this."""
         self._answered.wait(seconds)
 
-    def tempos(self) -> Mapping[str, Tempo]:
+    def tempos(self) -> Mapping[str, WatchPace]:
         """Return how often who follows it in another way from now on may ask: what made it fail may be gone."""
         now = time.monotonic()
         return {kind: tempo.hurried(now) for kind, tempo in self._tempos.items()}
@@ -145,14 +145,14 @@ class FollowedKinds:
                     self._feeds[kind] = feed
                     self._run(kind, feed)
             except ExpiredError:
-                self._pace(kind, Tempo.broken)
+                self._pace(kind, WatchPace.broken)
             except KubeError as error:
-                self._pace(kind, Tempo.broken)
+                self._pace(kind, WatchPace.broken)
                 self._break(kind, str(error), forbidden=error.forbidden)
                 if self._known[kind].is_forbidden(time.monotonic()):
                     self._stopped.wait(self.how.refused)
 
-    def _pace(self, kind: str, note: Callable[[Tempo, float, float], Tempo]) -> None:
+    def _pace(self, kind: str, note: Callable[[WatchPace, float, float], WatchPace]) -> None:
         self._tempos[kind] = note(self._tempos[kind], time.monotonic(), jitter())
 
     def _run(self, kind: str, feed: Feed) -> None:
@@ -169,7 +169,7 @@ class FollowedKinds:
                         return
                     version = event.version
                     self._take(kind, event)
-            self._pace(kind, Tempo.ended)
+            self._pace(kind, WatchPace.ended)
 
     def _break(self, kind: str, why: str, *, forbidden: bool = False) -> None:
         if self._stopped.is_set():
