@@ -38,7 +38,7 @@ class KeyPair:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class CertificateDetails:
     """What a certificate says of itself."""
 
     name: str
@@ -88,7 +88,7 @@ def make_certificate(authority: KeyPair, hosts: Iterable[str], now: dt.datetime)
     return _signed(builder, key, signer)
 
 
-def seen(pem: bytes) -> Seen:
+def seen(pem: bytes) -> CertificateDetails:
     """Read what a certificate says. Raises SigningError."""
     certificate = _certificate(pem)
     try:
@@ -99,7 +99,7 @@ def seen(pem: bytes) -> Seen:
     except ValueError as error:
         raise SigningError(f"it isn't a certificate that can be used ({error})") from None
     permitted = [name for each in constraints for name in each.permitted_subtrees or ()]
-    return Seen(
+    return CertificateDetails(
         str(names[0].value) if names else "",
         hashlib.sha256(certificate.public_bytes(serialization.Encoding.DER)).hexdigest(),
         certificate.not_valid_before_utc,
@@ -111,7 +111,7 @@ def seen(pem: bytes) -> Seen:
 
 
 def public_part(key: bytes) -> bytes:
-    """Return the public key of a private one, as `Seen.key` has it. Raises SigningError."""
+    """Return the public key of a private one, as `CertificateDetails.key` has it. Raises SigningError."""
     return _public(_key(key).public_key())
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from locallb.certificates.local import DOMAINS
 from locallb.certificates.signing import (
+    CertificateDetails,
     KeyPair,
-    Seen,
     SigningError,
     make_authority,
     make_certificate,
@@ -44,7 +44,7 @@ class Authority:
 
     directory: Path
     pem: str
-    seen: Seen
+    seen: CertificateDetails
 
     @property
     def file(self) -> Path:

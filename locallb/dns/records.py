@@ -53,7 +53,7 @@ class Name:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class NameRequest:
     """Names that one object asks for, all with the same targets."""
 
     key: ObjectKey | None
@@ -86,9 +86,9 @@ class Names:
     refused: tuple[Refusal, ...]
 
 
-def assign(wishes: Iterable[Wish], settings: DnsSettings) -> Names:
+def assign(wishes: Iterable[NameRequest], settings: DnsSettings) -> Names:
     """Give names to `wishes`, which come in the order in which they go: the stack's own, then those of the oldest."""
-    given: dict[str, tuple[Wish, Name]] = {}
+    given: dict[str, tuple[NameRequest, Name]] = {}
     refused, room = [], _Room()
     for wish in wishes:
         for name in dict.fromkeys(normal(text) for text in wish.names):
@@ -117,7 +117,7 @@ class _Room:
     _taken: Counter[ObjectKey | ClusterName] = field(default_factory=Counter)
     _left_out: Counter[ObjectKey] = field(default_factory=Counter)
 
-    def takes(self, name: Name, wish: Wish) -> bool:
+    def takes(self, name: Name, wish: NameRequest) -> bool:
         """Return whether there is room for a name, and take it."""
         key = wish.key
         if key is None or not isinstance(name.zone.server, Rfc2136):
@@ -135,7 +135,7 @@ class _Room:
             yield Refusal(key, f"{told} of an object and {MOST_OF_CLUSTER} of a cluster; use wildcards, or fewer names")
 
 
-def _name(name: str, wish: Wish, zones: Sequence[Zone]) -> Name | str:
+def _name(name: str, wish: NameRequest, zones: Sequence[Zone]) -> Name | str:
     """Return the name as it is given, or why it isn't; an empty reason where nobody need hear of it."""
     if fault := name_fault(name):
         return f"{shown(name)} can't be a name: {fault}"
@@ -147,7 +147,7 @@ def _name(name: str, wish: Wish, zones: Sequence[Zone]) -> Name | str:
     return (isinstance(made, Name) and _unanswerable(made)) or made
 
 
-def _with_targets(name: str, zone: Zone, wish: Wish) -> Name | str:
+def _with_targets(name: str, zone: Zone, wish: NameRequest) -> Name | str:
     if len(wish.targets) > MOST_TARGETS:
         return f"the name {name} has {len(wish.targets)} targets; give at most {MOST_TARGETS} addresses"
     addresses = tuple(address for text in wish.targets if (address := _address(text)))
@@ -173,7 +173,7 @@ def _unanswerable(made: Name) -> str:
     return ""
 
 
-def _taken(name: str, first: Wish) -> str:
+def _taken(name: str, first: NameRequest) -> str:
     whose = f"that of {first.key}, which is older" if first.key else f"one of {first.whose}"
     return f"the name {name} is {whose}; choose another one"
 

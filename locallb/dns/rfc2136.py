@@ -23,7 +23,7 @@ import dns.zone
 
 from locallb.dns.markers import TYPES, Marker, marker_name
 from locallb.dns.tsig import parse_key
-from locallb.dns.updates import Seen, Set, Update
+from locallb.dns.updates import ServerAnswer, Set, Update
 from locallb.model.errors import ClientError
 from locallb.storage import files
 
@@ -60,7 +60,7 @@ class NameServer:
         values = [rdata.serial for rrset in answer.answer for rdata in rrset if rrset.rdtype == dns.rdatatype.SOA]
         return next(iter(values), None)
 
-    def look(self, name: str, *, classic: bool = False) -> Seen:
+    def look(self, name: str, *, classic: bool = False) -> ServerAnswer:
         """See what is answered for a name, by a wildcard perhaps, and its markers. Raises NameServerError.
 
         `classic`: also where external-dns has its markers of old.
@@ -70,7 +70,7 @@ class NameServer:
             if found := self._values(name, kind):
                 records[kind], ttl = found
         markers = {kind: texts for kind in TYPES if (texts := self._texts(marker_name(name, kind)))}
-        return Seen(records, markers, ttl, self._texts(name) if classic else ())
+        return ServerAnswer(records, markers, ttl, self._texts(name) if classic else ())
 
     def addresses(self, name: str) -> tuple[str, ...]:
         """Return the addresses that are answered for a name. Raises NameServerError."""

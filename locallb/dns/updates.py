@@ -19,7 +19,7 @@ Records = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ServerAnswer:
     """What a server answers for a name. Whatever isn't ours may be a wildcard's."""
 
     records: Records
@@ -88,7 +88,7 @@ class Former:
 ONLY_OURS = Former()
 
 
-def putting(name: str, wanted: Records, marker: Marker, seen: Seen, former: Former = ONLY_OURS) -> Update:
+def putting(name: str, wanted: Records, marker: Marker, seen: ServerAnswer, former: Former = ONLY_OURS) -> Update:
     """Return how the name gets these records and no others of ours, among which are those of a `former` owner.
 
     A mark of somebody else's may be a wildcard's answer: whether it stands there only the server can tell.
@@ -118,7 +118,7 @@ def putting(name: str, wanted: Records, marker: Marker, seen: Seen, former: Form
     )
 
 
-def removing(name: str, marker: Marker, seen: Seen) -> Update | None:
+def removing(name: str, marker: Marker, seen: ServerAnswer) -> Update | None:
     """Return how what this object has of the name goes; None where it has nothing any more."""
     ours = seen.having(marker)
     marks = tuple(_mark(name, kind, ours[kind]) for kind in ours)
@@ -133,7 +133,7 @@ def _sets(name: str, kinds: Iterable[str]) -> tuple[Set, ...]:
     return tuple(each for kind in kinds for each in (Set(name, kind), Set(marker_name(name, kind), "TXT")))
 
 
-def holder(owner: str, seen: Seen) -> str:
+def holder(owner: str, seen: ServerAnswer) -> str:
     """Return who has what isn't a stack's, of a name that the server doesn't let it change; empty if nobody is seen."""
     marks = [texts for kind, texts in seen.markers.items() if kind not in seen.ours(owner)]
     marks += [seen.classic] if Marker.parse("".join(seen.classic)) else []

@@ -16,7 +16,7 @@ _INOTIFY = "anon_inode:inotify"
 
 
 @dataclass(slots=True)
-class Held:
+class SocketOwners:
     """What was found."""
 
     ours: set[str] = field(default_factory=set)
@@ -27,9 +27,9 @@ class Held:
     """inotify instances of this user's processes that aren't ours; one that a fork shares counts for each."""
 
 
-def held(inodes: Collection[str], our_pids: Collection[int]) -> Held:
+def socket_owners(inodes: Collection[str], our_pids: Collection[int]) -> SocketOwners:
     """Look through all processes for the sockets with these inodes, and for what our own processes hold."""
-    totals = Held()
+    totals = SocketOwners()
     for pid in _pids():
         with suppress(OSError):
             links = list(_links(pid))
@@ -40,7 +40,7 @@ def held(inodes: Collection[str], our_pids: Collection[int]) -> Held:
     return totals
 
 
-def _note(totals: Held, pid: int, links: list[str], inodes: Collection[str]) -> None:
+def _note(totals: SocketOwners, pid: int, links: list[str], inodes: Collection[str]) -> None:
     """Note what a process that isn't ours holds."""
     if instances := links.count(_INOTIFY):
         totals.inotify += instances if Path(f"/proc/{pid}").stat().st_uid == os.geteuid() else 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from locallb.host.headroom import headroom
-from locallb.host.observation import Finding, Level, Seen
+from locallb.host.observation import Finding, HostInspection, Level
 from locallb.host.setup.plan import LEDGER
 from locallb.model.formatting import counted, few
 from locallb.model.snapshot import Socket
@@ -26,7 +26,7 @@ LOW_DISK = 100 << 20
 """Bytes below which a full disk is near: each proxy's logs may take two MiB."""
 
 
-def examine(seen: Seen) -> tuple[Finding, ...]:
+def examine(seen: HostInspection) -> tuple[Finding, ...]:
     """Find everything that matters, in the order in which a person would look."""
     return (
         *_programs(seen),
@@ -44,7 +44,7 @@ def examine(seen: Seen) -> tuple[Finding, ...]:
     )
 
 
-def _programs(seen: Seen) -> Iterator[Finding]:
+def _programs(seen: HostInspection) -> Iterator[Finding]:
     version = ".".join(map(str, seen.python))
     if seen.python < OLDEST_PYTHON:
         yield Finding(Level.PROBLEM, "Python", f"Python {version} is too old", "use Python 3.11 or newer")
@@ -71,7 +71,7 @@ def _programs(seen: Seen) -> Iterator[Finding]:
             yield Finding(Level.NOTE, "Podman", f"Podman at {path} {states[state]}")
 
 
-def _rights(seen: Seen) -> Iterator[Finding]:
+def _rights(seen: HostInspection) -> Iterator[Finding]:
     start = seen.host.unprivileged_port_start
     low = [port for port in USUAL_PORTS if port < start]
     if low:
@@ -81,7 +81,7 @@ def _rights(seen: Seen) -> Iterator[Finding]:
         yield Finding(Level.OK, "rights", f"{seen.user} may serve every port")
 
 
-def headroom_findings(seen: Seen) -> Iterator[Finding]:
+def headroom_findings(seen: HostInspection) -> Iterator[Finding]:
     """Return how many proxies still fit, and what each proxy can carry."""
     room = headroom(seen.limits)
     level = Level.PROBLEM if not room.proxies else Level.WARNING if room.is_tight else Level.OK
@@ -95,7 +95,7 @@ def headroom_findings(seen: Seen) -> Iterator[Finding]:
         yield Finding(Level.PROBLEM, "disk", text, "free some space, or set XDG_STATE_HOME to another disk")
 
 
-def _names(seen: Seen) -> Iterator[Finding]:
+def _names(seen: HostInspection) -> Iterator[Finding]:
     """Say where a question for a name ends."""
     for each in seen.names:
         if each.there is None:
@@ -113,7 +113,7 @@ def _names(seen: Seen) -> Iterator[Finding]:
             yield Finding(Level.WARNING, "names", text, "`sudo locallb host setup --apply` has it ask there")
 
 
-def _authority(seen: Seen) -> Iterator[Finding]:
+def _authority(seen: HostInspection) -> Iterator[Finding]:
     if seen.doubting:
         text = f"{seen.authority} isn't believed by {few(seen.doubting, _SHOWN)}"
         yield Finding(Level.NOTE, "authority", text, "`locallb ca trust` shows how they come to")
@@ -121,7 +121,7 @@ def _authority(seen: Seen) -> Iterator[Finding]:
         yield Finding(Level.OK, "authority", f"{seen.authority} is believed by this host's programs and browsers")
 
 
-def _pools(seen: Seen) -> Iterator[Finding]:
+def _pools(seen: HostInspection) -> Iterator[Finding]:
     broken = {route.pool for route in seen.routes if route.problem or not route.local}
     for pool in seen.pools:
         if pool.name not in broken:
@@ -160,7 +160,7 @@ def _ports(sockets: Sequence[Socket]) -> Iterator[Finding]:
         yield Finding(Level.OK, "ports", "no port is taken on every address")
 
 
-def _configuration(seen: Seen) -> Iterator[Finding]:
+def _configuration(seen: HostInspection) -> Iterator[Finding]:
     for text in seen.configuration_problems:
         yield Finding(Level.PROBLEM, "stack", text, "correct it; nothing is changed until then")
     for text in seen.source_problems:
@@ -176,7 +176,7 @@ def _configuration(seen: Seen) -> Iterator[Finding]:
         yield Finding(Level.OK, "sources", f"{sources} read: {services} that this stack serves or rejects")
 
 
-def _proxies(seen: Seen) -> Iterator[Finding]:
+def _proxies(seen: HostInspection) -> Iterator[Finding]:
     troubles = {
         "is gone": [proxy.name for proxy in seen.proxies if not proxy.alive],
         "doesn't answer": [proxy.name for proxy in seen.proxies if proxy.alive and not proxy.answers],
@@ -192,7 +192,7 @@ def _proxies(seen: Seen) -> Iterator[Finding]:
         yield Finding(Level.OK, "proxies", f"{counted(len(seen.proxies), 'proxy', 'proxies')} run")
 
 
-def _state(seen: Seen) -> Iterator[Finding]:
+def _state(seen: HostInspection) -> Iterator[Finding]:
     for text in seen.state_problems:
         yield Finding(Level.PROBLEM, "state", text, "`locallb state restore` goes back to the last good state")
     if seen.state and not seen.state_problems:
@@ -206,7 +206,7 @@ def _state(seen: Seen) -> Iterator[Finding]:
             yield Finding(Level.WARNING, "lock", text, f"wait for it to end; if it is gone, delete {lock.path}")
 
 
-def _ledger(seen: Seen) -> Iterator[Finding]:
+def _ledger(seen: HostInspection) -> Iterator[Finding]:
     for text in seen.ledger_problems:
         yield Finding(Level.PROBLEM, "ledger", text)
     for pid in seen.ledger_keepers:

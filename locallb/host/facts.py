@@ -15,7 +15,7 @@ from pathlib import Path
 
 from locallb.config.settings import Pool
 from locallb.host.capabilities import is_macos
-from locallb.host.descriptors import held
+from locallb.host.descriptors import socket_owners
 from locallb.host.netlink import RouteError, routes, rules
 from locallb.host.sockets import LISTEN, Row, rows
 from locallb.model.errors import ClientError
@@ -65,7 +65,7 @@ def host_facts(pools: Iterable[Pool], our_pids: Collection[int], *, strict: bool
     """
     status = _status()
     in_use = {protocol: [row for row in rows(protocol, state) if row.port] for protocol, _, state in _PROTOCOLS}
-    descriptors = held({row.inode for listed in in_use.values() for row in listed}, our_pids)
+    descriptors = socket_owners({row.inode for listed in in_use.values() for row in listed}, our_pids)
     foreign = {protocol: [row for row in in_use[protocol] if row.inode not in descriptors.ours] for protocol in in_use}
     facts = HostFacts(
         unprivileged_port_start=_port_start(status),

@@ -66,7 +66,7 @@ class NameSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class HostInspection:
     """Everything that the doctor looks at, at one moment."""
 
     python: tuple[int, int]

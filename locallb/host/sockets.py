@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 
-from locallb.host.descriptors import held
+from locallb.host.descriptors import socket_owners
 from locallb.model.errors import ClientError
 from locallb.model.identities import IPAddress, Protocol
 
@@ -44,7 +44,7 @@ def holder(address: IPAddress, port: int, protocol: Protocol) -> str:
         and (row.address == address or row.address.is_unspecified)
         and (protocol is Protocol.UDP or row.state == LISTEN)
     }
-    return next(iter(held(inodes, ()).holders.values()), "") if inodes else ""
+    return next(iter(socket_owners(inodes, ()).holders.values()), "") if inodes else ""
 
 
 def connections(places: Collection[tuple[IPAddress, int]], process: int = 0) -> int:

@@ -6,7 +6,7 @@ from functools import partial
 
 from locallb.gateway.routes.backends import Backends, BackendTarget, Upstreams
 from locallb.gateway.routes.bound import upstream_prefix
-from locallb.ingress.annotations.policy import Spoken
+from locallb.ingress.annotations.policy import BackendProtocol
 from locallb.model.formatting import clipped
 from locallb.model.gateway.ingresses import Ingress, IngressBackend
 from locallb.model.gateway.objects import Named, Route, RouteKind
@@ -31,7 +31,7 @@ class IngressBackends:
         """What upstreams are, by name."""
         return self._upstreams.targets
 
-    def upstream(self, ingress: Ingress, backend: IngressBackend, spoken: Spoken | None = None) -> str:
+    def upstream(self, ingress: Ingress, backend: IngressBackend, spoken: BackendProtocol | None = None) -> str:
         """Return the name of a backend's upstream; empty where it leads nowhere."""
         port = self._port(ingress, backend)
         if isinstance(port, int):
@@ -63,6 +63,6 @@ class IngressBackends:
         return f"Service {key} has no TCP port {wanted}; correct the port of the backend"
 
 
-def _spoken(target: BackendTarget, spoken: Spoken | None) -> BackendTarget:
+def _spoken(target: BackendTarget, spoken: BackendProtocol | None) -> BackendTarget:
     """Return a target that is spoken to as an annotation says; a BackendTLSPolicy says more, and comes after it."""
     return target._replace(speaks=spoken.speaks, tls=_WHOEVER if spoken.by_tls else None) if spoken else target

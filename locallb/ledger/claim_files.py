@@ -16,7 +16,7 @@ from threading import Lock
 from locallb.ledger import lock
 from locallb.ledger.claims import (
     UNKNOWN,
-    Entry,
+    ClaimFile,
     address_in,
     claimed_in,
     likely,
@@ -25,7 +25,7 @@ from locallb.ledger.claims import (
     unfinished,
 )
 from locallb.ledger.conflicts import LedgerError
-from locallb.ledger.look import Look
+from locallb.ledger.look import AddressClaims
 from locallb.model.identities import IPAddress
 from locallb.model.memory import Memory
 from locallb.model.snapshot import Claim
@@ -37,7 +37,7 @@ TURN = Lock()
 """Threads of this process take turns, however long that takes; patience is for other processes."""
 _MANY = 8
 """Claims of one address from which on it is worth the while to remember them: those of ports of 127.0.0.1."""
-_READ: dict[tuple[Path, IPAddress], Memory[Entry | None]] = {}
+_READ: dict[tuple[Path, IPAddress], Memory[ClaimFile | None]] = {}
 """What was read of such addresses, for whoever has `TURN`."""
 _OTHERS = 0o055
 _OPEN = 0o644
@@ -81,11 +81,11 @@ class ClaimFiles:
             with suppress(OSError):  # another user's, in a shared ledger: theirs to clear
                 (self.path / name).unlink(missing_ok=True)
 
-    def held(self, address: IPAddress, names: Iterable[str]) -> list[Entry]:
+    def held(self, address: IPAddress, names: Iterable[str]) -> list[ClaimFile]:
         """Read those claims of one address that are there."""
         return [entry for entry in self.read_held(address, names) if entry]
 
-    def read_held(self, address: IPAddress, names: Iterable[str]) -> list[Entry | None]:
+    def read_held(self, address: IPAddress, names: Iterable[str]) -> list[ClaimFile | None]:
         """Read the claims of one address: looking at names costs little, opening a thousand files doesn't."""
         named = [name for name in sorted(likely(names, address)) if address_in(name) == address]
         if len(named) < _MANY:
@@ -95,11 +95,11 @@ class ClaimFiles:
         memory.evict_unused()
         return entries
 
-    def look(self, address: IPAddress, names: Iterable[str]) -> Look:
+    def look(self, address: IPAddress, names: Iterable[str]) -> AddressClaims:
         """Read those claims of one address that are there, for many who want some of it."""
-        return Look(self.held(address, names))
+        return AddressClaims(self.held(address, names))
 
-    def entries(self, names: Iterable[str], memory: Memory[Entry | None] | None = None) -> list[Entry | None]:
+    def entries(self, names: Iterable[str], memory: Memory[ClaimFile | None] | None = None) -> list[ClaimFile | None]:
         """Read every claim; None stands for one that is gone."""
         claimed = [(name, address) for name in sorted(names) if (address := address_in(name)) is not None]
         if memory is None:
@@ -107,7 +107,7 @@ class ClaimFiles:
         place = str(self.path)
         return [read_known(f"{place}/{name}", address, memory) for name, address in claimed]
 
-    def settled(self, names: list[str], read: Callable[[list[str]], list[Entry | None]]) -> list[Entry]:
+    def settled(self, names: list[str], read: Callable[[list[str]], list[ClaimFile | None]]) -> list[ClaimFile]:
         """Read entries; again where one was renamed meanwhile by a writer without the lock."""
         entries = read(names)
         for _ in range(_LOOKS):

@@ -43,7 +43,7 @@ _NAME = re.compile(r"(?P<address>[0-9a-fA-F.:]+)~[0-9a-f]{16}\.json")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ClaimFile:
     """A file of the ledger; `problem` says why its owner is UNKNOWN."""
 
     path: Path
@@ -53,7 +53,7 @@ class Entry:
     problem: str = ""
 
 
-def read_entry(path: Path, address: IPAddress) -> Entry | None:
+def read_entry(path: Path, address: IPAddress) -> ClaimFile | None:
     """Read a claim; whatever is wrong with it makes the owner UNKNOWN. None if it is gone."""
     try:
         file = files.find_shared(path, LARGEST)
@@ -71,22 +71,22 @@ def read_entry(path: Path, address: IPAddress) -> Entry | None:
         elif _is_forged(file.uid, owner):
             why = f"user {file.uid} wrote it in the name of {owner}, whose directory is another user's"
         else:
-            return Entry(path, Claim(address, owner, ports), sharing)
+            return ClaimFile(path, Claim(address, owner, ports), sharing)
     except files.FilesError as error:
         why = str(error)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         why = "it is damaged"
     problem = f"{path} holds it, but {why}: remove the file if nobody uses {address}"
-    return Entry(path, Claim(address, UNKNOWN), problem=problem)
+    return ClaimFile(path, Claim(address, UNKNOWN), problem=problem)
 
 
-def _newer(path: Path, address: IPAddress, written: int) -> Entry:
+def _newer(path: Path, address: IPAddress, written: int) -> ClaimFile:
     """Return the claim of a newer version, which may mean more than this one understands."""
     problem = f"{path} holds it in the format {written}, and this version knows {FORMAT}: install a later local-lb"
-    return Entry(path, Claim(address, UNKNOWN), problem=problem)
+    return ClaimFile(path, Claim(address, UNKNOWN), problem=problem)
 
 
-def read_known(path: str, address: IPAddress, memory: Memory[Entry | None]) -> Entry | None:
+def read_known(path: str, address: IPAddress, memory: Memory[ClaimFile | None]) -> ClaimFile | None:
     """Read a claim, unless its file is the one that was read last: files are replaced, so that its stamp tells.
 
     What has a problem is read again each time. The path is a text: to make and look up thousands of Paths takes longer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NoReturn
 
-from locallb.ledger.claims import Entry
+from locallb.ledger.claims import ClaimFile
 from locallb.model.errors import ClientError
 from locallb.model.identities import Owner
 from locallb.model.snapshot import MappedPort, Place
@@ -29,7 +29,7 @@ def refuse_copy(what: str, old: Owner, new: Owner) -> None:
         )
 
 
-def is_shared(entry: Entry, owner: Owner, sharing: str) -> bool:
+def is_shared(entry: ClaimFile, owner: Owner, sharing: str) -> bool:
     """Return whether the holder of `entry` and `owner` have agreed to share: both say so, and one plan makes both."""
     return bool(sharing and entry.sharing and entry.claim.owner.home == owner.home)
 
@@ -40,7 +40,7 @@ def are_apart(places: Collection[Place], others: Collection[Place]) -> bool:
 
 
 def refuse_others(
-    held: Iterable[Entry], owner: Owner, sharing: str, ports: Collection[MappedPort] = (), *, alone: bool
+    held: Iterable[ClaimFile], owner: Owner, sharing: str, ports: Collection[MappedPort] = (), *, alone: bool
 ) -> None:
     """Raise LedgerError for a claim that can't be understood, and if `alone` for one that doesn't share.
 
@@ -59,7 +59,7 @@ def refuse_others(
             _refuse(entry, owner, what, "run again: the next plan chooses another port")
 
 
-def _refuse(entry: Entry, owner: Owner, what: str, remedy: str) -> NoReturn:
+def _refuse(entry: ClaimFile, owner: Owner, what: str, remedy: str) -> NoReturn:
     elsewhere = entry.claim.owner.home != owner.home
     other = "or destroy that stack" if elsewhere else "or run `locallb gc` if a lost state left it"
     raise LedgerError(f"{what} belongs to {entry.claim.owner}: {remedy}, {other} (its claim is {entry.path})")

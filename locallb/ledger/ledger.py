@@ -25,15 +25,15 @@ from locallb.ledger.claims import (
     LARGEST,
     TERM,
     UNKNOWN,
-    Entry,
+    ClaimFile,
     address_in,
     entry_name,
     is_ours,
     read_entry,
 )
 from locallb.ledger.conflicts import ContendedError, LedgerError, refuse_copy, refuse_others
-from locallb.ledger.look import Look
-from locallb.ledger.publishing import Wanted, among, publish, remove, rounds
+from locallb.ledger.look import AddressClaims
+from locallb.ledger.publishing import ClaimRequest, among, publish, remove, rounds
 from locallb.model.identities import Home, IPAddress, Owner
 from locallb.model.memory import Memory
 from locallb.model.naming import digest
@@ -47,7 +47,7 @@ __all__ = ["UNKNOWN", "Ledger", "LedgerError"]
 PATIENCE = 10.0
 """Seconds to give way to others who are about to claim the same address."""
 _PAUSE = 0.01
-_QUEUES: dict[tuple[Path, Fence], Joined[Wanted, LedgerError | None]] = {}
+_QUEUES: dict[tuple[Path, Fence], Joined[ClaimRequest, LedgerError | None]] = {}
 
 
 class Ledger:
@@ -65,7 +65,7 @@ class Ledger:
         except (ValueError, files.FilesError):
             return -1
 
-    def claims(self, memory: Memory[Entry | None] | None = None) -> tuple[Claim, ...]:
+    def claims(self, memory: Memory[ClaimFile | None] | None = None) -> tuple[Claim, ...]:
         """Read every claim, sorted; those of owners whose project is gone and of UNKNOWN are among them.
 
         `memory` of earlier reads saves work.
@@ -113,7 +113,7 @@ class Ledger:
         With `sharing` others of the same stack who share it, too, are no hindrance: which of them fit together is
         decided in the plan. Threads that claim at the same moment do so under one lock, with one look at all names.
         """
-        wanted, key = Wanted(address, owner, sharing, ports), (self.directory, self._election)
+        wanted, key = ClaimRequest(address, owner, sharing, ports), (self.directory, self._election)
         queue = _QUEUES.get(key) or _QUEUES.setdefault(key, Joined(self.claim_all))
 
         def deed() -> None:
@@ -122,20 +122,20 @@ class Ledger:
 
         self._insist(deed)
 
-    def claim_all(self, wanted: Sequence[Wanted]) -> list[LedgerError | None]:
+    def claim_all(self, wanted: Sequence[ClaimRequest]) -> list[LedgerError | None]:
         """Claim several at once, as one by one in this order, each tried once; return why those that fail do."""
         with self._files.locked() as names:
             for home in {claim.owner.home for claim in wanted}:
                 self._fence(home)
-            problems: dict[Wanted, LedgerError] = {}
+            problems: dict[ClaimRequest, LedgerError] = {}
             for number, claims in enumerate(rounds(wanted)):
                 problems |= self._take(self._files.names() if number else names, claims)
         return [problems.get(claim) for claim in wanted]
 
-    def _take(self, names: Sequence[str], wanted: Sequence[Wanted]) -> dict[Wanted, LedgerError]:
+    def _take(self, names: Sequence[str], wanted: Sequence[ClaimRequest]) -> dict[ClaimRequest, LedgerError]:
         """Claim what is free or the claimant's, in one round; return why some can't be claimed."""
-        problems: dict[Wanted, LedgerError] = {}
-        new, near, looks = [], among(names, wanted), dict[IPAddress, Look]()
+        problems: dict[ClaimRequest, LedgerError] = {}
+        new, near, looks = [], among(names, wanted), dict[IPAddress, AddressClaims]()
         for claim in wanted:
             look = looks.get(claim.address) or looks.setdefault(claim.address, self._files.look(claim.address, near))
             mine = look.of(claim.owner)
@@ -178,7 +178,7 @@ class Ledger:
                 self._fence(new.home)
                 reown(names)
 
-        wanted = Wanted(address, new, sharing, ports)
+        wanted = ClaimRequest(address, new, sharing, ports)
 
         def reown(names: list[str]) -> None:
             held = self._files.held(address, names)
@@ -202,7 +202,7 @@ class Ledger:
                     raise
             time.sleep(_PAUSE * (1 + jitter()))
 
-    def _change(self, before: Entry, claim: Wanted) -> None:
+    def _change(self, before: ClaimFile, claim: ClaimRequest) -> None:
         """Change what `before` says; back to that if another has some of it by now who writes without the lock, too."""
         self._rewrite(before.path, claim)
         now = self._files.look(claim.address, self._files.all_names()).in_the_way(claim.ports)
@@ -213,7 +213,7 @@ class Ledger:
             self._rewrite(path, replace(claim, sharing=before.sharing, ports=before.claim.ports))
             raise
 
-    def _rewrite(self, path: Path, claim: Wanted) -> None:
+    def _rewrite(self, path: Path, claim: ClaimRequest) -> None:
         """Change what is said in place, then the name: a stop between the two leaves a claim of the new owner."""
         try:
             files.write(path, claim.text, mode=self._files.mode(), durable=True)

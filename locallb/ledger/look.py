@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 
-from locallb.ledger.claims import Entry
+from locallb.ledger.claims import ClaimFile
 from locallb.model.identities import Owner
 from locallb.model.snapshot import MappedPort, Place
 
@@ -17,23 +17,23 @@ _Held = Place | None
 """None is all of the address: of whoever has that, or says what nobody understands."""
 
 
-class Look:
+class AddressClaims:
     """Knows what was found by owner and by port."""
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
+    def __init__(self, entries: Sequence[ClaimFile]) -> None:
         self.entries = entries
-        self._owners: dict[Owner, list[Entry]] = defaultdict(list)
+        self._owners: dict[Owner, list[ClaimFile]] = defaultdict(list)
         self._places: dict[_Held, list[int]] = defaultdict(list)
         for number, entry in enumerate(entries):
             self._owners[entry.claim.owner].append(entry)
             for place in _places(entry.claim.ports):
                 self._places[place].append(number)
 
-    def of(self, owner: Owner) -> Sequence[Entry]:
+    def of(self, owner: Owner) -> Sequence[ClaimFile]:
         """Return what `owner` has."""
         return self._owners.get(owner, ())
 
-    def in_the_way(self, ports: Collection[MappedPort]) -> Sequence[Entry]:
+    def in_the_way(self, ports: Collection[MappedPort]) -> Sequence[ClaimFile]:
         """Return those that may hinder who wants `ports`, or all of the address where there are none."""
         if not ports:
             return self.entries

@@ -21,7 +21,7 @@ from locallb.storage import files
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ClaimRequest:
     """A claim that shall be: with a key for `sharing`, others of the same stack who have it are no hindrance."""
 
     address: IPAddress
@@ -41,12 +41,12 @@ class Wanted:
         return entry_text(self.address, self.owner, self.sharing, self.ports)
 
 
-def rounds(wanted: Iterable[Wanted]) -> list[list[Wanted]]:
+def rounds(wanted: Iterable[ClaimRequest]) -> list[list[ClaimRequest]]:
     """Return claims in rounds, so that in each nobody wants what another wants: who does comes after that one.
 
     Those who want other ports of one address have a round together.
     """
-    made: list[list[Wanted]] = []
+    made: list[list[ClaimRequest]] = []
     last: dict[IPAddress, _Round] = {}
     for claim in dict.fromkeys(wanted):
         turn = last.get(claim.address, _Round())
@@ -68,17 +68,17 @@ class _Round:
     owners: set[Owner] = field(default_factory=set)
     places: set[Place] = field(default_factory=set)
 
-    def admits(self, claim: Wanted) -> bool:
+    def admits(self, claim: ClaimRequest) -> bool:
         """Return whether nobody in it wants what `claim` does."""
         return not self.owners or (are_apart(claim.places, self.places) and claim.owner not in self.owners)
 
 
-def publish(ledger: ClaimFiles, wanted: Sequence[Wanted]) -> dict[Wanted, LedgerError]:
+def publish(ledger: ClaimFiles, wanted: Sequence[ClaimRequest]) -> dict[ClaimRequest, LedgerError]:
     """Claim what is in one round; return why some can't be claimed."""
     if not wanted:
         return {}
-    refused: dict[Wanted, LedgerError] = {}
-    beside: dict[Wanted, Path] = {}
+    refused: dict[ClaimRequest, LedgerError] = {}
+    beside: dict[ClaimRequest, Path] = {}
     try:
         for claim in wanted:
             try:
@@ -107,28 +107,28 @@ def remove(path: Path) -> None:
         raise LedgerError(f"the claim {path} can't be removed: {error.strerror}") from error
 
 
-def among(names: Sequence[str], wanted: Sequence[Wanted]) -> list[str]:
+def among(names: Sequence[str], wanted: Sequence[ClaimRequest]) -> list[str]:
     """Return the names among which all claims of these addresses are, so that a thousand are gone through once."""
     starts = {str(claim.address) for claim in wanted}
     return [name for name in names if ":" in name or name.partition("~")[0] in starts]
 
 
-def _write_beside(ledger: ClaimFiles, claim: Wanted) -> Path:
+def _write_beside(ledger: ClaimFiles, claim: ClaimRequest) -> Path:
     return files.write_beside(_path(ledger, claim), claim.text, mode=ledger.mode(), durable=True)
 
 
-def _path(ledger: ClaimFiles, claim: Wanted) -> Path:
+def _path(ledger: ClaimFiles, claim: ClaimRequest) -> Path:
     return ledger.path / entry_name(claim.address, claim.owner)
 
 
-def _impossible(ledger: ClaimFiles, claim: Wanted, error: Exception) -> LedgerError:
+def _impossible(ledger: ClaimFiles, claim: ClaimRequest, error: Exception) -> LedgerError:
     what = f"{claim.address} can't be claimed in {ledger.path}"
     if isinstance(error, FileNotFoundError):
         return ContendedError(f"{what}: another writer cleared it up")
     return LedgerError(f"{what}: {error}")
 
 
-def _given_way(ledger: ClaimFiles, beside: Mapping[Wanted, Path]) -> Iterator[tuple[Wanted, LedgerError]]:
+def _given_way(ledger: ClaimFiles, beside: Mapping[ClaimRequest, Path]) -> Iterator[tuple[ClaimRequest, LedgerError]]:
     """Find those that another has by now, or is about to have."""
     names, mine = ledger.all_names(), {path.name for path in beside.values()}
     rivals: dict[IPAddress, list[Path]] = {}
@@ -144,13 +144,13 @@ def _given_way(ledger: ClaimFiles, beside: Mapping[Wanted, Path]) -> Iterator[tu
             yield claim, problem
 
 
-def _is_apart(rival: Path, claim: Wanted) -> bool:
+def _is_apart(rival: Path, claim: ClaimRequest) -> bool:
     """Return whether somebody is about to claim ports of the address, all of them others than those of `claim`."""
     entry = read_entry(rival, claim.address)
     return entry is not None and are_apart(claim.places, entry.claim.places)
 
 
-def _withdrawn(ledger: ClaimFiles, linked: Sequence[Wanted]) -> Iterator[tuple[Wanted, LedgerError]]:
+def _withdrawn(ledger: ClaimFiles, linked: Sequence[ClaimRequest]) -> Iterator[tuple[ClaimRequest, LedgerError]]:
     """Take claims back if there is another one all the same: its writer was stopped for long and went on."""
     looks = _Looks(ledger, among(ledger.names(), linked) if linked else [])
     for claim in linked:
@@ -168,7 +168,7 @@ class _Looks:
     def __init__(self, ledger: ClaimFiles, names: Sequence[str]) -> None:
         self._look = cache(lambda address: ledger.look(address, names))
 
-    def refusal(self, claim: Wanted) -> LedgerError | None:
+    def refusal(self, claim: ClaimRequest) -> LedgerError | None:
         """Return why a claim can't be."""
         held = self._look(claim.address).in_the_way(claim.ports)
         try:

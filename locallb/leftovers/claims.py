@@ -16,7 +16,7 @@ from locallb.model.snapshot import Claim
 from locallb.model.state_resource import CLAIMS, Resource
 
 
-class Held(NamedTuple):
+class ClaimKey(NamedTuple):
     """A claim, as a state and the ledger both name it. The Service's uid is left out: an update may just change it."""
 
     name: str
@@ -36,21 +36,21 @@ class NamedResource(Resource, Protocol):
         """What its provider calls it."""
 
 
-def held(claim: Claim) -> Held:
+def claim_key(claim: Claim) -> ClaimKey:
     """Name a claim of the ledger."""
-    return Held(claim.name, claim.owner.home, claim.owner.service)
+    return ClaimKey(claim.name, claim.owner.home, claim.owner.service)
 
 
-def held_in(resources: Iterable[NamedResource]) -> frozenset[Held]:
+def claim_keys_in(resources: Iterable[NamedResource]) -> frozenset[ClaimKey]:
     """Name the claims of a state. Raises StateClaimError."""
     return frozenset(_held(resource) for resource in resources if resource.type in CLAIMS)
 
 
-def _held(resource: NamedResource) -> Held:
+def _held(resource: NamedResource) -> ClaimKey:
     try:
         owner = owner_from(object_of(resource.inputs.get("owner")))
     except (KeyError, ValueError, TypeError) as error:
         raise StateClaimError(
             f"the state doesn't say whose {resource.id} is: `locallb state restore` goes back to the last good state"
         ) from error
-    return Held(str(resource.id), owner.home, owner.service)
+    return ClaimKey(str(resource.id), owner.home, owner.service)

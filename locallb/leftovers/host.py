@@ -14,7 +14,7 @@ from pathlib import Path
 
 from locallb.host.netlink import RouteError
 from locallb.ledger.ledger import UNKNOWN, Ledger
-from locallb.leftovers.claims import Held, held
+from locallb.leftovers.claims import ClaimKey, claim_key
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, ProxyId
 from locallb.model.snapshot import Claim
 from locallb.model.state_resource import POD_ROUTES, Resource
@@ -25,7 +25,7 @@ from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies
 
 
-class Sort(StrEnum):
+class LeftoverKind(StrEnum):
     """What it is that was left."""
 
     ADDRESS = "address"
@@ -40,7 +40,7 @@ class Leftover:
     """One thing that no state knows. `ours` tells whether it may be removed from here."""
 
     sort: str
-    """One of `Sort`, or what a runtime calls its runs."""
+    """One of `LeftoverKind`, or what a runtime calls its runs."""
     what: str
     """The address, the proxy's id, the route, or the run as its user knows it."""
     owner: Owner | None
@@ -56,7 +56,7 @@ class Leftover:
 def leftovers(
     home: Home,
     known_proxies: Collection[str],
-    known_claims: Collection[Held],
+    known_claims: Collection[ClaimKey],
     known_routes: Collection[str] = (),
     claims: Iterable[Claim] | None = None,
 ) -> tuple[Leftover, ...]:
@@ -68,7 +68,9 @@ def leftovers(
     return (*left, *_runs(home, known_proxies, runtimes()), *_routes(home, known_routes))
 
 
-def on_this_host(home: Home, known_proxies: Collection[str], known_claims: Collection[Held]) -> tuple[Leftover, ...]:
+def on_this_host(
+    home: Home, known_proxies: Collection[str], known_claims: Collection[ClaimKey]
+) -> tuple[Leftover, ...]:
     """List the same without asking anybody but this host."""
     asked = [runtime for runtime in runtimes() if not runtime.asks_a_daemon]
     left = (*_addresses(home, known_claims), *_proxies(home, known_proxies))
@@ -95,7 +97,7 @@ def remove(leftovers: Sequence[Leftover]) -> tuple[Leftover, ...]:
 
 def _turn(leftover: Leftover) -> int:
     """Return what is removed first: addresses when nobody serves any more."""
-    return 0 if leftover.run else 1 if leftover.sort == Sort.PROXY else 2
+    return 0 if leftover.run else 1 if leftover.sort == LeftoverKind.PROXY else 2
 
 
 def _remove(leftover: Leftover) -> None:
@@ -108,18 +110,20 @@ def _remove(leftover: Leftover) -> None:
         Proxies(leftover.place.parent).remove(ProxyId(leftover.what))
 
 
-def _addresses(home: Home, known: Collection[Held], claims: Iterable[Claim] | None = None) -> Iterator[Leftover]:
+def _addresses(home: Home, known: Collection[ClaimKey], claims: Iterable[Claim] | None = None) -> Iterator[Leftover]:
     directory = paths.ledger_directory()
     for claim in Ledger(directory).claims() if claims is None else claims:
         address, owner = claim.name, None if claim.owner == UNKNOWN else claim.owner
-        if held(claim) not in known and _shown(owner, home):
-            yield Leftover(Sort.ADDRESS, address, owner, _ours(owner, home), directory, claim=claim)
+        if claim_key(claim) not in known and _shown(owner, home):
+            yield Leftover(LeftoverKind.ADDRESS, address, owner, _ours(owner, home), directory, claim=claim)
 
 
 def _proxies(home: Home, known: Collection[str]) -> Iterator[Leftover]:
     for directory in Proxies.ours().list():
         if directory.id not in known and _shown(directory.owner, home):
-            yield Leftover(Sort.PROXY, directory.id, directory.owner, _ours(directory.owner, home), directory.path)
+            yield Leftover(
+                LeftoverKind.PROXY, directory.id, directory.owner, _ours(directory.owner, home), directory.path
+            )
 
 
 def _runs(home: Home, known: Collection[str], asked: Sequence[Runtime]) -> Iterator[Leftover]:
@@ -139,12 +143,12 @@ def _routes(home: Home, known: Collection[str]) -> Iterator[Leftover]:
         there = present_routes(home)
     except RouteError:
         return
-    owner = Owner(home, ObjectKey(ClusterName(""), "", str(Sort.ROUTE)))
+    owner = Owner(home, ObjectKey(ClusterName(""), "", str(LeftoverKind.ROUTE)))
     for route in sorted(there, key=lambda route: route.order):
         if str(route) not in known:
             end = partial(remove_route, owner, route)
-            run = HostRun(Sort.ROUTE, str(route), owner, Path(), apart=True, end=end)
-            yield Leftover(Sort.ROUTE, str(route), owner, ours=True, place=Path(), run=run)
+            run = HostRun(LeftoverKind.ROUTE, str(route), owner, Path(), apart=True, end=end)
+            yield Leftover(LeftoverKind.ROUTE, str(route), owner, ours=True, place=Path(), run=run)
 
 
 def _ours(owner: Owner | None, home: Home) -> bool:

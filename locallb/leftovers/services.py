@@ -54,23 +54,27 @@ def left_services(
 ) -> Iterator[LeftService]:
     """Find them in the clusters that answer; `known` are those in the state of stack `home`."""
     claims = [claim for path in paths.ledgers() for claim in Ledger(path).claims() if claim.owner.home == home]
-    held: dict[ObjectKey, list[str]] = {}
+    claim_key: dict[ObjectKey, list[str]] = {}
     for claim in claims:
-        held.setdefault(claim.owner.service, []).append(str(claim.address))
+        claim_key.setdefault(claim.owner.service, []).append(str(claim.address))
     for cluster, access in clusters.items():
         for service in _services(access):
             kind = frontends()[service["kind"]].kind
             key = ObjectKey(cluster, service["metadata"]["namespace"], service["metadata"]["name"], kind)
-            if has_finalizer(service) and key not in known and _is_left(cluster, service, settings, held=key in held):
+            if (
+                has_finalizer(service)
+                and key not in known
+                and _is_left(cluster, service, settings, claim_key=key in claim_key)
+            ):
                 uid = Uid(str(service["metadata"]["uid"]))
-                yield LeftService(Owner(home, key, uid), access, tuple(held.get(key, ())))
+                yield LeftService(Owner(home, key, uid), access, tuple(claim_key.get(key, ())))
 
 
-def _is_left(cluster: ClusterName, service: Live, settings: Settings, *, held: bool) -> bool:
+def _is_left(cluster: ClusterName, service: Live, settings: Settings, *, claim_key: bool) -> bool:
     selected = _is_selected(cluster, service, settings)
     if is_deleted(service):
-        return held or (selected and bool(frontends()[service["kind"]].published(service, ()).conditions))
-    return held and not selected
+        return claim_key or (selected and bool(frontends()[service["kind"]].published(service, ()).conditions))
+    return claim_key and not selected
 
 
 def _is_selected(cluster: ClusterName, live: Live, settings: Settings) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import chain, islice
 
 from locallb.dns.names import is_hostname, normal
-from locallb.dns.records import Name, Names, Refusal, Wish, assign, ttl_of
+from locallb.dns.records import Name, NameRequest, Names, Refusal, assign, ttl_of
 from locallb.dns.stubs import stub_zone
 from locallb.dns.zones import DnsSettings, Embedded
 from locallb.envoy import render
@@ -50,7 +50,7 @@ def with_names(plan: Plan, snapshot: Snapshot, gateways: Mapping[ObjectKey, Boun
     placements = [(services[placement.key], placement) for placement in plan.placements]
     placements.sort(key=lambda both: (both[0].created, both[0].key))
     problems = [fault for service, _ in placements for fault in _faults(service)]
-    wishes = [Wish(None, (name,), targets, dns.ttl) for name, targets in dns.records.items()]
+    wishes = [NameRequest(None, (name,), targets, dns.ttl) for name, targets in dns.records.items()]
     for service, placement in placements:
         wishes += _wishes(service, placement, gateways.get(service.key), dns)
     names = assign(wishes, dns)
@@ -78,16 +78,16 @@ def _bounded(refused: Iterable[Refusal]) -> Mapping[ObjectKey | None, Sequence[s
     return told
 
 
-def _wishes(service: Service, placement: Placement, gateway: Bound | None, dns: DnsSettings) -> Iterator[Wish]:
+def _wishes(service: Service, placement: Placement, gateway: Bound | None, dns: DnsSettings) -> Iterator[NameRequest]:
     """Return what one load balancer wishes, what it says itself first."""
     own = tuple(map(str, placement.addresses))
     targets = tuple(_listed(service, TARGET)) or own
     ttl = ttl_of(service.annotations.get(TTL, "").strip()) or dns.ttl
-    yield Wish(service.key, _hostnames(service), targets, ttl)
+    yield NameRequest(service.key, _hostnames(service), targets, ttl)
     if gateway:
-        yield Wish(service.key, gateway.hostnames, targets, ttl, strict=False)
+        yield NameRequest(service.key, gateway.hostnames, targets, ttl, strict=False)
     if made := _made_by_template(service.key, dns):
-        yield Wish(service.key, made, targets, ttl)
+        yield NameRequest(service.key, made, targets, ttl)
 
 
 def _faults(service: Service) -> Iterator[Refusal]:

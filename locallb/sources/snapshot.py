@@ -15,7 +15,7 @@ from locallb.config.settings import PodRouting, Settings, Sharing
 from locallb.host.facts import may_change_routes, with_routes
 from locallb.kubernetes.parsing.objects import Parsed, Said
 from locallb.kubernetes.pod_ranges import with_ranges
-from locallb.ledger.claims import Entry
+from locallb.ledger.claims import ClaimFile
 from locallb.ledger.ledger import Ledger
 from locallb.model.identities import ROUTED, Home, ObjectKey
 from locallb.model.memory import Memory
@@ -47,7 +47,7 @@ class SnapshotResult:
     """Sources that couldn't be read and were planned as last read: the run must not end well."""
     notices: tuple[str, ...] = ()
     """What was passed over, or repaired by reading it generously."""
-    standings: Mapping[ObjectKey, Said] = field(default_factory=dict)
+    observed_statuses: Mapping[ObjectKey, Said] = field(default_factory=dict)
     """What Services, Gateways and routes say of what is ours to write."""
     ends: str = ""
     """When the first order is over that is in force, and this isn't true any more; empty where there is none."""
@@ -118,9 +118,9 @@ def assemble(  # noqa: PLR0913, PLR0917 - one argument a thing that is read
         contents=tuple(source.reading.contents for source in read if source.reading.contents),
         authority=certifies.authority,
     )
-    standings = {key: said for part in parsed for key, said in part.standings}
+    observed_statuses = {key: said for part in parsed for key, said in part.observed_statuses}
     complaints, notices = (_some(source.reading.stale) for source in read), (_some(part.notices) for part in parsed)
-    return SnapshotResult(snapshot, (*flat(complaints), *certifies.complaints), flat(notices), standings)
+    return SnapshotResult(snapshot, (*flat(complaints), *certifies.complaints), flat(notices), observed_statuses)
 
 
 def with_objects(home: Home, parsed: Sequence[Parsed]) -> Snapshot:
@@ -143,7 +143,7 @@ def _some(sentences: tuple[str, ...]) -> tuple[str, ...]:
     return (*sentences[:MOST_SENTENCES], f"and {more} more like these") if more > 0 else sentences
 
 
-def read_claims(memory: Memory[Entry | None] | None = None) -> tuple[Claim, ...]:
+def read_claims(memory: Memory[ClaimFile | None] | None = None) -> tuple[Claim, ...]:
     """Read the ledger, every stack's claims; `memory` of earlier reads saves work. Raises ClientError."""
     memory = memory or Memory()
     claims = tuple(dict.fromkeys(claim for path in paths.ledgers() for claim in Ledger(path).claims(memory)))

@@ -14,7 +14,7 @@ from typing import Any
 from locallb.config.settings import Settings
 from locallb.config.source import Source
 from locallb.kubernetes.parsing.objects import Parsed
-from locallb.ledger.claims import Entry
+from locallb.ledger.claims import ClaimFile
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.memory import Memory
 from locallb.model.snapshot import Claim, HostFacts
@@ -88,7 +88,7 @@ class SnapshotCache:
     """Which Services hold something, by this state and these claims."""
     _understood: HeldMemory = field(default_factory=HeldMemory)
     _claims: Memory[tuple[Claim, ...]] = field(default_factory=Memory)
-    _remembered: Memory[Entry | None] = field(default_factory=Memory)
+    _remembered: Memory[ClaimFile | None] = field(default_factory=Memory)
     """What the ledger's files said when they were read last."""
     _host: tuple[float, HostFacts, SourceRead] | None = None
     """When it was looked at, what it is like, and what that means for the pools."""

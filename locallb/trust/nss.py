@@ -13,7 +13,7 @@ from pathlib import Path
 
 from locallb.storage import paths
 from locallb.storage.paths import PlaceError
-from locallb.trust.plan import Entry, TrustStep
+from locallb.trust.plan import StoreEntry, TrustStep
 from locallb.trust.tools import TrustError, fingerprints, run
 
 DATABASE = "cert9.db"
@@ -22,7 +22,7 @@ _BELIEVED = "C"
 """The flag of an authority that servers' certificates may be of."""
 
 
-def entries(place: str) -> tuple[Entry, ...]:
+def entries(place: str) -> tuple[StoreEntry, ...]:
     """Return what could be of local-lb in a database. Raises TrustError."""
     listed = (_LINE.fullmatch(line) for line in _certutil(place, "-L").splitlines())
     return tuple(_entry(place, match[1], match[2]) for match in listed if match)
@@ -54,8 +54,8 @@ def _make(place: Path) -> None:
         _certutil(str(place), "-N", "--empty-password")
 
 
-def _entry(place: str, name: str, flags: str) -> Entry:
-    return Entry(name, fingerprints(_certutil(place, "-L", "-n", name, "-a")), flags.startswith(_BELIEVED))
+def _entry(place: str, name: str, flags: str) -> StoreEntry:
+    return StoreEntry(name, fingerprints(_certutil(place, "-L", "-n", name, "-a")), flags.startswith(_BELIEVED))
 
 
 def _certutil(place: str, *words: str) -> str:

@@ -28,7 +28,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class StoreEntry:
     """What a store has under one name."""
 
     name: str
@@ -46,7 +46,7 @@ class TrustStore:
     place: str
     asks: str
     """Who asks it."""
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[StoreEntry, ...] = ()
     """Those that could be of local-lb."""
     gather: tuple[str, ...] = ()
     """The command after which what was added counts."""
@@ -138,7 +138,7 @@ def _removed(store: TrustStore, uid: int, but: str = "") -> Iterator[TrustStep]:
             yield TrustStep(store, False, entry.name, fingerprint)
 
 
-def _of_ours(entry: Entry, uid: int) -> str:
+def _of_ours(entry: StoreEntry, uid: int) -> str:
     """Return the fingerprint of what this user's `ca trust` put there; empty for what anybody else did."""
     named = (fingerprint for fingerprint in sorted(entry.fingerprints) if entry.name == entry_name(uid, fingerprint))
     return next(named, "")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from locallb.storage import files
 from locallb.storage.files import FilesError
-from locallb.trust.plan import Entry, TrustStep, entry_name, system_file
+from locallb.trust.plan import StoreEntry, TrustStep, entry_name, system_file
 from locallb.trust.tools import TrustError, fingerprints, run
 
 _LARGEST = 1 << 16
@@ -22,10 +22,10 @@ _READABLE = 0o644
 _HASH = re.compile(r"SHA-256 hash: ([0-9A-F]{64})")
 
 
-def entries(place: Path) -> tuple[Entry, ...]:
+def entries(place: Path) -> tuple[StoreEntry, ...]:
     """Return what could be of local-lb in a directory."""
     named = (path for path in sorted(place.glob("local-lb*.crt")))
-    return tuple(Entry(path.stem, fingerprints(_text(path))) for path in islice(named, _MOST))
+    return tuple(StoreEntry(path.stem, fingerprints(_text(path))) for path in islice(named, _MOST))
 
 
 def change(step: TrustStep) -> None:
@@ -44,12 +44,12 @@ def change(step: TrustStep) -> None:
         raise TrustError(str(error)) from None
 
 
-def keychain_entries(place: str, uid: int, subject: str) -> tuple[Entry, ...]:
+def keychain_entries(place: str, uid: int, subject: str) -> tuple[StoreEntry, ...]:
     """Return the authorities in a keychain whose name begins with `subject`: it keeps no names of ours."""
     with suppress(TrustError):  # there is none
         told = run(("security", "find-certificate", "-a", "-Z", "-c", f"{subject} ", place))
         hashes = [found.lower() for found in _HASH.findall(told)]
-        return tuple(Entry(entry_name(uid, each), frozenset({each})) for each in hashes)
+        return tuple(StoreEntry(entry_name(uid, each), frozenset({each})) for each in hashes)
     return ()
 
 

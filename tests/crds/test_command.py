@@ -19,7 +19,7 @@ from locallb.model.snapshot import Access
 SERVED = [{"type": "Established", "status": "True"}]
 
 
-class Answering:
+class HttpServer:
     """An API that has all of a release, with a status of its own choice."""
 
     def __init__(self, status: object) -> None:
@@ -33,7 +33,7 @@ class Answering:
 
 def install(monkeypatch: pytest.MonkeyPatch, status: object) -> str:
     """Run the command; return what it says."""
-    monkeypatch.setattr(command, "Definitions", lambda _access: Answering(status))
+    monkeypatch.setattr(command, "Definitions", lambda _access: HttpServer(status))
     monkeypatch.setattr(command, "resolve", lambda *_words: Access("/kubeconfig", "dev"))
     monkeypatch.setattr(command, "_PATIENCE", 0.0)
     told = io.StringIO()

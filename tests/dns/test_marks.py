@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from locallb.dns.markers import TYPES, Marker, marker_name
 from locallb.dns.tsig import parse_key
-from locallb.dns.updates import Former, Seen, Set, putting, removing
+from locallb.dns.updates import Former, ServerAnswer, Set, putting, removing
 
 MINE, OTHER = Marker("local-lb-1", "service/c/n/web"), Marker("local-lb-1", "service/c/n/x")
 EARLIER = Marker("local-lb-0", "service/c/n/web")
@@ -18,15 +18,15 @@ TEXTS = (*map(str, (MINE, OTHER, EARLIER, *OTHERS)), "v=spf1 -all", "heritage=ex
 VALUES = st.lists(st.sampled_from(["1", "2", "3"]), min_size=1, max_size=2, unique=True).map(tuple)
 RECORDS = st.dictionaries(st.sampled_from(TYPES), VALUES)
 TOLD = st.lists(st.sampled_from(TEXTS), min_size=1, max_size=2).map(tuple)
-SEEN = st.builds(Seen, RECORDS, st.dictionaries(st.sampled_from(TYPES), TOLD))
-CLASSIC = st.builds(Seen, RECORDS, st.dictionaries(st.sampled_from(TYPES), TOLD), classic=TOLD | st.just(()))
+SEEN = st.builds(ServerAnswer, RECORDS, st.dictionaries(st.sampled_from(TYPES), TOLD))
+CLASSIC = st.builds(ServerAnswer, RECORDS, st.dictionaries(st.sampled_from(TYPES), TOLD), classic=TOLD | st.just(()))
 OVER = "default"
 NAME = "web.lab.example"
 
 
 @given(SEEN, RECORDS.filter(bool), st.sampled_from([None, EARLIER]))
 def test_an_update_changes_what_has_our_mark_and_what_is_free(
-    seen: Seen, wanted: dict[str, tuple[str, ...]], before: Marker | None
+    seen: ServerAnswer, wanted: dict[str, tuple[str, ...]], before: Marker | None
 ) -> None:
     """Whatever it changes is either marked as ours, which the server checks again, or must not be there."""
     update = putting(NAME, wanted, MINE, seen, Former(before))
@@ -45,7 +45,7 @@ def test_an_update_changes_what_has_our_mark_and_what_is_free(
 
 
 @given(CLASSIC, RECORDS.filter(bool))
-def test_what_is_taken_over_has_a_mark_of_that_owner(seen: Seen, wanted: dict[str, tuple[str, ...]]) -> None:
+def test_what_is_taken_over_has_a_mark_of_that_owner(seen: ServerAnswer, wanted: dict[str, tuple[str, ...]]) -> None:
     """Beside the name or, as of old, at it: what is changed is held by such a mark or ours, or must not be there."""
     update = putting(NAME, wanted, MINE, seen, Former(owner=OVER))
     held = {(each.name, each.values) for each in update.present}
@@ -70,7 +70,7 @@ def test_what_is_taken_over_has_a_mark_of_that_owner(seen: Seen, wanted: dict[st
 
 
 @given(SEEN)
-def test_a_removal_takes_what_this_object_marked_and_nothing_else(seen: Seen) -> None:
+def test_a_removal_takes_what_this_object_marked_and_nothing_else(seen: ServerAnswer) -> None:
     """Not even what another object of the same stack has."""
     update = removing(NAME, MINE, seen)
     mine = {kind for kind, marker in seen.ours(MINE.owner).items() if marker == MINE}

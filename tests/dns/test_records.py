@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.dns.names import name_fault
-from locallb.dns.records import MOST_OF_CLUSTER, MOST_OF_OBJECT, Name, Wish, assign, ttl_of
+from locallb.dns.records import MOST_OF_CLUSTER, MOST_OF_OBJECT, Name, NameRequest, assign, ttl_of
 from locallb.dns.zones import DnsSettings, Embedded, Rfc2136, Zone
 from locallb.model.identities import ClusterName, ObjectKey
 
@@ -26,7 +26,7 @@ def key(name: str) -> ObjectKey:
 
 WISHES = st.lists(
     st.builds(
-        Wish,
+        NameRequest,
         st.sampled_from([None, key("a"), key("b"), key("c")]),
         st.lists(st.sampled_from(NAMES), max_size=4).map(tuple),
         st.lists(st.sampled_from(TARGETS), min_size=1, max_size=3, unique=True).map(tuple),
@@ -37,7 +37,7 @@ WISHES = st.lists(
 
 
 @given(WISHES)
-def test_a_name_has_one_owner_and_nobody_is_left_without_an_answer(wishes: list[Wish]) -> None:
+def test_a_name_has_one_owner_and_nobody_is_left_without_an_answer(wishes: list[NameRequest]) -> None:
     """The first who wishes a name has it; whoever else does is told by name; what is given lies in a zone."""
     names = assign(wishes, ZONES)
     given_names = [name.name for each in names.given.values() for name in each]
@@ -54,7 +54,7 @@ def test_a_name_has_one_owner_and_nobody_is_left_without_an_answer(wishes: list[
 
 
 @given(WISHES, WISHES)
-def test_younger_wishes_take_nothing_from_older_ones(older: list[Wish], younger: list[Wish]) -> None:
+def test_younger_wishes_take_nothing_from_older_ones(older: list[NameRequest], younger: list[NameRequest]) -> None:
     """Whatever comes after them."""
     before, after = assign(older, ZONES), assign([*older, *younger], ZONES)
     for owner, names in before.given.items():
@@ -80,7 +80,7 @@ def test_younger_wishes_take_nothing_from_older_ones(older: list[Wish], younger:
 )
 def test_what_cant_be_is_told_in_a_sentence(name: str, targets: tuple[str, ...], sentence: str) -> None:
     """The owner, the name, the remedy."""
-    names = assign([Wish(key("a"), (name,), targets, 60)], ZONES)
+    names = assign([NameRequest(key("a"), (name,), targets, 60)], ZONES)
     assert not names.given
     (refusal,) = names.refused
     assert refusal.key == key("a")
@@ -100,9 +100,9 @@ def test_what_cant_be_is_told_in_a_sentence(name: str, targets: tuple[str, ...],
 def test_a_name_in_anothers_zone_needs_room_for_its_mark(name: str, sentence: str) -> None:
     """Beside it in the same zone; what an embedded server can't answer is fine there."""
     zones = DnsSettings((Zone("lab.test", Rfc2136(ip_address("127.0.0.1"), 53)),))
-    (refusal,) = assign([Wish(key("a"), (name,), ("127.0.0.1",), 60)], zones).refused
+    (refusal,) = assign([NameRequest(key("a"), (name,), ("127.0.0.1",), 60)], zones).refused
     assert sentence in refusal.message
-    ((alias,),) = assign([Wish(key("a"), ("x.lab.test",), ("b.test",), 60)], zones).given.values()
+    ((alias,),) = assign([NameRequest(key("a"), ("x.lab.test",), ("b.test",), 60)], zones).given.values()
     assert alias.records == {"CNAME": ("b.test.",)}
 
 
@@ -110,9 +110,9 @@ def test_a_flood_of_names_reaches_no_server_and_takes_nothing_from_others() -> N
     """Of one object, of one cluster; one sentence tells of each; an embedded server is told of all at once."""
     zones = DnsSettings((Zone("lab.test", Rfc2136(ip_address("127.0.0.1"), 53)), ZONES.zones[0]))
 
-    def wish(cluster: str, name: str, count: int, zone: str = "lab.test") -> Wish:
+    def wish(cluster: str, name: str, count: int, zone: str = "lab.test") -> NameRequest:
         wanted = tuple(f"n{number}-{name}.{zone}" for number in range(count))
-        return Wish(ObjectKey(ClusterName(cluster), "n", name), wanted, ("127.0.0.1",), 60)
+        return NameRequest(ObjectKey(ClusterName(cluster), "n", name), wanted, ("127.0.0.1",), 60)
 
     evil = wish("evil", "flood", 100_000)
     many = [wish("evil", f"x{number}", MOST_OF_OBJECT) for number in range(20)]
@@ -133,8 +133,8 @@ def test_a_flood_of_names_reaches_no_server_and_takes_nothing_from_others() -> N
 
 def test_who_comes_later_hears_whose_the_name_is() -> None:
     """And somebody with two wishes for one name hears nothing."""
-    wish = Wish(key("a"), ("web.test",), ("127.0.0.1",), 60)
-    names = assign([wish, wish, Wish(key("b"), ("web.test",), ("127.0.0.2",), 60)], ZONES)
+    wish = NameRequest(key("a"), ("web.test",), ("127.0.0.1",), 60)
+    names = assign([wish, wish, NameRequest(key("b"), ("web.test",), ("127.0.0.2",), 60)], ZONES)
     assert names.given == {key("a"): (Name("web.test", ZONES.zones[0], 60, (ip_address("127.0.0.1"),)),)}
     assert [refusal.message for refusal in names.refused] == [
         "c/n/b: the name web.test is that of c/n/a, which is older; choose another one"
@@ -143,7 +143,7 @@ def test_who_comes_later_hears_whose_the_name_is() -> None:
 
 def test_records_by_type_and_the_innermost_zone() -> None:
     """Both families side by side; another name in place of them."""
-    wish = Wish(key("a"), ("x.lab.test",), ("127.0.0.1", "fd00::1", "127.0.0.2"), 60)
+    wish = NameRequest(key("a"), ("x.lab.test",), ("127.0.0.1", "fd00::1", "127.0.0.2"), 60)
     ((name,),) = assign([wish], ZONES).given.values()
     assert name.zone.name == "lab.test"
     assert name.records == {"A": ("127.0.0.1", "127.0.0.2"), "AAAA": ("fd00::1",)}

@@ -10,7 +10,7 @@ import pytest
 from locallb.config.settings import Pool
 from locallb.host.doctor import examine
 from locallb.host.headroom import Limits, free_addresses, headroom
-from locallb.host.observation import Level, LockSeen, NameSeen, ProxySeen, Seen
+from locallb.host.observation import HostInspection, Level, LockSeen, NameSeen, ProxySeen
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Protocol
 from locallb.model.network.host_addresses import HostAddresses, survey
 from locallb.model.network.ranges import AddressRange
@@ -21,7 +21,7 @@ from locallb.planning.addresses.pool_routes import PoolRoute, pool_routes
 
 PLENTY = Limits(500, 8192, 1 << 34, 10_000, 200, 65_536)
 POOL = Pool("p", (AddressRange(ip_address("127.77.0.0"), ip_address("127.77.0.31")),))
-GOOD = Seen(
+GOOD = HostInspection(
     python=(3, 12), user="me", envoy="1.40.0", envoy_problem="", host=HostFacts(), limits=PLENTY, pools=(POOL,),
     sources=1, services=2, proxies=(ProxySeen("c/n/a", alive=True, version="1.40.0"),), ledger="/l", claims=2,
     state="9 resources in /s",

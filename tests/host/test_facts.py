@@ -17,7 +17,7 @@ import pytest
 
 from locallb.config.settings import Pool
 from locallb.host import descriptors, facts, netlink
-from locallb.host.descriptors import held
+from locallb.host.descriptors import socket_owners
 from locallb.host.facts import HostError, host_facts
 from locallb.host.netlink import RouteError
 from locallb.model.identities import Protocol
@@ -146,7 +146,7 @@ def test_processes_that_vanish_count_as_nothing(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(descriptors, "_pids", lambda: [gone, ME])
     with closing(bound(socket.SOCK_STREAM)) as bound_socket:
         inode = str(os.fstat(bound_socket.fileno()).st_ino)
-        assert held({inode}, [gone]).holders == {inode: MY_NAME}
+        assert socket_owners({inode}, [gone]).holders == {inode: MY_NAME}
 
 
 def pool(*ranges: tuple[str, str]) -> Pool:

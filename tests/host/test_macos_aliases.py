@@ -16,7 +16,7 @@ from locallb.host.facts import HostError, host_facts
 from locallb.host.macos import ifconfig
 from locallb.host.macos.aliases import MOST, adding, alias_notes, parsed, pool_aliases, removing
 from locallb.host.setup.plan import plan_setup, plan_teardown
-from locallb.host.setup.steps import HostSeen, Kept, SetupRecord, Sort
+from locallb.host.setup.steps import HostSeen, Kept, SetupRecord, StepKind
 from locallb.model.network.ranges import AddressRange
 from locallb.programs import program
 from locallb.programs.program import ProgramError
@@ -49,13 +49,13 @@ def test_what_lo0_has_is_read_and_nonsense_left_out() -> None:
 def test_each_address_of_a_pool_is_an_alias_of_its_own() -> None:
     """Those that are there are done; what a step does and undoes is what a person would type."""
     seen = HostSeen({}, (), "", aliases=tuple(pool_aliases([pool("127.77.0.2-127.77.0.3")], parsed(SAID))))
-    steps = [step for step in plan_setup(seen, persist=False).steps if step.sort is Sort.ALIAS]
+    steps = [step for step in plan_setup(seen, persist=False).steps if step.sort is StepKind.ALIAS]
     assert [(step.what, step.done, step.command) for step in steps] == [
         ("127.77.0.2", False, "ifconfig lo0 inet alias 127.77.0.2 netmask 255.255.255.255"),
         ("127.77.0.3", True, "ifconfig lo0 inet alias 127.77.0.3 netmask 255.255.255.255"),
     ]
-    made = SetupRecord({(Sort.ALIAS, "127.77.0.2"): Kept("", "lo0")})
-    (back,) = plan_teardown(made, {(Sort.ALIAS, "127.77.0.2"): "lo0"}, 0).steps
+    made = SetupRecord({(StepKind.ALIAS, "127.77.0.2"): Kept("", "lo0")})
+    (back,) = plan_teardown(made, {(StepKind.ALIAS, "127.77.0.2"): "lo0"}, 0).steps
     assert (back.wanted, back.command) == ("", "ifconfig lo0 inet -alias 127.77.0.2")
 
 
@@ -113,4 +113,4 @@ def test_on_macos_the_host_is_refused_with_what_helps(monkeypatch: pytest.Monkey
 def test_where_there_are_routes_there_are_no_aliases() -> None:
     """Linux needs none."""
     seen = replace(HostSeen({}, (), ""), alias_notes=())
-    assert not [step for step in plan_setup(seen, persist=True).steps if step.sort is Sort.ALIAS]
+    assert not [step for step in plan_setup(seen, persist=True).steps if step.sort is StepKind.ALIAS]

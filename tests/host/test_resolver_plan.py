@@ -19,7 +19,7 @@ from locallb.host.setup.resolver_plan import (
     looked_at,
     routing_files,
 )
-from locallb.host.setup.steps import THERE, HostSeen, Kept, SetupRecord, Sort
+from locallb.host.setup.steps import THERE, HostSeen, Kept, SetupRecord, StepKind
 
 ZONE = Zone("test", Embedded(ip_address("127.0.0.77"), 5300))
 LAB = Zone("lab.example", Rfc2136(ip_address("::1"), 53))
@@ -35,7 +35,9 @@ def seen(*zones: Zone, **texts: str) -> HostSeen:
 
 def files(host: HostSeen) -> dict[str, str]:
     """Return what would be written."""
-    return {step.what: step.wanted for step in plan_setup(host, persist=False).steps if step.sort is not Sort.LEDGER}
+    return {
+        step.what: step.wanted for step in plan_setup(host, persist=False).steps if step.sort is not StepKind.LEDGER
+    }
 
 
 def test_a_drop_in_with_a_routing_domain_for_systemd_resolved() -> None:
@@ -43,8 +45,8 @@ def test_a_drop_in_with_a_routing_domain_for_systemd_resolved() -> None:
     text = f"{MADE}[Resolve]\nDNS=127.0.0.77:5300\nDomains=~test\n"
     assert files(seen(ZONE, resolved="x", dnsmasq=THERE)) == {RESOLVED_DIRECTORY: THERE, DROP_IN: text}
     done = plan_setup(seen(ZONE, resolved="x", directory=THERE, drop_in=text), persist=False)
-    assert [step.done for step in done.steps if step.sort is Sort.FILE] == [True]
-    (step,) = [step for step in plan_setup(seen(ZONE, resolved="x"), persist=False).steps if step.sort is Sort.FILE]
+    assert [step.done for step in done.steps if step.sort is StepKind.FILE] == [True]
+    (step,) = [step for step in plan_setup(seen(ZONE, resolved="x"), persist=False).steps if step.sort is StepKind.FILE]
     assert step.command.endswith(f">{DROP_IN} && systemctl try-restart systemd-resolved")
     assert step.why == "this host's resolver asks 127.0.0.77:5300 for names below test"
 
@@ -74,11 +76,11 @@ def test_a_file_for_macos_named_like_the_zone() -> None:
     assert path in looked_at((ZONE,))
     assert path in routing_files("web.n.c.test")
     theirs = replace(host, zones=(ZONE,), texts={**mac, MACOS_DIRECTORY: THERE, path: "nameserver 192.0.2.1\n"})
-    (step,) = [step for step in plan_setup(theirs, persist=False).steps if step.sort is Sort.FILE]
+    (step,) = [step for step in plan_setup(theirs, persist=False).steps if step.sort is StepKind.FILE]
     assert (step.now, step.command) == ("nameserver 192.0.2.1\n", step.command.partition(" && ")[0])
     assert not plan_setup(theirs, persist=False).notes
-    record = SetupRecord({(Sort.FILE, path): Kept(step.now, text)})
-    (undo,) = plan_teardown(record, {(Sort.FILE, path): text}, 0).steps
+    record = SetupRecord({(StepKind.FILE, path): Kept(step.now, text)})
+    (undo,) = plan_teardown(record, {(StepKind.FILE, path): text}, 0).steps
     assert (undo.wanted, undo.command) == (step.now, f"restore {path}")
 
 
@@ -107,14 +109,14 @@ def test_without_zones_there_is_nothing() -> None:
 
 def test_teardown_removes_the_file_and_has_it_read() -> None:
     """And leaves one that somebody changed."""
-    changes = {(Sort.DIRECTORY, RESOLVED_DIRECTORY): Kept("", THERE), (Sort.FILE, DROP_IN): Kept("", "text")}
-    now = {(Sort.DIRECTORY, RESOLVED_DIRECTORY): THERE, (Sort.FILE, DROP_IN): "text"}
+    changes = {(StepKind.DIRECTORY, RESOLVED_DIRECTORY): Kept("", THERE), (StepKind.FILE, DROP_IN): Kept("", "text")}
+    now = {(StepKind.DIRECTORY, RESOLVED_DIRECTORY): THERE, (StepKind.FILE, DROP_IN): "text"}
     steps = plan_teardown(SetupRecord(changes), now, 0).steps
     assert [step.command for step in steps] == [
         f"rm {DROP_IN} && systemctl try-restart systemd-resolved",
         f"rmdir {RESOLVED_DIRECTORY}",
     ]
-    changed = plan_teardown(SetupRecord(changes), {**now, (Sort.FILE, DROP_IN): "mine"}, 0)
+    changed = plan_teardown(SetupRecord(changes), {**now, (StepKind.FILE, DROP_IN): "mine"}, 0)
     assert DROP_IN not in [step.what for step in changed.steps]
     assert any("somebody changed it since" in note for note in changed.notes)
 
@@ -138,12 +140,12 @@ BLOCK = "# local-lb: names of test\n127.77.0.1 web.test\n::1 web.test\n# local-l
 def test_hosts_has_the_names_of_now_where_nothing_takes_zones(there: str, command: str | None) -> None:
     """Put in, put in place of older ones, or there already; teardown takes them out."""
     host = replace(seen(ZONE), names=NAMES, texts={HOSTS: there})
-    (step,) = [step for step in plan_setup(host, persist=False).steps if step.sort is Sort.HOSTS]
+    (step,) = [step for step in plan_setup(host, persist=False).steps if step.sort is StepKind.HOSTS]
     assert (step.what, step.wanted, step.done) == ("test", BLOCK, command is None)
     if command:
         assert step.command.startswith(command)
-    record = SetupRecord({(Sort.HOSTS, "test"): Kept("", BLOCK)})
-    (undo,) = plan_teardown(record, {(Sort.HOSTS, "test"): BLOCK}, 0).steps
+    record = SetupRecord({(StepKind.HOSTS, "test"): Kept("", BLOCK)})
+    (undo,) = plan_teardown(record, {(StepKind.HOSTS, "test"): BLOCK}, 0).steps
     assert (undo.wanted, undo.command) == (
         "",
         REMOVING,

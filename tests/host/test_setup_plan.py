@@ -21,7 +21,7 @@ from locallb.host.setup.plan import (
     plan_setup,
     plan_teardown,
 )
-from locallb.host.setup.steps import THERE, HostSeen, Kept, SetupRecord, Sort
+from locallb.host.setup.steps import THERE, HostSeen, Kept, SetupRecord, StepKind
 from locallb.model.reasons import Problem, Reason
 from locallb.planning.addresses.pool_routes import PoolRoute
 
@@ -70,7 +70,7 @@ def test_a_route_that_may_not_be_is_a_problem_and_no_step() -> None:
     problem = Problem(Reason.POOL_OVERLAPS, "no")
     plan = plan_setup(replace(FRESH, routes=(replace(ROUTE, problem=problem),)), persist=False)
     assert plan.problems == (problem,)
-    assert Sort.ROUTE not in {step.sort for step in plan.steps}
+    assert StepKind.ROUTE not in {step.sort for step in plan.steps}
     assert plan_setup(replace(FRESH, routes=(replace(ROUTE, note="mind"),)), persist=False).notes == ("mind",)
 
 
@@ -97,7 +97,7 @@ def test_a_status_tells_what_was_never_asked_for_from_what_is_missing() -> None:
     assert states(DONE) == {SYSCTL_FILE: True}
     assert states(FRESH) | {SYSCTL_FILE: True, UNIT_FILE: True, UNIT_LINK: True} == states(FRESH)
     assert not any(states(FRESH)[what] for what in (PORT_START, INSTANCES, LEDGER, "172.18.255.224/27"))
-    lasting = SetupRecord({(Sort.FILE, SYSCTL_FILE): Kept("", "text")})
+    lasting = SetupRecord({(StepKind.FILE, SYSCTL_FILE): Kept("", "text")})
     assert states(replace(DONE, record=lasting)) == {SYSCTL_FILE: False}
     assert not plan_setup(replace(FRESH, texts={}), persist=False, status=True).notes
 
@@ -106,15 +106,15 @@ def test_a_route_of_somebody_else_isnt_made_at_boot_but_our_own_is() -> None:
     """Ours is known by the record."""
     local = replace(FRESH, routes=(replace(ROUTE, local=True),))
     assert UNIT_FILE not in open_steps(local, persist=True)
-    ours = SetupRecord({(Sort.ROUTE, "172.18.255.224/27"): Kept("", "local")})
+    ours = SetupRecord({(StepKind.ROUTE, "172.18.255.224/27"): Kept("", "local")})
     assert UNIT_FILE in open_steps(replace(local, record=ours), persist=True)
     both = open_steps(
-        replace(FRESH, record=SetupRecord({(Sort.ROUTE, "10.9.0.0/24"): Kept("", "local")})), persist=True
+        replace(FRESH, record=SetupRecord({(StepKind.ROUTE, "10.9.0.0/24"): Kept("", "local")})), persist=True
     )
     assert all(f"replace local {prefix} dev lo" in both[UNIT_FILE] for prefix in ("10.9.0.0/24", "172.18.255.224/27"))
 
 
-SYSCTL_KEY, LEDGER_KEY = (Sort.SYSCTL, PORT_START), (Sort.LEDGER, LEDGER)
+SYSCTL_KEY, LEDGER_KEY = (StepKind.SYSCTL, PORT_START), (StepKind.LEDGER, LEDGER)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,11 @@ SYSCTL_KEY, LEDGER_KEY = (Sort.SYSCTL, PORT_START), (Sort.LEDGER, LEDGER)
     ],
 )
 def test_teardown_brings_back_what_was_found_and_leaves_what_others_changed(
-    kept: dict[tuple[Sort, str], Kept], now: dict[tuple[Sort, str], str], claims: int, undone: dict[str, str], told: str
+    kept: dict[tuple[StepKind, str], Kept],
+    now: dict[tuple[StepKind, str], str],
+    claims: int,
+    undone: dict[str, str],
+    told: str,
 ) -> None:
     """What is as it was found already is only forgotten."""
     plan = plan_teardown(SetupRecord(kept), now, claims)
@@ -142,6 +146,6 @@ def test_teardown_brings_back_what_was_found_and_leaves_what_others_changed(
 
 def test_teardown_goes_backwards() -> None:
     """The last change is undone first."""
-    changes = {(Sort.ROUTE, f"10.0.{n}.0/24"): Kept("", "local") for n in range(3)}
+    changes = {(StepKind.ROUTE, f"10.0.{n}.0/24"): Kept("", "local") for n in range(3)}
     plan = plan_teardown(SetupRecord(changes), dict.fromkeys(changes, "local"), 0)
     assert [step.what for step in plan.steps] == ["10.0.2.0/24", "10.0.1.0/24", "10.0.0.0/24"]

@@ -23,7 +23,7 @@ from locallb.ledger.claim_files import ClaimFiles
 from locallb.ledger.claims import entry_name, entry_text
 from locallb.ledger.conflicts import ContendedError, LedgerError
 from locallb.ledger.ledger import Ledger
-from locallb.ledger.publishing import Wanted, publish
+from locallb.ledger.publishing import ClaimRequest, publish
 from locallb.model.identities import Protocol
 from locallb.model.snapshot import Claim, MappedPort
 from locallb.storage import files
@@ -35,12 +35,12 @@ owners = st.sampled_from("abc").map(owner)
 ports = st.builds(MappedPort, st.just(80), st.sampled_from([Protocol.TCP, Protocol.UDP]), st.sampled_from([1, 2, 3]))
 several = st.lists(ports, min_size=1, max_size=2, unique=True).map(tuple)
 addresses = st.sampled_from([*ADDRESSES, LOCALHOST])
-wanted = st.builds(Wanted, addresses, owners, st.sampled_from(["", "key", "other"])) | st.builds(
-    Wanted, st.just(LOCALHOST), owners, st.just(""), several
+wanted = st.builds(ClaimRequest, addresses, owners, st.sampled_from(["", "key", "other"])) | st.builds(
+    ClaimRequest, st.just(LOCALHOST), owners, st.just(""), several
 )
 
 
-def one_by_one(ledger: Ledger, claims: list[Wanted]) -> list[str]:
+def one_by_one(ledger: Ledger, claims: list[ClaimRequest]) -> list[str]:
     """Claim, and return why what fails does."""
     said = []
     for claim in claims:
@@ -60,7 +60,7 @@ def contents(ledger: Ledger) -> dict[str, str]:
 
 @given(st.lists(wanted, max_size=4), st.lists(wanted, max_size=8, unique_by=lambda claim: (claim.address, claim.owner)))
 @settings(max_examples=60, deadline=None)
-def test_claims_at_once_are_those_made_one_by_one(before: list[Wanted], now: list[Wanted]) -> None:
+def test_claims_at_once_are_those_made_one_by_one(before: list[ClaimRequest], now: list[ClaimRequest]) -> None:
     """The same files with the same content, the same sentences to those that are refused."""
     with tempfile.TemporaryDirectory() as directory:
         single, joined = Ledger(Path(directory) / "single"), Ledger(Path(directory) / "joined")
@@ -83,7 +83,7 @@ def test_who_claim_ports_of_one_address_are_looked_at_once(tmp_path: Path, monke
 
     find_shared = files.find_shared
     monkeypatch.setattr(files, "find_shared", counted)
-    many = [Wanted(LOCALHOST, owner(f"s{n}"), ports=(MappedPort(80, Protocol.TCP, n),)) for n in range(1, 41)]
+    many = [ClaimRequest(LOCALHOST, owner(f"s{n}"), ports=(MappedPort(80, Protocol.TCP, n),)) for n in range(1, 41)]
     assert Ledger(tmp_path).claim_all(many) == [None] * len(many)
     Ledger(tmp_path).claim(LOCALHOST, owner("one more"), ports=(MappedPort(80, Protocol.TCP, 99),))
     assert len(read) <= 3 * len(many)
@@ -99,7 +99,7 @@ def test_who_changes_ports_gives_way_to_one_who_did_so_at_the_same_moment(
     ledger, rewrite = Ledger(tmp_path), Ledger._rewrite
     ledger.claim(LOCALHOST, owner("web"), ports=old)
 
-    def beaten(self: Ledger, path: Path, claim: Wanted) -> None:
+    def beaten(self: Ledger, path: Path, claim: ClaimRequest) -> None:
         theirs = tmp_path / entry_name(LOCALHOST, owner("other"))
         theirs.write_text(entry_text(LOCALHOST, owner("other"), "", new))
         rewrite(self, path, claim)
@@ -125,7 +125,7 @@ def test_a_claim_of_other_ports_that_was_left_half_done_hinders_nobody(
 ) -> None:
     """Of another user, who was killed at it: only for a minute, but all Services are at that address."""
     files.write_beside(tmp_path / entry_name(LOCALHOST, owner("other")), text)
-    wanted = Wanted(LOCALHOST, owner("web"), ports=(MappedPort(80, Protocol.TCP, 1),))
+    wanted = ClaimRequest(LOCALHOST, owner("web"), ports=(MappedPort(80, Protocol.TCP, 1),))
     assert [type(problem) for problem in publish(ClaimFiles(tmp_path), [wanted]).values()] == [ContendedError] * hinders
 
 
@@ -135,7 +135,7 @@ def test_threads_that_claim_while_another_does_share_the_next_look(
     """One lock and one look at all names for all who came meanwhile."""
     ledger, sizes, claim_all = Ledger(tmp_path), [], Ledger.claim_all
 
-    def counted(self: Ledger, wanted: Sequence[Wanted]) -> list[LedgerError | None]:
+    def counted(self: Ledger, wanted: Sequence[ClaimRequest]) -> list[LedgerError | None]:
         sizes.append(len(wanted))
         while len(sizes) == 1 and len(module._QUEUES[tmp_path, FENCE]._waiting) < 12 - len(wanted):
             time.sleep(0.001)
@@ -199,7 +199,7 @@ def test_a_writer_of_several_killed_anywhere_leaves_each_whole_or_absent(tmp_pat
             killed = writer.wait(60) == -9
         assert set(ledger.claims()) <= set(everything)
         assert ledger.problems() == ()
-        wanted = [Wanted(claim.address, claim.owner) for claim in everything]
+        wanted = [ClaimRequest(claim.address, claim.owner) for claim in everything]
         assert ledger.claim_all(wanted) == [None] * len(wanted)
         assert ledger.claims() == everything
         assert len(contents(ledger)) == len(everything)
@@ -222,7 +222,7 @@ def test_a_writer_of_several_stopped_anywhere_while_another_claims_leaves_one_ho
             stopped = os.WIFSTOPPED(os.waitpid(writer.pid, os.WUNTRACED)[1])
             if not stopped:
                 break
-            said = one_by_one(ledger, [Wanted(address, owner("other")) for address in ADDRESSES])
+            said = one_by_one(ledger, [ClaimRequest(address, owner("other")) for address in ADDRESSES])
             writer.send_signal(18)
             assert writer.stdout
             won = [word == "1" for word in writer.stdout.readline().split()]
@@ -235,7 +235,7 @@ def test_a_writer_of_several_stopped_anywhere_while_another_claims_leaves_one_ho
 
 def test_of_many_threads_with_many_addresses_each_has_one_holder(tmp_path: Path) -> None:
     """All want all of them at once."""
-    claims = [Wanted(address, owner(f"s{n}")) for n in range(6) for address in ADDRESSES]
+    claims = [ClaimRequest(address, owner(f"s{n}")) for n in range(6) for address in ADDRESSES]
     with ThreadPoolExecutor(len(claims)) as pool:
         said = list(pool.map(lambda claim: one_by_one(Ledger(tmp_path), [claim])[0], claims))
     assert said.count("") == len(ADDRESSES)

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from locallb.ledger.claims import Entry
+from locallb.ledger.claims import ClaimFile
 from locallb.ledger.conflicts import LedgerError
 from locallb.ledger.ledger import UNKNOWN, Ledger
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
@@ -339,7 +339,7 @@ def test_who_remembers_the_ledger_or_asks_for_one_owner_reads_what_a_newcomer_re
 ) -> None:
     """After claims, releases, claims that were handed over, and files that somebody damaged."""
     with tempfile.TemporaryDirectory() as directory:
-        ledger, memory = Ledger(Path(directory)), Memory[Entry | None]()
+        ledger, memory = Ledger(Path(directory)), Memory[ClaimFile | None]()
         for number, name, deed in steps:
             address = IPv4Address(f"127.77.0.{number}")
             with contextlib.suppress(LedgerError):

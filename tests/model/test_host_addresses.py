@@ -14,7 +14,7 @@ from locallb.config.candidates import candidates, possible
 from locallb.config.parsing.pools import parse_range
 from locallb.config.settings import Pool
 from locallb.host.doctor import examine
-from locallb.host.observation import Level, Seen
+from locallb.host.observation import HostInspection, Level
 from locallb.model.identities import Family, IPAddress
 from locallb.model.network.host_addresses import is_public, survey
 from locallb.model.network.ranges import AddressRange
@@ -251,6 +251,6 @@ def test_the_doctor_calls_usable_what_a_service_can_get(some: list[Pool], table:
         assert usable
 
 
-def replace_pools(some: list[Pool], facts: HostFacts) -> Seen:
+def replace_pools(some: list[Pool], facts: HostFacts) -> HostInspection:
     """Make what the doctor sees."""
     return replace(GOOD, pools=tuple(some), host=facts, routes=pool_routes(some, facts.addresses))

@@ -13,7 +13,7 @@ import pytest
 
 from locallb.cli.page import lanes, live
 from locallb.cli.page.teller import PageTeller
-from locallb.cli.watching.http.http_server import AnsweringError
+from locallb.cli.watching.http.http_server import HttpServerError
 from locallb.planning.planned import Plan
 from locallb.planning.status import Observation
 from locallb.watch.events import Converged, Failed, Pulse, Stopped
@@ -160,5 +160,5 @@ def becomes(fact: Callable[[], object]) -> None:
 
 def test_a_taken_port_is_told_in_a_sentence() -> None:
     """Before anything begins."""
-    with shown({}) as page, pytest.raises(AnsweringError, match=r"can't be listened on \(Address already in use\)"):
+    with shown({}) as page, pytest.raises(HttpServerError, match=r"can't be listened on \(Address already in use\)"):
         PageTeller(page.url.split("/")[2], "dev", dict, lambda: Pulse(0.0))

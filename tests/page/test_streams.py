@@ -13,7 +13,7 @@ import pytest
 
 from locallb.cli.watching.http import http_server
 from locallb.cli.watching.http.http_messages import Page
-from locallb.cli.watching.http.http_server import AT_ONCE, STREAMS, Answering
+from locallb.cli.watching.http.http_server import AT_ONCE, STREAMS, HttpServer
 
 PATIENCE = 120.0
 FOLLOW = b"GET /events HTTP/1.0\r\n\r\n"
@@ -56,13 +56,13 @@ class Follower:
 
 
 @contextmanager
-def served(news: News) -> Iterator[tuple[Answering, tuple[str, int]]]:
+def served(news: News) -> Iterator[tuple[HttpServer, tuple[str, int]]]:
     """Serve the news; give the server and where it is."""
     pages = {
         "/events": lambda _accept: Page(b"", "text/event-stream", opens=news.follow),
         "/page": lambda _accept: Page(b"here"),
     }
-    server = Answering(ip_address("127.0.0.1"), 0, pages)
+    server = HttpServer(ip_address("127.0.0.1"), 0, pages)
     server.start()
     try:
         yield server, ("127.0.0.1", int(server.place.rpartition(":")[2]))

@@ -13,8 +13,8 @@ from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.values import Properties, Value
 from locallb.ledger import claims
 from locallb.ledger.ledger import Ledger
-from locallb.leftovers.claims import Held, StateClaimError, held, held_in
-from locallb.leftovers.host import Sort, leftovers, remove
+from locallb.leftovers.claims import ClaimKey, StateClaimError, claim_key, claim_keys_in
+from locallb.leftovers.host import LeftoverKind, leftovers, remove
 from locallb.model.identities import Owner, ProxyId, ProxyName, Uid
 from locallb.model.naming import owner_fields
 from locallb.model.snapshot import MappedPort
@@ -34,7 +34,7 @@ def test_what_the_state_knows_is_no_leftover(root: Path) -> None:
     mine = owner(root)
     Ledger(paths.ledger_directory()).claim(ADDRESS, mine)
     Proxies(paths.proxies_root()).make(ProxyId("0123456789ab"), mine, ProxyName("web"))
-    known = {Held(str(ADDRESS), mine.home, mine.service)}
+    known = {ClaimKey(str(ADDRESS), mine.home, mine.service)}
     assert leftovers(mine.home, {"0123456789ab"}, known) == ()
     assert [str(leftover.sort) for leftover in leftovers(mine.home, set(), set())] == ["address", "proxy"]
 
@@ -60,13 +60,13 @@ def test_a_claim_is_known_by_whom_it_has(root: Path) -> None:
     ledger = Ledger(paths.ledger_directory())
     ledger.claim(ADDRESS, gone, ports=ports[:1])
     ledger.claim(ADDRESS, replace(mine, uid=Uid("later")), ports=ports[1:])
-    known = held_in([resource(mine)])
+    known = claim_keys_in([resource(mine)])
     assert [(left.what, left.owner) for left in leftovers(mine.home, (), known)] == [
         (f"{ADDRESS}/{mine.service}", gone)
     ]
-    assert {held(claim) for claim in ledger.claims()} >= known
+    assert {claim_key(claim) for claim in ledger.claims()} >= known
     ledger.release(ADDRESS, replace(mine, uid=Uid("later")))
-    assert not {held(claim) for claim in ledger.claims()} & known
+    assert not {claim_key(claim) for claim in ledger.claims()} & known
 
 
 def resource(mine: Owner, **inputs: Value) -> ResourceState:
@@ -96,7 +96,7 @@ def test_of_one_owner_only_what_was_listed_is_released(root: Path, ports: tuple[
 def test_a_state_that_does_not_say_whose_a_claim_is(root: Path, odd: Value) -> None:
     """One sentence: no claim is taken for a leftover because of it."""
     with pytest.raises(StateClaimError, match="doesn't say whose"):
-        held_in([resource(owner(root), owner=odd)])
+        claim_keys_in([resource(owner(root), owner=odd)])
 
 
 @pytest.mark.usefixtures("home")
@@ -119,8 +119,8 @@ def test_what_cannot_be_read_is_shown_and_stays(root: Path) -> None:
     next(paths.ledger_directory().iterdir()).write_text("{")
     left = leftovers(owner(root).home, set(), set())
     assert [(leftover.sort, leftover.owner, leftover.ours) for leftover in left] == [
-        (Sort.ADDRESS, None, False),
-        (Sort.PROXY, None, False),
+        (LeftoverKind.ADDRESS, None, False),
+        (LeftoverKind.PROXY, None, False),
     ]
     assert remove(left) == ()
 
@@ -131,7 +131,7 @@ def test_a_forgotten_proxy_is_stopped_and_removed(driver: Driver, wanted: Wanted
     driver.create("LoopbackAddress", {"address": wanted.address, "owner": wanted.config["owner"], "sharing": ""})
     _, process, _ = driver.up(wanted)
     left = leftovers(wanted.owner.home, set(), set())
-    assert [leftover.sort for leftover in left] == [Sort.ADDRESS, Sort.PROXY]
+    assert [leftover.sort for leftover in left] == [LeftoverKind.ADDRESS, LeftoverKind.PROXY]
     assert len(remove(left)) == 2
     assert not accepts(wanted.address, 8080)
     assert not processes.is_alive(Process(process["pid"], process["started"]))

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.trust.plan import Believed, Entry, Kind, TrustStep, TrustStore, entry_name, plan_trust, plan_untrust
+from locallb.trust.plan import Believed, Kind, StoreEntry, TrustStep, TrustStore, entry_name, plan_trust, plan_untrust
 
 FINGERPRINTS = tuple(digit * 64 for digit in "0123")
 KNOWN = Believed(FINGERPRINTS[0], "/home/me/ca.crt")
 ME, OTHER = 1000, 1001
 
 
-def entry(name: str, fingerprint: str, *, believed: bool = True) -> Entry:
+def entry(name: str, fingerprint: str, *, believed: bool = True) -> StoreEntry:
     """Make what a store has of one certificate."""
-    return Entry(name, frozenset({fingerprint}), believed)
+    return StoreEntry(name, frozenset({fingerprint}), believed)
 
 
 named = st.builds(entry_name, st.sampled_from((ME, OTHER)), st.sampled_from(FINGERPRINTS)) | st.just("local-lb")
@@ -43,7 +43,7 @@ def applied(there: Sequence[TrustStore], steps: Sequence[TrustStep]) -> list[Tru
     return after
 
 
-def of_others(store: TrustStore) -> set[Entry]:
+def of_others(store: TrustStore) -> set[StoreEntry]:
     """Return what this user's `ca trust` didn't put there."""
     return {one for one in store.entries if one.name not in {entry_name(ME, each) for each in one.fingerprints}}
 

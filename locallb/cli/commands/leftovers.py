@@ -12,7 +12,7 @@ from locallb.cli.session import Session
 from locallb.config.settings import SettingsError
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.resource import ResourceState
-from locallb.leftovers.claims import held_in
+from locallb.leftovers.claims import claim_keys_in
 from locallb.leftovers.host import Leftover, leftovers, remove, routes_in
 from locallb.model.identities import ObjectKey
 from locallb.model.state_resource import CLAIM, CONFIG, DNS_NAME
@@ -74,7 +74,7 @@ def _look(session: Session, elsewhere: _Elsewhere) -> _Found:
     proxies = {str(resource.id) for resource in known if resource.type == CONFIG}
     claimed, named = _claimed(known), _named(known)
     return _Found(
-        leftovers(session.home, proxies, held_in((*known, *under_way)), routes_in(known)),
+        leftovers(session.home, proxies, claim_keys_in((*known, *under_way)), routes_in(known)),
         tuple(service for service in elsewhere.services if str(service) not in claimed),
         tuple(left for left in elsewhere.names if left.name not in named),
     )

@@ -17,7 +17,7 @@ from locallb.cli.observe import ask, observe
 from locallb.cli.session import Session
 from locallb.cli.watching import sd_notify
 from locallb.cli.watching.health import Health
-from locallb.cli.watching.http.http_server import Answering
+from locallb.cli.watching.http.http_server import HttpServer
 from locallb.cli.watching.log.lines import as_json, is_journal, journal, plain
 from locallb.cli.watching.log.records import started
 from locallb.cli.watching.metrics.metrics import Metrics
@@ -25,7 +25,7 @@ from locallb.cli.watching.relay import Relay
 from locallb.cli.watching.screen import Screen
 from locallb.cli.watching.signals import Signals
 from locallb.cli.watching.supervision import Supervised, pages, refusal
-from locallb.cli.watching.telling import Face, Lines, OnScreen, Teller
+from locallb.cli.watching.telling import EventReporter, EventSink, Lines, OnScreen
 from locallb.config.loopback_socket import loopback_place
 from locallb.config.settings import Settings
 from locallb.engine.state.project import load_config
@@ -90,7 +90,7 @@ class _Watch:
             observe=observe,
         )
         self._face = _face(out, session.stack, args)
-        self._teller = Teller(self._relay, self._face, self._health.seen, self._nobody_listens)
+        self._teller = EventReporter(self._relay, self._face, self._health.seen, self._nobody_listens)
         self._fault = ""
         self._over = False
         self._thread = SupervisedThread(Task.LOOP, "loop", self._follow)
@@ -108,7 +108,7 @@ class _Watch:
         """Run until stopped; give the exit code."""
         place = self._metrics_place
         told = pages(self._metrics, lambda: self._loop.pulse)
-        server = Answering(*loopback_place(place), told, refusal) if place else None
+        server = HttpServer(*loopback_place(place), told, refusal) if place else None
         signals = Signals(self._stop, self._reload, on_terminal=isinstance(self._face, OnScreen))
         self._wake = signals.wake
         with signals.caught(resized=self._relay.poke):
@@ -192,7 +192,7 @@ def _alone() -> bool:
     return True
 
 
-def _face(out: Out, stack: str, args: Arguments) -> Face:
+def _face(out: Out, stack: str, args: Arguments) -> EventSink:
     """Choose how to tell: the live view on a terminal, unless lines are asked for."""
     if out.redraws and not args.plain and not args.json:
         return OnScreen(out.console, Screen(stack))

@@ -24,9 +24,9 @@ from locallb.envoy.admin import EnvoyAdmin
 from locallb.host import container_sockets, inotify, limits
 from locallb.host.facts import host_facts, inotify_limit
 from locallb.host.headroom import Limits, free_addresses
-from locallb.host.observation import Finding, Level, LockSeen, NameSeen, ProxySeen, Seen
+from locallb.host.observation import Finding, HostInspection, Level, LockSeen, NameSeen, ProxySeen
 from locallb.ledger.ledger import Ledger
-from locallb.leftovers.claims import held, held_in
+from locallb.leftovers.claims import claim_key, claim_keys_in
 from locallb.leftovers.host import leftovers, routes_in
 from locallb.model.errors import ClientError
 from locallb.model.formatting import counted
@@ -63,7 +63,7 @@ class Troubles:
             return otherwise
 
 
-def look(directory: Path, stack: str) -> Seen:
+def look(directory: Path, stack: str) -> HostInspection:
     """Look at the host, and at the stack if there is one."""
     troubles = Troubles([])
     session = _session(directory, stack, troubles)
@@ -74,7 +74,7 @@ def look(directory: Path, stack: str) -> Seen:
     ledger = troubles.guard("ledger", lambda: Ledger(paths.ledger_directory()), None)
     claims = troubles.guard("ledger", ledger.claims, ()) if ledger else ()
     envoy, envoy_problem = _envoy()
-    seen = Seen(
+    seen = HostInspection(
         python=sys.version_info[:2],
         user=_user(),
         envoy=envoy,
@@ -120,7 +120,7 @@ def _names(plan: Planned) -> Iterator[NameSeen]:
         yield from (resolving.look(name, zone) for zone, name in first.items())
 
 
-def _with_authority(seen: Seen) -> Seen:
+def _with_authority(seen: HostInspection) -> HostInspection:
     """Look who believes this user's own authority, where there is one."""
     from locallb.certificates import store  # noqa: PLC0415 - loads cryptography
     from locallb.trust import stores  # noqa: PLC0415 - for who has an authority
@@ -142,14 +142,14 @@ def _host(pools: tuple[Pool, ...], session: Session | None) -> HostFacts:
 
 
 def _with_stack(
-    seen: Seen, session: Session, plan: Planned | None, claims: tuple[Claim, ...], troubles: Troubles
-) -> Seen:
+    seen: HostInspection, session: Session, plan: Planned | None, claims: tuple[Claim, ...], troubles: Troubles
+) -> HostInspection:
     """Look at the stack: its state, lock and proxies, and what was read of its sources. `claims` are the ledger's."""
     path = session.project.state_file(session.stack)
     state_problems = troubles.guard("state", lambda: check_state(path), ())
     remedy = "`locallb state restore` goes back to the last good state"
     known, under_way = troubles.guard("state", session.resources_and_under_way, ((), ()), remedy)
-    wanted = troubles.guard("state", lambda: held_in(known), frozenset())
+    wanted = troubles.guard("state", lambda: claim_keys_in(known), frozenset())
     return replace(
         seen,
         source_problems=plan[0].complaints if plan else (),
@@ -158,7 +158,7 @@ def _with_stack(
         sources=len(session.settings.sources) if plan else 0,
         services=len(plan[1].placements) + len(plan[1].rejections) if plan else 0,
         proxies=_proxies(known),
-        unclaimed=tuple(sorted({claim.name for claim in wanted - set(map(held, claims))})),
+        unclaimed=tuple(sorted({claim.name for claim in wanted - set(map(claim_key, claims))})),
         leftovers=troubles.guard("ledger", lambda: _leftovers(session, known, under_way, claims), ()),
         state=f"{counted(len(known), 'resource')} in {path}" if path.exists() else f"nothing deployed yet ({path})",
         state_problems=state_problems,
@@ -232,7 +232,7 @@ def _leftovers(
     session: Session, known: Iterable[ResourceState], under_way: Iterable[ResourceState], claims: tuple[Claim, ...]
 ) -> tuple[str, ...]:
     proxies = {str(resource.id) for resource in known if resource.type == CONFIG}
-    left = leftovers(session.home, proxies, held_in((*known, *under_way)), routes_in(known), claims)
+    left = leftovers(session.home, proxies, claim_keys_in((*known, *under_way)), routes_in(known), claims)
     return tuple(map(str, left))
 
 

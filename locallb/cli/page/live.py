@@ -18,7 +18,7 @@ from locallb.cli.page.lanes import Subject, lane, subjects
 from locallb.cli.page.rates import rates
 from locallb.cli.watching.board import Board, View
 from locallb.cli.watching.http.http_messages import Page
-from locallb.cli.watching.http.http_server import Answering
+from locallb.cli.watching.http.http_server import HttpServer
 from locallb.cli.watching.log.log_record import LogRecord
 from locallb.config.loopback_socket import loopback_place
 from locallb.planning.planned import Plan
@@ -43,7 +43,7 @@ class LivePage:
         self._stack = stack
         self._feed = Feed(lambda: json.dumps({"at": round(time.time(), 3), "stuck": visible(stuck())}))
         pages = {**document.pages(stack), "/events": lambda _accept: self._events()}
-        self._server = Answering(*loopback_place(place), pages, refusal, "page")
+        self._server = HttpServer(*loopback_place(place), pages, refusal, "page")
         self._lock = Lock()
         self._scene: tuple[Board, Sequence[View]] = Board(), ()
         self._plan = _EMPTY

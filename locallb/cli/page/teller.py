@@ -9,7 +9,7 @@ from locallb.cli.page.live import LivePage
 from locallb.cli.watching.log.log_record import LogRecord
 from locallb.cli.watching.relay import Relay
 from locallb.cli.watching.supervision import stuck
-from locallb.cli.watching.telling import Teller
+from locallb.cli.watching.telling import EventReporter
 from locallb.planning.status import Observation
 from locallb.watch.events import LoopEvent, Pulse
 
@@ -25,7 +25,7 @@ class PageTeller:
     ) -> None:
         self._page = LivePage(place, stack, lambda: stuck(pulse(), time.monotonic()))
         self._relay = Relay()
-        self._teller = Teller(self._relay, self._page, seen, lambda _error: None)
+        self._teller = EventReporter(self._relay, self._page, seen, lambda _error: None)
         self.url = self._page.url
         """Where it is."""
         self.listen: Callable[[LoopEvent], None] = self._relay.listen

@@ -19,7 +19,7 @@ MOST = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RelayedEvent:
     """An event, of whose plan only sentences are left, and when it was told (seconds since the epoch)."""
 
     at: float
@@ -30,7 +30,7 @@ class Entry:
 class Batch:
     """What there is to tell."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[RelayedEvent, ...] = ()
     latest: Planned | None = None
     """The latest plan and what it was made from."""
     lost: int = 0
@@ -42,7 +42,7 @@ class Relay:
 
     def __init__(self, most: int = MOST) -> None:
         self._changed = Condition()
-        self._waiting: deque[Entry] = deque()
+        self._waiting: deque[RelayedEvent] = deque()
         self._most = most
         self._latest: Planned | None = None
         self._lost = 0
@@ -50,10 +50,10 @@ class Relay:
 
     def listen(self, event: LoopEvent) -> None:
         """Take a event."""
-        entry = Entry(time.time(), event)
+        entry = RelayedEvent(time.time(), event)
         if isinstance(event, Planned):
             slim = replace(event, plan=_sentences(event.plan), snapshot=None, settings=None)
-            entry = Entry(entry.at, slim)
+            entry = RelayedEvent(entry.at, slim)
         with self._changed:
             if isinstance(event, Planned):
                 self._latest = event

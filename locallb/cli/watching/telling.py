@@ -24,7 +24,7 @@ _GONE = {errno.EPIPE, errno.EIO, errno.EBADF}
 """Nobody will ever read what is written there: a closed pipe, a terminal that hung up."""
 
 
-class Face(Protocol):
+class EventSink(Protocol):
     """A form in which things are told."""
 
     @property
@@ -113,13 +113,13 @@ class OnScreen:
         self._live.stop()
 
 
-class Teller:
+class EventReporter:
     """Reports from `start` until the loop has stopped; `gone` is called if nobody is there to be told."""
 
     def __init__(
         self,
         relay: Relay,
-        face: Face,
+        face: EventSink,
         seen: Callable[[], Mapping[str, Observation | None]],
         gone: Callable[[OSError], None],
     ) -> None:

@@ -26,7 +26,7 @@ from locallb.host.macos.aliases import DEVICE, alias_notes, pool_aliases
 from locallb.host.setup import plan as setup_plan
 from locallb.host.setup.hosts_file import HOSTS, Table
 from locallb.host.setup.resolver_plan import looked_at, restarted_by
-from locallb.host.setup.steps import THERE, HostSeen, Kept, SetupRecord, Sort, Step
+from locallb.host.setup.steps import THERE, HostSeen, Kept, SetupRecord, Step, StepKind
 from locallb.model.errors import ClientError
 from locallb.model.network.host_addresses import survey
 from locallb.model.network.routes import Route
@@ -77,7 +77,7 @@ def look(
     )
 
 
-def present(record: SetupRecord) -> Mapping[tuple[Sort, str], str]:
+def present(record: SetupRecord) -> Mapping[tuple[StepKind, str], str]:
     """See what is there now for each recorded change. Raises ClientError."""
     known = () if is_macos() else netlink.routes()
     return {(sort, what): _present(sort, what, known) for sort, what in record.changes}
@@ -104,7 +104,10 @@ def read_record(path: Path = RECORD) -> SetupRecord:
             return SetupRecord()
         changes = json.loads(text)[_FORMAT]
         return SetupRecord(
-            {(Sort(change["sort"]), str(change["what"])): Kept(change["found"], change["made"]) for change in changes}
+            {
+                (StepKind(change["sort"]), str(change["what"])): Kept(change["found"], change["made"])
+                for change in changes
+            }
         )
     except (ValueError, KeyError, TypeError) as error:
         raise HostSetupError(f"{path} isn't a record of ours ({error}): look at it and move it away") from None
@@ -133,19 +136,19 @@ def _change(step: Step) -> None:
     path = Path(step.what)
     try:
         match step.sort:
-            case Sort.SYSCTL:
+            case StepKind.SYSCTL:
                 (_PROC_SYS / step.what.replace(".", "/")).write_text(f"{step.wanted}\n", encoding="ascii")
-            case Sort.ROUTE:
+            case StepKind.ROUTE:
                 (netlink.add_local if step.wanted else netlink.remove_local)(ip_network(step.what))
-            case Sort.ALIAS:
+            case StepKind.ALIAS:
                 ifconfig.change(ip_address(step.what), wanted=bool(step.wanted))
-            case Sort.LEDGER:
+            case StepKind.LEDGER:
                 _change_ledger(path, step)
-            case Sort.DIRECTORY:
+            case StepKind.DIRECTORY:
                 path.mkdir(_DIRECTORY, parents=True, exist_ok=True) if step.wanted else path.rmdir()
-            case Sort.FILE | Sort.LINK:
+            case StepKind.FILE | StepKind.LINK:
                 _change_file(path, step)
-            case Sort.HOSTS:
+            case StepKind.HOSTS:
                 kept_files.rewrite(Path(HOSTS), lambda text: with_block(text, step.what, step.wanted))
     except OSError as error:
         raise HostSetupError(f"{step.what} can't be changed: {error.strerror or error}") from error
@@ -178,25 +181,25 @@ def _put_file(path: Path, step: Step) -> None:
     if not step.wanted:
         path.unlink(missing_ok=True)
         return
-    if step.sort is Sort.FILE:
+    if step.sort is StepKind.FILE:
         files.write(path, step.wanted, mode=_READABLE, durable=True)
     else:
         path.unlink(missing_ok=True)
         path.symlink_to(step.wanted)
 
 
-def _present(sort: Sort, what: str, known: tuple[Route, ...]) -> str:
+def _present(sort: StepKind, what: str, known: tuple[Route, ...]) -> str:
     match sort:
-        case Sort.SYSCTL:
+        case StepKind.SYSCTL:
             value = _sysctl(what)
             return "" if value is None else str(value)
-        case Sort.ROUTE:
+        case StepKind.ROUTE:
             return "local" if is_local(ip_network(what), known) else ""
-        case Sort.ALIAS:
+        case StepKind.ALIAS:
             return DEVICE if ip_address(what) in ifconfig.aliases() else ""
-        case Sort.LEDGER:
+        case StepKind.LEDGER:
             return _ledger()
-        case Sort.HOSTS:
+        case StepKind.HOSTS:
             return block_in(_text(Path(HOSTS)), what)
         case _:
             return _text(Path(what))
@@ -225,7 +228,7 @@ def _text(path: Path) -> str:
     return files.read(path) or ""
 
 
-def _write_record(changes: Mapping[tuple[Sort, str], Kept]) -> None:
+def _write_record(changes: Mapping[tuple[StepKind, str], Kept]) -> None:
     """Write the record, or remove it and its directory when nothing is left to undo."""
     try:
         if not changes:

@@ -18,8 +18,8 @@ from locallb.host.setup.steps import (
     Kept,
     Setup,
     SetupRecord,
-    Sort,
     Step,
+    StepKind,
     directory_step,
     file_step,
 )
@@ -51,7 +51,7 @@ def plan_setup(seen: HostSeen, *, persist: bool, status: bool = False) -> Setup:
 
     For a `status` what makes it last beyond a boot is listed as well, as optional where nobody ever asked for it.
     """
-    asked = persist or (status and any(sort is Sort.FILE for sort, _ in seen.record.changes))
+    asked = persist or (status and any(sort is StepKind.FILE for sort, _ in seen.record.changes))
     routes = tuple(_route(route) for route in seen.routes if not route.problem)
     steps = [*_sysctls(seen), _ledger(seen), *routes, *map(_alias, seen.aliases), *resolver_steps(seen)]
     notes = [*resolver_notes(seen.zones, seen.texts), *seen.alias_notes]
@@ -70,7 +70,7 @@ def plan_setup(seen: HostSeen, *, persist: bool, status: bool = False) -> Setup:
     return Setup(tuple(steps), problems, tuple(notes))
 
 
-def plan_teardown(record: SetupRecord, now: Mapping[tuple[Sort, str], str], claims: int) -> Setup:
+def plan_teardown(record: SetupRecord, now: Mapping[tuple[StepKind, str], str], claims: int) -> Setup:
     """Decide how to bring back what setup found, last change first. `now` has what is there for each change.
 
     What somebody changed again since is left, and told.
@@ -78,7 +78,7 @@ def plan_teardown(record: SetupRecord, now: Mapping[tuple[Sort, str], str], clai
     steps, notes = [], []
     for (sort, what), kept in reversed([*record.changes.items()]):
         current = now.get((sort, what), "")
-        if sort is Sort.LEDGER and claims and not kept.found:
+        if sort is StepKind.LEDGER and claims and not kept.found:
             notes.append(f"{what} stays: {claims} addresses are claimed there; destroy those stacks first")
         elif current in {kept.made, kept.found}:
             steps.append(_undo(sort, what, current, kept))
@@ -95,27 +95,27 @@ def _sysctls(seen: HostSeen) -> Iterator[Step]:
     for name, (value, better, why) in wanted.items():
         if (now := seen.sysctls.get(name)) is not None:
             aim = better(now, value)
-            yield Step(Sort.SYSCTL, name, str(now), str(aim), why, f"sysctl -w {name}={aim}")
+            yield Step(StepKind.SYSCTL, name, str(now), str(aim), why, f"sysctl -w {name}={aim}")
 
 
 def _ledger(seen: HostSeen) -> Step:
     aim = describe_ledger(MODE, seen.group)
     why = "all users and stacks of this host see there who has which address"
     return Step(
-        Sort.LEDGER, LEDGER, seen.ledger, aim, why, f"install -d -m {MODE:o} -g {seen.group} {LEDGER}", seen.group
+        StepKind.LEDGER, LEDGER, seen.ledger, aim, why, f"install -d -m {MODE:o} -g {seen.group} {LEDGER}", seen.group
     )
 
 
 def _route(route: PoolRoute) -> Step:
     why = f"every address of pool {route.pool} becomes this host's own, for itself and for its containers"
     return Step(
-        Sort.ROUTE, str(route.prefix), "local" if route.local else "", "local", why, route_command(route.prefix)
+        StepKind.ROUTE, str(route.prefix), "local" if route.local else "", "local", why, route_command(route.prefix)
     )
 
 
 def _alias(alias: PoolAlias) -> Step:
     why = f"the address of pool {alias.pool} becomes this host's own"
-    return Step(Sort.ALIAS, str(alias.address), DEVICE if alias.there else "", DEVICE, why, alias.command)
+    return Step(StepKind.ALIAS, str(alias.address), DEVICE if alias.there else "", DEVICE, why, alias.command)
 
 
 def route_command(prefix: IPNetwork) -> str:
@@ -125,7 +125,7 @@ def route_command(prefix: IPNetwork) -> str:
 
 def _persistent_routes(seen: HostSeen) -> tuple[IPNetwork, ...]:
     """Return the prefixes that are ours to make at boot: made before, for other stacks too, and now."""
-    made = [ip_network(what) for sort, what in seen.record.changes if sort is Sort.ROUTE]
+    made = [ip_network(what) for sort, what in seen.record.changes if sort is StepKind.ROUTE]
     new = [route.prefix for route in seen.routes if not route.problem and not route.local]
     return tuple(dict.fromkeys([*made, *new]))
 
@@ -139,7 +139,7 @@ def _persistence(seen: HostSeen, prefixes: tuple[IPNetwork, ...]) -> Iterator[St
         yield from directory_step(seen, WANTS_DIRECTORY)
         command = f"ln -s {UNIT_FILE} {UNIT_LINK}"
         why = "the unit is started at boot (what `systemctl enable` does)"
-        yield Step(Sort.LINK, UNIT_LINK, seen.texts.get(UNIT_LINK, ""), UNIT_FILE, why, command)
+        yield Step(StepKind.LINK, UNIT_LINK, seen.texts.get(UNIT_LINK, ""), UNIT_FILE, why, command)
 
 
 def _sysctl_text(seen: HostSeen) -> str:
@@ -168,14 +168,14 @@ def _unit_text(ip: str, prefixes: Iterable[IPNetwork]) -> str:
     )
 
 
-def _undo(sort: Sort, what: str, current: str, kept: Kept) -> Step:
+def _undo(sort: StepKind, what: str, current: str, kept: Kept) -> Step:
     commands = {
-        Sort.SYSCTL: f"sysctl -w {what}={kept.found}",
-        Sort.ROUTE: f"ip route del local {what} dev lo",
-        Sort.ALIAS: " ".join(removing(ip_address(what))) if sort is Sort.ALIAS else "",
-        Sort.HOSTS: removing_command(what),
-        Sort.LEDGER: f"rmdir {what}" if not kept.found else f"chmod/chgrp {what} ({kept.found})",
+        StepKind.SYSCTL: f"sysctl -w {what}={kept.found}",
+        StepKind.ROUTE: f"ip route del local {what} dev lo",
+        StepKind.ALIAS: " ".join(removing(ip_address(what))) if sort is StepKind.ALIAS else "",
+        StepKind.HOSTS: removing_command(what),
+        StepKind.LEDGER: f"rmdir {what}" if not kept.found else f"chmod/chgrp {what} ({kept.found})",
     }
-    restored = f"restore {what}" if kept.found else f"{'rmdir' if sort is Sort.DIRECTORY else 'rm'} {what}"
+    restored = f"restore {what}" if kept.found else f"{'rmdir' if sort is StepKind.DIRECTORY else 'rm'} {what}"
     command = commands.get(sort, restored) + restarting([what])
     return Step(sort, what, current, kept.found, "as it was found", command)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from locallb.dns.blocks import block_in
 from locallb.dns.zones import Zone
 from locallb.host.setup.hosts_file import HOSTS, removing_command, wanted_block
-from locallb.host.setup.steps import HostSeen, Sort, Step, directory_step, file_step, printed
+from locallb.host.setup.steps import HostSeen, Step, StepKind, directory_step, file_step, printed
 
 RESOLVED = "/run/systemd/resolve/stub-resolv.conf"
 """Is there while systemd-resolved runs."""
@@ -67,7 +67,7 @@ def _hosts(seen: HostSeen) -> Iterator[Step]:
         adding = [printed(wanted, f">>{HOSTS}")] if wanted else []
         why = f"this host finds the names below {zone.name} that there are now"
         if removing or adding:
-            yield Step(Sort.HOSTS, zone.name, now, wanted, why, " && ".join([*removing, *adding]))
+            yield Step(StepKind.HOSTS, zone.name, now, wanted, why, " && ".join([*removing, *adding]))
 
 
 def routing_files(name: str) -> Iterator[str]:

@@ -20,7 +20,7 @@ THERE = "directory"
 """What stands for a directory that exists."""
 
 
-class Sort(StrEnum):
+class StepKind(StrEnum):
     """What a step changes."""
 
     SYSCTL = "sysctl"
@@ -39,7 +39,7 @@ class Sort(StrEnum):
 class Step:
     """One change of the host. `now` is empty where nothing is there, `wanted` where nothing shall be."""
 
-    sort: Sort
+    sort: StepKind
     what: str
     """The sysctl's name, the prefix, the path, or the zone."""
     now: str
@@ -69,7 +69,7 @@ class Kept:
 class SetupRecord:
     """What setup changed on this host, by sort and name, in the order in which it did."""
 
-    changes: Mapping[tuple[Sort, str], Kept] = field(default_factory=lambda: MappingProxyType({}))
+    changes: Mapping[tuple[StepKind, str], Kept] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +115,9 @@ def printed(text: str, where: str) -> str:
 def directory_step(seen: HostSeen, path: str) -> Iterator[Step]:
     """Make a directory that is missing."""
     if path not in seen.texts:
-        yield Step(Sort.DIRECTORY, path, "", THERE, "the next file goes there", f"mkdir -p {path}")
+        yield Step(StepKind.DIRECTORY, path, "", THERE, "the next file goes there", f"mkdir -p {path}")
 
 
 def file_step(seen: HostSeen, path: str, text: str, why: str) -> Step:
     """Write a file."""
-    return Step(Sort.FILE, path, seen.texts.get(path, ""), text, why, printed(text, f">{path}"))
+    return Step(StepKind.FILE, path, seen.texts.get(path, ""), text, why, printed(text, f">{path}"))

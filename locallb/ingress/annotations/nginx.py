@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from locallb.ingress.annotations.policy import NONE, Canary, Location, Policy, Spoken
+from locallb.ingress.annotations.policy import NONE, BackendProtocol, Canary, Location, Policy
 from locallb.ingress.annotations.values import Values
 from locallb.model.fields import FieldError
 from locallb.model.http import checks as check
@@ -26,10 +26,10 @@ _ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?")
 _REQUEST = "$request_uri"
 _CODES = (301, 302, 303, 307, 308)
 _PROTOCOLS = {
-    "HTTP": Spoken(Speaks.HTTP1, by_tls=False),
-    "HTTPS": Spoken(Speaks.HTTP1, by_tls=True),
-    "GRPC": Spoken(Speaks.HTTP2, by_tls=False),
-    "GRPCS": Spoken(Speaks.HTTP2, by_tls=True),
+    "HTTP": BackendProtocol(Speaks.HTTP1, by_tls=False),
+    "HTTPS": BackendProtocol(Speaks.HTTP1, by_tls=True),
+    "GRPC": BackendProtocol(Speaks.HTTP2, by_tls=False),
+    "GRPCS": BackendProtocol(Speaks.HTTP2, by_tls=True),
 }
 _METHODS = ("GET", "PUT", "POST", "DELETE", "PATCH", "OPTIONS")
 _HEADERS = (

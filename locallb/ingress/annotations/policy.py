@@ -23,7 +23,7 @@ class Canary:
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
+class BackendProtocol:
     """How backends are spoken to, whatever their port says."""
 
     speaks: Speaks
@@ -64,7 +64,7 @@ class Policy:
     """Clients of plain HTTP are sent to HTTPS, where the host has a certificate."""
     must_be_https: bool = False
     """Even where it has none."""
-    spoken: Spoken | None = None
+    spoken: BackendProtocol | None = None
     idle: int = 0
     """As `Forward` has it."""
     cors: Cors | None = None

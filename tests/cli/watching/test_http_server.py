@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from locallb.cli.watching import sd_notify
 from locallb.cli.watching.http import http_messages, http_server
 from locallb.cli.watching.http.http_messages import Page, Pages, answer
-from locallb.cli.watching.http.http_server import AT_ONCE, PATIENCE, Answering, AnsweringError
+from locallb.cli.watching.http.http_server import AT_ONCE, PATIENCE, HttpServer, HttpServerError
 from locallb.threads.supervised import Escape, Task, Threads
 
 PAGES = {
@@ -31,7 +31,7 @@ PAGES = {
 @contextmanager
 def serving(pages: Pages, address: str = "127.0.0.1") -> Iterator[tuple[str, int]]:
     """Serve pages on a free port; give address and port."""
-    server = Answering(ip_address(address), 0, pages)
+    server = HttpServer(ip_address(address), 0, pages)
     server.start()
     host, _, number = server.place.rpartition(":")
     try:
@@ -143,7 +143,7 @@ def test_stopping_takes_no_longer_whatever_clients_do(beginning: bytes) -> None:
     """All the room is taken; nothing of it stays."""
     before = resources()
     with ExitStack() as stack:
-        server = Answering(ip_address("127.0.0.1"), 0, {"/metrics": lambda _accept: Page(b"x" * (32 << 20))})
+        server = HttpServer(ip_address("127.0.0.1"), 0, {"/metrics": lambda _accept: Page(b"x" * (32 << 20))})
         server.start()
         host, _, number = server.place.rpartition(":")
         for _ in range(AT_ONCE):
@@ -183,10 +183,10 @@ def test_a_port_in_use_is_told_in_a_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         number = other.getsockname()[1]
         with pytest.raises(
-            AnsweringError,
+            HttpServerError,
             match=rf"127.0.0.1 port {number} can't be listened on \(Address already in use\): choose another port",
         ):
-            Answering(ip_address("127.0.0.1"), number, PAGES)
+            HttpServer(ip_address("127.0.0.1"), number, PAGES)
 
 
 @pytest.mark.parametrize("abstract", [False, True])

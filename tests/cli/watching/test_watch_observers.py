@@ -22,7 +22,7 @@ from locallb.cli.watching.log.records import Narrator
 from locallb.cli.watching.metrics.metrics import Metrics
 from locallb.cli.watching.relay import Relay
 from locallb.cli.watching.supervision import BUSY_LIMIT, IDLE_LIMIT, pages, stuck
-from locallb.cli.watching.telling import Lines, Teller
+from locallb.cli.watching.telling import EventReporter, Lines
 from locallb.model.serving import Proxy
 from locallb.planning.status import Observation
 from locallb.watch.events import Cause, Converged, Failed, LoopEvent, Mark, Pulse, Stopped
@@ -237,7 +237,7 @@ def test_a_full_disk_costs_lines_which_are_counted_and_never_the_loop() -> None:
 def test_a_reader_that_went_away_is_told() -> None:
     """A closed pipe: nobody will ever read what is written there."""
     relay, gone = Relay(), threading.Event()
-    teller = Teller(relay, Lines(Stream(-errno.EPIPE), plain), dict, lambda _error: gone.set())
+    teller = EventReporter(relay, Lines(Stream(-errno.EPIPE), plain), dict, lambda _error: gone.set())
     relay.listen(planned(snapshot_of("web"), "web"))
     teller.start()
     assert gone.wait(PATIENCE)
@@ -246,7 +246,7 @@ def test_a_reader_that_went_away_is_told() -> None:
 def test_the_teller_tells_all_and_ends_with_the_loop() -> None:
     """The last words are told."""
     relay, stream = Relay(), Stream()
-    teller = Teller(relay, Lines(stream, plain), dict, lambda error: pytest.fail(str(error)))
+    teller = EventReporter(relay, Lines(stream, plain), dict, lambda error: pytest.fail(str(error)))
     teller.start()
     for event in (planned(snapshot_of("web"), "web"), updated("web"), Converged(), Stopped()):
         relay.listen(event)

@@ -17,7 +17,7 @@ from locallb.cli.watching.log.lines import as_json, journal, plain
 from locallb.cli.watching.log.log_record import LogRecord
 from locallb.cli.watching.log.records import Narrator, started
 from locallb.cli.watching.log.where import where
-from locallb.cli.watching.relay import Batch, Entry, Relay
+from locallb.cli.watching.relay import Batch, Relay, RelayedEvent
 from locallb.cli.watching.screen import Screen
 from locallb.config.parsing.settings import parse_settings
 from locallb.model.identities import Protocol
@@ -148,7 +148,7 @@ def test_of_a_thousand_services_the_troubled_and_the_recent_are_shown_and_the_re
     screen = Screen("dev")
     event = planned_large(names)
     screen.board.seen = serving(event.plan, without={"s0500"})
-    screen.board.take(Batch((Entry(NOON, event), Entry(NOON + 1, updated("s0700"))), event))
+    screen.board.take(Batch((RelayedEvent(NOON, event), RelayedEvent(NOON + 1, updated("s0700"))), event))
     screen.views = screen.board.views()
     stream = io.StringIO()
     Console(file=stream, width=120, height=24, color_system=None).print(screen)
@@ -168,7 +168,7 @@ def test_a_mapped_port_is_shown_as_clients_find_it() -> None:
         planned(snapshot_of("web")), plan=make_plan(dataclasses.replace(snapshot_of("web"), host=host), settings)
     )
     screen.board.seen = serving(event.plan)
-    screen.board.take(Batch((Entry(NOON, event),), event))
+    screen.board.take(Batch((RelayedEvent(NOON, event),), event))
     screen.views = screen.board.views()
     (row,) = screen.views
     (port,) = row.row.ports
@@ -185,12 +185,12 @@ def test_what_is_left_to_say_after_the_end() -> None:
     assert screen.farewell.startswith("Stopped watching. `locallb status`")
     event = planned(snapshot_of("web", "api"))
     screen.board.seen = serving(event.plan)
-    screen.board.take(Batch((Entry(NOON, event),), event))
+    screen.board.take(Batch((RelayedEvent(NOON, event),), event))
     screen.views = screen.board.views()
     assert screen.farewell.startswith("Stopped watching; 2 Services go on serving. `locallb status`")
     assert "`locallb destroy`" in screen.farewell
     nothing = planned(snapshot_of())
-    screen.board.take(Batch((Entry(NOON, nothing),), nothing))
+    screen.board.take(Batch((RelayedEvent(NOON, nothing),), nothing))
     screen.views = screen.board.views()
     assert "No Service of type LoadBalancer yet" in render(screen)
 
@@ -223,7 +223,7 @@ def test_why_a_service_is_not_served_is_what_the_loop_knows() -> None:
     """Being updated, failed, silent, rejected: each has its own reason; a success ends a failure."""
     event = planned(snapshot_of("web", "api", "db", "ftp", "git"), "web", "api")
     board = Board(seen=serving(event.plan, without={"web", "db", "ftp"}))
-    board.take(Batch((Entry(NOON, event), Entry(NOON, updated("api", failed={"api": "no"}))), event))
+    board.take(Batch((RelayedEvent(NOON, event), RelayedEvent(NOON, updated("api", failed={"api": "no"}))), event))
     reasons = {view.row.key.name: (view.row.state, view.row.reason) for view in board.views()}
     assert reasons == {
         "web": (State.PENDING, UPDATING),
@@ -233,7 +233,7 @@ def test_why_a_service_is_not_served_is_what_the_loop_knows() -> None:
         "git": (State.REJECTED, "PoolExhausted"),
     }
     assert by_urgency(board.views())[0].row.key == key("api")
-    board.take(Batch((Entry(NOON + 5, updated("api", "web")),)))
+    board.take(Batch((RelayedEvent(NOON + 5, updated("api", "web")),)))
     reasons = {view.row.key.name: (view.row.state, view.row.reason) for view in board.views()}
     assert reasons["api"] == (State.SERVING, "")
     assert board.open == 0
@@ -246,7 +246,7 @@ def test_what_is_told_once_is_not_told_again() -> None:
     board, narrator = Board(seen=serving(planned(snapshot).plan)), Narrator()
 
     def events(*chapter: Planned | Converged) -> list[str]:
-        batch = Batch(tuple(Entry(NOON, event) for event in chapter), planned(snapshot))
+        batch = Batch(tuple(RelayedEvent(NOON, event) for event in chapter), planned(snapshot))
         board.take(batch)
         return [record.event for record in narrator.tell(batch, board.views())]
 
@@ -261,14 +261,14 @@ def test_services_are_told_when_trouble_comes_and_goes() -> None:
     """A Service that is merely being updated isn't trouble; one that serves again is told by its addresses."""
     event = planned(snapshot_of("web"), "web")
     board, narrator = Board(), Narrator()
-    batch = Batch((Entry(NOON, event),), event)
+    batch = Batch((RelayedEvent(NOON, event),), event)
 
     def events() -> list[str]:
         return [f"{record.event} {record.fields['state']}" for record in narrator.services(NOON, board.views())]
 
     board.take(batch)
     assert events() == []
-    board.take(Batch((Entry(NOON, updated("web")),)))
+    board.take(Batch((RelayedEvent(NOON, updated("web")),)))
     board.seen = serving(event.plan, without={"web"})
     assert events() == ["service pending"]
     assert events() == []
@@ -282,7 +282,7 @@ def narrated(*chapters: list[LoopEvent]) -> list[list[str]]:
     board, narrator, told = Board(), Narrator(), []
     for chapter in chapters:
         latest = next((planned for planned in chapter if isinstance(planned, Planned)), None)
-        batch = Batch(tuple(Entry(NOON, event) for event in chapter), latest)
+        batch = Batch(tuple(RelayedEvent(NOON, event) for event in chapter), latest)
         board.take(batch)
         told.append([f"{record.event}: {record.sentence}" for record in narrator.tell(batch, board.views())])
     return told
@@ -333,7 +333,7 @@ def test_what_was_only_checked_is_not_said_to_be_updated() -> None:
     ]
     board = Board()
     entries = (start, updated(*names, untouched=("web", "api")))
-    board.take(Batch(tuple(Entry(NOON, event) for event in entries), start))
+    board.take(Batch(tuple(RelayedEvent(NOON, event) for event in entries), start))
     assert {view.row.key.name: view.change is not None for view in board.views()} == {
         "web": False,
         "api": False,

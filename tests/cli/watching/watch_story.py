@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from locallb.cli.watching.relay import Batch, Entry
+from locallb.cli.watching.relay import Batch, RelayedEvent
 from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import Settings
 from locallb.model.identities import ClusterName, Home, ObjectKey
@@ -105,7 +105,7 @@ def story() -> list[tuple[Batch, Mapping[str, Observation | None]]]:
     latest = first
     for number, chapter in enumerate(chapters):
         latest = next((planned for planned in reversed(chapter) if isinstance(planned, Planned)), latest)
-        entries = tuple(Entry(NOON + number + n / 10, event) for n, event in enumerate(chapter))
+        entries = tuple(RelayedEvent(NOON + number + n / 10, event) for n, event in enumerate(chapter))
         unasked = number in {0, 2}
         seen = {} if unasked else serving(latest.plan, {"ftp"} if number < 6 else ())
         told.append((Batch(entries, latest), seen))

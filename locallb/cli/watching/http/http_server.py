@@ -43,7 +43,7 @@ _PAUSE = 0.1
 """Seconds without new clients where the system has no descriptor left for one."""
 
 
-class AnsweringError(ClientError):
+class HttpServerError(ClientError):
     """The server can't listen there: one sentence."""
 
 
@@ -60,7 +60,7 @@ class _Client:
     """When its stream does."""
 
 
-class Answering:
+class HttpServer:
     """Listens from the beginning, answers once started, until `stop`. Raises AnsweringError."""
 
     def __init__(
@@ -73,7 +73,7 @@ class Answering:
         except OSError as error:
             what = os.strerror(error.errno) if error.errno else error
             remedy = "from 1024 on, every user may" if error.errno == errno.EACCES else "or end what uses it"
-            raise AnsweringError(
+            raise HttpServerError(
                 f"{host} port {port} can't be listened on ({what}): choose another port, {remedy}"
             ) from error
         self.place = place(address, self._listener.getsockname()[1])

@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 
 from locallb.cli.watching.board import Board, View
 from locallb.cli.watching.metrics.traffic_metrics import TrafficMetrics
-from locallb.cli.watching.relay import Batch, Entry
+from locallb.cli.watching.relay import Batch, RelayedEvent
 from locallb.gateway.status.verdicts import Told, verdict_of
 from locallb.kubernetes.api.client import WRITES
 from locallb.planning.planned import Plan, Via
@@ -66,7 +66,7 @@ class Metrics:
         self._ready.listen(event)
         latest = event if isinstance(event, Planned) else None
         with self._lock:
-            self._board.take(Batch((Entry(time.time(), event),), latest))
+            self._board.take(Batch((RelayedEvent(time.time(), event),), latest))
         match event:
             case Planned():
                 for cause, count in Tallied(mark.cause for mark in event.marks).items():
