@@ -1,7 +1,7 @@
-"""Digests of what a load balancer's resources depend on: equal digests mean that nothing is to be done.
+"""Digests of all inputs of a load balancer's resources: equal digests mean that there is nothing to do.
 
-Made of the values that its resources get, as canonical JSON, never of how our own types are written: a field of ours
-may get another name without touching a load balancer. Not here: what was applied (`locallb.watch.converging.converge`).
+Made of canonical JSON of the values, never of how our own types are written: a field of ours may be renamed without an
+update of any load balancer. Not here: what was applied (`locallb.watch.converging.converge`).
 """
 
 from __future__ import annotations

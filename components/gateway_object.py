@@ -1,4 +1,4 @@
-"""A route, ListenerSet or GatewayClass of a running cluster, which is told what became of it."""
+"""A route, ListenerSet or GatewayClass of a live cluster, for its status."""
 
 from __future__ import annotations
 

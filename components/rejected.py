@@ -1,4 +1,4 @@
-"""A Service of a live cluster that gets nothing, and is told why."""
+"""A Service of a live cluster that is rejected: its status says why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole plan, declared: load balancers and proxies below the stack, in the order that their dependencies ask for."""
+"""Declares a whole plan: load balancers and proxies below the stack, in the order of their dependencies."""
 
 from __future__ import annotations
 

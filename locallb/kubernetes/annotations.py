@@ -1,4 +1,4 @@
-"""The annotations of ours that a Service may have: their names, their values, and those that nobody reads.
+"""Our annotations on a Service: their names, their values, and unknown ones.
 
 What they ask for is decided in `planning`. Not here: annotations of the API's own (`parsing.service`).
 """

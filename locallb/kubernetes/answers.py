@@ -1,4 +1,4 @@
-"""What an API server says in lists and watches, checked: pages of a list, and lines of a watch.
+"""Validation of an API server's answers: pages of a list, and lines of a watch.
 
 A list that lacks its items, or is of another kind, must not count as an empty one: everything would be taken for gone.
 Pure; whatever isn't as Kubernetes writes it raises OddError with a few words.

@@ -1,4 +1,4 @@
-"""What an object of a live cluster is told by events: which ones, when one is news, how many at most.
+"""Kubernetes events about an object of a live cluster: which ones, when one is new, how many at most.
 
 Events are words for people (`kubectl describe service`): best effort, gone after an hour. What stays true is said by
 status and condition (`service_status`). Not here: who sends them, and the time.

@@ -1,4 +1,4 @@
-"""What a frontend must say of itself: a table of pure functions for one kind of object that gets addresses.
+"""The interface of a frontend: a table of pure functions for one kind of object that gets addresses.
 
 Whatever its kind, an object is planned as a `model.objects.Service`: its key names the kind, its ports are the
 listeners that it wants. Not here: which objects are ours (`planning.selection`), and requests.

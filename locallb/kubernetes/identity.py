@@ -1,4 +1,4 @@
-"""What an object is called within its cluster. Not here: what it means (`parsing`)."""
+"""The identity of an object within its cluster. Not here: what the object means (`parsing`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a Node's pods have their addresses: spec.podCIDRs, or what the CNI keeps in objects of its own.
+"""Pod ranges of Nodes: spec.podCIDRs, or what the CNI keeps in objects of its own.
 
 Calico gives Nodes blocks of its pools as they need them (BlockAffinity), Cilium ranges by the Node (CiliumNode); what
 spec.podCIDRs say is then nobody's, or the same. What can't be read is told and left out. Pure. Not here: routes.

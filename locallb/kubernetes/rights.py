@@ -1,4 +1,4 @@
-"""The least rights in a cluster: what each call of ours needs, and nothing else.
+"""The minimal RBAC rights in a cluster: what each of our requests needs, and nothing else.
 
 deploy/rbac*.yaml and the component `components.access` say the same; tests hold both to this, and the API server's
 audit log tells that none of those for Services is unused.

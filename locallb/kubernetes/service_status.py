@@ -1,6 +1,6 @@
 """The `status.loadBalancer` of a placement, as core/v1 has it (KEP-1860 for ipMode).
 
-Only the body is made here; who writes it, and when it is true, is decided where it is published.
+Only the content is made here; when it is true and who writes it is decided where it is published.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What of a live Service is ours to write, and the patch that makes it so.
+"""Our part of a live Service, and the patch that brings it to the desired state.
 
 The finalizer, the ingress entries with our addresses, the conditions with our prefix and one annotation are ours;
 everything else in metadata and status belongs to others and is written back as it was read. Every patch carries the
 resourceVersion that was read, so that it fails (409) where somebody wrote meanwhile. Whether a patch would change
 anything is one decision (`differences`), for the provider, which has the Service, and for the watch, which has what
-matters of it (`ObservedStatus`). Not here: when what is true, and who sends it.
+matters of it (`ObservedStatus`). Not here: when what is true, and requests.
 """
 
 from __future__ import annotations

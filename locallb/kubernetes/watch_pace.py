@@ -1,4 +1,4 @@
-"""How often a follower may list and watch: pure, told the time and chance.
+"""The pace of lists and watches of one follower: pure, with time and randomness as arguments.
 
 A watch that lived is opened again at once; one that ends soon is, a few times, and then less and less often. A list
 that failed, or that the server forgot at once, comes again a second later at first. Whatever the server answers, a

@@ -1,1 +1,1 @@
-"""The ledger: which address of this host belongs to whom, for every stack and user at once."""
+"""The ledger: the owner of each address of this host, for every stack and user at once."""

@@ -1,4 +1,4 @@
-"""The directory of a ledger: what lies in it, read while others write, and the turns that writers take.
+"""The files in a ledger's directory: read while others write, and the order in which writers take turns.
 
 Not here: what a claim is (`claims`), and who may have one (`ledger`).
 """

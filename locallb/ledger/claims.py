@@ -1,7 +1,7 @@
-"""Files of the ledger: one claim each, `<address>~<digest of the owner>.json`. What is written in one counts.
+"""One claim as a file of the ledger: `<address>~<digest of the owner>.json`, and what its content means.
 
-Whatever lies there is read without following, waiting or trusting: others may write into a shared ledger. Only names
-and content: who may claim what, and when it is written, is decided in `ledger`.
+Whatever lies there is read without following links, waiting or trusting: others may write into a shared ledger. Only
+names and content: who may claim what, and when it is written, is decided in `ledger`.
 """
 
 from __future__ import annotations

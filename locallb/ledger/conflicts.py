@@ -1,4 +1,4 @@
-"""Who may not have an address, and the sentence that says why. Not here: reading and writing claims."""
+"""Conflicts of claims: whether an owner may have an address, and if not, the reason. Not here: reading and writing."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Ledgers that counted before `host setup` made one for all users: what this stack had there is given up.
+"""Releases claims in a user's own ledger once `host setup` has made a ledger for all users.
 
-Nobody else would ever release it, and others' plans go by it still.
+Nothing else would ever release them, and others' plans still respect them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The ledger: which address of this host belongs to whom, for every stack and user at once.
+"""The ledger: the owner of each address of this host, for every stack and user at once.
 
 A directory with one file a claim (`claims`), which holds the owner's full identity. Files are written beside and linked
 into place, so that a claim is whole or absent wherever a writer stops. Writers exclude each other by a lock on the

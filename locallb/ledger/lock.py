@@ -1,7 +1,7 @@
-"""The lock of a shared directory, which everybody who may look at it can take, and keep.
+"""The advisory lock on a shared directory: any user who may read the directory can take it, and keep it.
 
-It spares writers collisions; what they write is exclusive without it (`ledger`). So nobody waits for it for ever, and
-whoever was seen to keep it is not waited for again. Not here: what is done under it.
+It only avoids collisions; what is written is exclusive without it (`ledger`). So nobody waits for it for ever, and a
+process that was seen to keep it is not waited for again. Not here: what is done under it.
 """
 
 from __future__ import annotations

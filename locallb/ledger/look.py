@@ -1,7 +1,7 @@
-"""The claims of one address, as one look found them.
+"""The claims of one address, indexed by owner and by port.
 
-Who wants ports of an address that a thousand Services share needn't go through all of their claims. Not here: reading
-them (`claim_files`), and who may have what (`conflicts`).
+A port of an address that a thousand Services share is checked without going through all of their claims. Not here:
+reading them (`claim_files`), and who may have what (`conflicts`).
 """
 
 from __future__ import annotations

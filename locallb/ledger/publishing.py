@@ -1,4 +1,4 @@
-"""Makes claims: written beside, exclusive without the lock, linked into place; several at once share each look.
+"""Writes claims: beside, then linked into place, exclusive without the lock; a batch shares each directory listing.
 
 Of two who are about to claim one address, at least one sees the other: each has written its file before it looks. Not
 here: the lock, whose claims are there already, and who comes again because it gave way (`ledger`).

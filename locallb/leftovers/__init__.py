@@ -1,1 +1,1 @@
-"""What a lost state left behind, on this host and in live clusters: found and removed for `gc`."""
+"""Leftovers of a lost state, on this host and in live clusters: found and removed by `gc`."""

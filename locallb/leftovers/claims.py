@@ -1,4 +1,4 @@
-"""Which claims of the ledger a state knows: by what is claimed and by whom.
+"""The claims that a state knows, by address and owner, to be compared with the ledger's.
 
 Services of other stacks have the same names. Not here: what becomes of claims that no state knows.
 """

@@ -1,7 +1,7 @@
-"""What a lost state left on this host: claims, proxies' directories and processes that no state knows any more.
+"""Leftovers on this host: claims, proxies' directories and processes that no state knows.
 
-Lists what is this stack's, and shows besides what belongs to projects whose directory is gone. Removes only what is
-this stack's, never another project's.
+Lists this stack's, and also those of projects whose directory is gone. Removes only this stack's, never another
+project's.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Names that a lost state left in zones: those with marks of this stack that the state doesn't know.
+"""Leftover DNS names: those with a marker of this stack that its state doesn't know.
 
-Not here: names of Envoys of the stack, which go with their proxy.
+Not here: names in embedded zones, which go with their proxy.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Services of live clusters that a lost state left with our finalizer: nobody would ever let them go.
+"""Leftover finalizers: Services of live clusters that have ours although no state knows them.
 
-Ours for certain is what the ledger has for this stack; of the others only those count that wait to be deleted and that
-this stack would serve, and that have our condition. Everything that `up` takes up again by itself isn't left at all.
+Ours for certain is what the ledger has for this stack; of the others only those count that wait to be deleted, that
+this stack would serve, and that have our condition. What `up` takes up again by itself is no leftover.
 """
 
 from __future__ import annotations

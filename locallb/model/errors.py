@@ -1,4 +1,4 @@
-"""The error of everything that touches the world: one sentence for the user."""
+"""The base class of all errors of the outside world: their text is one sentence for the user."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The annotation that orders a fault: which one, and what of it orders nothing.
+"""The annotation `local-lb.dev/fault`: the fault that it orders, and what of it has no effect.
 
-Not here: what it says (`faults`), and when it is over.
+Not here: the syntax of a fault (`faults`), and when a fault ends.
 """
 
 from __future__ import annotations

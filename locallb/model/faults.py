@@ -1,6 +1,6 @@
-"""What somebody ordered for connections and requests: which share of them fails how until when, who gets no new ones.
+"""Fault injection as data: which share of connections and requests fails, how, until when, and which backends drain.
 
-Not here: how it was ordered, and how Envoy is told.
+Not here: how a fault is ordered, and how Envoy injects it.
 """
 
 from __future__ import annotations

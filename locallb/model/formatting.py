@@ -1,4 +1,4 @@
-"""Values from elsewhere, made fit for a sentence: short, printable, on one line, at a bounded cost.
+"""Formatting of untrusted values for messages: short, printable, on one line, at a bounded cost.
 
 Not here: the sentences themselves; each stands where its mistake is found.
 """

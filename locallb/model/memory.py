@@ -1,7 +1,7 @@
-"""What was made of something, for whoever comes back with the same. It saves work and decides nothing.
+"""Caches of pure computations, by identity or equality of their inputs. They save work and decide nothing.
 
-Everything that is planned and read again and again is remembered like this, and one law holds of all of it: with a
-memory and without one the outcome is the same. Not here: what was applied to the world, and what others told of it.
+One law holds for all of them: with a cache and without one the result is the same. Not here: what was applied to the
+world, and what others reported about it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Kubernetes' objects and whose things are: the frozen types that every source produces and the planner takes.
+"""Kubernetes objects as frozen types, which every source produces and the planner takes.
 
-Only what local-lb uses of the Kubernetes API is here, under the API's own names. What else a plan is made from is in
-`snapshot`, what the planner decides in `planned`, what Envoy is told in `envoy`, what the user is told in `status`:
-kinds of thing that never mix.
+Only what local-lb uses of the Kubernetes API is here, under the API's own names. Other inputs of a plan are in
+`snapshot`, the planner's decisions in `planned`, Envoy's configuration in `envoy`, texts for the user in `status`:
+these types never mix.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""When to try again, and how often at all: the one back-off of everything that is tried more than once.
+"""Back-off and rate limits: the one implementation for everything that is tried more than once.
 
-`Pace` says how often at most, `Backoff` what has happened so far. Whoever tries asks `wait` first and reports how the
-attempt ended. `Quota` gives turns to many, `Credit` a few more to whoever changes. All times are seconds of one
-monotonic clock. Not here: threads, clocks, chance, and what is tried.
+`Pace` is the policy, `Backoff` the history: whoever tries asks `wait` first and reports how the attempt ended. `Quota`
+limits the rate of many callers, `Credit` grants a caller a few extra. All times are seconds of one monotonic clock. Not
+here: threads, clocks, randomness, and what is tried.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Why something can't be had: one code and one sentence for each cause, the same in plan, table, status and JSON."""
+"""Reasons why something can't be served: a code and a sentence each, the same in plan, table, status and JSON."""
 
 from __future__ import annotations
 

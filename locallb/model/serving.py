@@ -1,4 +1,4 @@
-"""What a proxy serves: listeners, upstreams and backends, in our words and not yet in Envoy's (that is `envoy`)."""
+"""What a proxy serves: listeners, upstreams and backends, independent of Envoy (`envoy` makes its configuration)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Everything that a plan is made from, read at one moment: what Kubernetes says, what is held, what the host allows.
+"""All inputs of a plan, read at one moment: Kubernetes objects, addresses that are held, facts of the host.
 
-Frozen data, as sources produce it. Not here: what Kubernetes' objects are (`objects`), where any of it is read.
+Frozen data, as sources produce it. Not here: the Kubernetes objects themselves (`objects`), and how inputs are read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Resources of a state, as whoever reads them sees them: the types that are looked for, and what is read of one.
+"""Resources in a Pulumi state, as its readers see them: the type tokens they look for, the fields of a resource.
 
 The tokens are a promise: state files of every version name types by them. Not here: what a resource does.
 """

@@ -1,7 +1,7 @@
-"""What a Service of a live cluster is told, in the fields of Kubernetes that we write: entries, conditions and events.
+"""Status entries, conditions and events for a Service of a live cluster, with the fields of the Kubernetes API.
 
-The provider's schema has the same types. Not here: when what is told (`kubernetes.service_status`,
-`kubernetes.events`), and how it becomes a patch (`kubernetes.status_patch`).
+The provider's schema has the same types. Not here: when they are written (`kubernetes.service_status`,
+`kubernetes.events`), and how they become a patch (`kubernetes.status_patch`).
 """
 
 from __future__ import annotations

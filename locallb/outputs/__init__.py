@@ -1,1 +1,1 @@
-"""What the world is told of addresses: an output each, with what it tells, when, and by which resource."""
+"""Outputs: where a load balancer's addresses are published (status, events, DNS), each by a resource of its own."""

@@ -1,6 +1,6 @@
-"""What an output must do: say what it tells of a load balancer, and declare the resource that tells it.
+"""The interface of an output: which load balancers it publishes, and the resource that does.
 
-Not here: whether any of it is true (`provider.resources.reachable`), and how a kind of object is written
+Not here: whether the load balancer serves (`provider.resources.reachable`), and how a kind of object is written
 (`frontends`).
 """
 

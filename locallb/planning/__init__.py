@@ -1,1 +1,1 @@
-"""The pure part: from what was read to what shall be. No clock, no file, no environment, no log, no framework."""
+"""The planner: from a snapshot to the desired state. Pure: no clock, file, environment, log or framework."""

@@ -1,8 +1,7 @@
-"""The last plan, and which of its Services are to be placed again where nothing else may have changed.
+"""Incremental planning: which Services have to be placed again when only a few objects differ from the last plan.
 
 Most events change one Service, or its EndpointSlices, and nothing that decides about others: then only that one is
-placed again, however many there are. Where that can't be said for sure, everything is planned. Not here: how it is
-placed (`plan`).
+placed again, however many there are. Where that isn't certain, everything is planned. Not here: placing (`plan`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Why a Service isn't served although it was read, and what was read where there is nothing to serve.
+"""Notices about Services that are read and not served, and about sources in which there is nothing to serve.
 
 One sentence each, with counts and a few examples, however much there is. Not here: Services that are ours and get
-nothing (rejections), and files or objects that can't be understood (notices of `parsing` and of the sources).
+nothing (rejections), and files or objects that can't be parsed (notices of `parsing` and of the sources).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the last plan came to, for whoever plans again and again: equal inputs need not be worked out twice.
+"""The planner's cache: results of the last plan are used again where their inputs are equal.
 
-A plan made with a memory is the plan made without one (a law in the tests). Not here: deciding anything.
+A plan made with it is the plan made without it (a law in the tests). Not here: any decision.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Names among what is planned: what everybody wishes, who gets what, and the Envoy that answers for embedded zones.
+"""DNS names in a plan: which are requested, which are assigned, and the Envoy that answers for embedded zones.
 
-Not here: which of several owners keeps a name and which names can be (`dns.records`).
+Not here: which of several owners keeps a name and which names are valid (`dns.records`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the user of one Service should hear of although it serves: Nodes used against their label, others at work."""
+"""Notices about Services that are served: Nodes used against their label, drains, faults, other controllers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan says: placements, rejections and proxies, frozen. Not here: how any of it is decided (`plan`)."""
+"""The types of a plan: placements, rejections and proxies, frozen. Not here: how any of it is decided (`plan`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan has for a whole cluster, whatever its Services: frozen, named in the state by a name of two parts."""
+"""The parts of a plan that are for a whole cluster, whatever its Services: routes to pods, and stub zones."""
 
 from __future__ import annotations
 

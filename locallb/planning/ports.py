@@ -1,4 +1,4 @@
-"""Which ports of a Service this host and Envoy can serve at all, and which not at a certain address.
+"""Ports that this host and Envoy can't serve, at all or at a certain address.
 
 Not here: backends (their absence closes a port but is nobody's fault) and the choice of addresses.
 """

@@ -1,4 +1,4 @@
-"""How a proxy runs, as far as it is planned: what every runtime says before it has any effect.
+"""How a proxy runs, as far as it is planned: the pure half of a runtime.
 
 Not here: starting, watching and ending runs (`runtimes.runtime`).
 """

@@ -1,6 +1,6 @@
-"""What to tell the user: one row a Service, from the plan and from what was seen of the proxies just now.
+"""The status table: one row per Service, from the plan and from an observation of the proxies.
 
-Pure: the observation is an argument. Not here: how the rows are printed, and how proxies are observed.
+Pure: the observation is an argument. Not here: how rows are printed, and how proxies are observed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What changes between two sides of a stack, for people and gates: data, sentences, no rendering and no effects.
+"""The comparison of two sides of a stack, for reviewers and gates: data and sentences, no rendering, no effects.
 
 `sides` and `resources` make a side from a plan and from deployed resources; `changes` compares two of them, `exposure`
 says what became reachable, `room` what the pools have left, `policies` what the stack's configuration forbids.

@@ -1,4 +1,4 @@
-"""What stands on top of every report, whatever its format: the sentences that a reviewer must not miss.
+"""The alerts at the top of every report, in any format: sentences that a reviewer must not miss.
 
 In this order: what can't be read, violated policies, conflicts, exhaustion, other rejections, what is removed,
 addresses that change, wider exposure, less access. Not here: how a format marks them.

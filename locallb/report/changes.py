@@ -1,4 +1,4 @@
-"""Two sides compared: for every Service what happens to it, and everything in which the sides differ."""
+"""The comparison itself: what happens to each Service, and every difference between the two sides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Envoy was told, read back from its files: listeners with their clients, and the backends of each upstream.
+"""Listeners, their allowed clients and the backends of each upstream, read back from Envoy's configuration files.
 
 Lenient, because the files may be of another version or anybody's: what isn't as we write it is not known. Not here:
 which resources have the files.

@@ -1,4 +1,4 @@
-"""What can be reached on the new side that could not be reached on the old one, and by whom; and what no longer can.
+"""Changes of exposure: what can be reached on the new side and could not on the old one, by whom, and the reverse.
 
 A port counts as declared, whether or not it has backends at this moment: a closed port opens by itself when a pod gets
 ready. An unknown old side (a port that was closed when it was deployed) counts as not reachable. Going backwards, all

@@ -1,4 +1,4 @@
-"""Which of a stack's policies a change violates: a sentence each, with the object, the value and the remedy."""
+"""Violated policies: one sentence for each, with the object, the value and the remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pools have left when a plan is carried out."""
+"""How many addresses of each pool remain free once a plan is applied."""
 
 from __future__ import annotations
 

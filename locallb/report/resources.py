@@ -1,7 +1,7 @@
-"""The side that is deployed, read back from the resources that declare it.
+"""The deployed side of a comparison, read back from its resources.
 
-What Envoy was told is in its files, and those are in the state and in what `pulumi preview --json` prints: so
-listeners, sources and backends are read from there (`envoy_files`) and nothing is remembered twice. Reading is lenient,
+Envoy's configuration is in its files, and those are in the state and in what `pulumi preview --json` prints: so
+listeners, sources and backends are read from there (`envoy_files`) and nothing is stored twice. Reading is lenient,
 because the resources may be of another version: what isn't as we write it is not known. Not here: where they come from.
 """
 

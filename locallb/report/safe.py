@@ -1,4 +1,4 @@
-"""Text from a cluster, made harmless for where it is shown: Markdown, HTML, a terminal.
+"""Escaping of text from clusters for where it is shown: Markdown, HTML, a terminal.
 
 Names and annotations are written by anybody who may open a pull request. Control characters and the ones that turn or
 hide text are written out, long texts are cut, and every character that a format would act on becomes a reference.

@@ -1,7 +1,7 @@
-"""One side of a comparison: what every Service has there, in the words of its clients.
+"""One side of a comparison: each Service as its clients see it.
 
-A side is made from a plan (what shall be, or what another revision would have been) or from deployed resources (see
-`resources`). Where something isn't known on a side it is None, and never compared.
+A side is made from a plan (the desired state, or another revision's) or from deployed resources (see `resources`).
+Where something isn't known on a side it is None, and never compared.
 """
 
 from __future__ import annotations

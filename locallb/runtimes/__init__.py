@@ -1,1 +1,1 @@
-"""What Envoy runs in: processes of this host and Docker containers; their start, end and drain."""
+"""Runtimes: how an Envoy is run, as a process of this host or in a container; start, end and drain."""

@@ -1,6 +1,7 @@
-"""An Envoy that shall end is told to listen no longer, and open connections get a moment: the same in every runtime.
+"""Draining of an Envoy that shall end, for every runtime: it stops listening, and open connections get a moment.
 
-Who was told is noted beside it, because it goes on answering although it listens no longer. Not here: ending it.
+That it was told is noted in its directory, because it goes on answering although it listens no longer. Not here: ending
+it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Routes to pods as they are, and changing them: in this host's table, or where a container has its network.
+"""Routes to pods: read and changed, in this host's table or in a container's network.
 
-Who may change routes does it by netlink, who may not by a container that lives for a moment. Routes carry our protocol
-and the stack's metric, so nobody else's is ever taken for one of them. Not here: which routes are wanted.
+With the right to change routes by netlink, without it by a short-lived container. Routes carry our protocol and the
+stack's metric, so that nobody else's is taken for one of them. Not here: which routes are wanted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The proof that ports which Docker publishes are open: that connections to them arrive at the proxy inside.
+"""The proof that published ports work: that connections to them arrive at the proxy in its container.
 
 That a connection opens proves nothing, because Docker's own proxy takes it first: Envoy's counters tell. Datagrams
 would reach the application, so for UDP it is enough that Docker holds the port and Envoy listens. Not here: what Envoy

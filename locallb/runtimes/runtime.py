@@ -1,4 +1,4 @@
-"""What a runtime must do: everything about runs of Envoy that has effects. How a run is planned is `planning.runs`.
+"""The interface of a runtime: all effects on runs of Envoy. How a run is planned is in `planning.runs`.
 
 Methods block; what goes wrong is a ClientError or a ProviderError. Not here: what an Envoy serves.
 """

@@ -1,4 +1,4 @@
-"""One process at a time for something: a lock of the operating system, gone with its holder however that ends."""
+"""One process at a time: a lock of the operating system, which ends with its holder."""
 
 from __future__ import annotations
 

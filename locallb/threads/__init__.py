@@ -1,1 +1,1 @@
-"""Threads that cannot end unseen, and counters that any thread may use."""
+"""Supervised threads, and counters that any thread may use."""

@@ -1,4 +1,4 @@
-"""Chance, for delays that shall not all end at once. Whoever seeds or saves Python's own generator isn't disturbed."""
+"""Random delays, so that many waits don't end at once; independent of Python's global generator."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Questions that several threads have at the same moment, answered by one call.
+"""Coalesced calls: questions that several threads ask at the same moment are answered by one call.
 
-A call that is under way answers nobody who asks later, so an answer is never older than its question. Not here: what
-is asked.
+A call that has begun answers nobody who asks later, so an answer is never older than its question. Not here: what is
+asked.
 """
 
 from __future__ import annotations

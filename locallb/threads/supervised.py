@@ -1,7 +1,7 @@
-"""Threads that can't end unseen: what escapes from one is told and counted, and its work begins again with back-off.
+"""Supervised threads: an exception that escapes is reported and counted, and the work begins again with back-off.
 
 Every thread that `watch` keeps is one of these; nothing else of local-lb starts threads, but for pools whose results
-are waited for. While a thread waits to begin again it is in trouble: whoever depends on it is not up to date.
+are waited for. While a thread waits to begin again it is in trouble: whatever depends on it is not up to date.
 """
 
 from __future__ import annotations

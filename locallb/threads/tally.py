@@ -1,4 +1,4 @@
-"""Counts, from any thread: for whoever wants to know what was done to the world. Nothing depends on it."""
+"""Counters of effects, from any thread, for tests and metrics. Nothing depends on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads figures from what an Envoy's admin interface says of its clusters.
+"""Parses the traffic figures in the answers of Envoy's admin interface.
 
 Counts by backend are always there: Envoy keeps them whatever statistics it is told to keep. Bytes and latencies are
 statistics of the cluster, there where the stack asks for them. Pure. Not here: who asks.

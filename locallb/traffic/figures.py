@@ -1,4 +1,4 @@
-"""Counts of what flowed, and latencies: how they add up over families and proxies, and what changed between two looks.
+"""Counters and latency histograms: their sums over families and proxies, and their difference between two readings.
 
 Latencies are histograms in the bins that Envoy counts in. Those are the same everywhere, so that adding counts bin by
 bin loses nothing; percentiles of proxies can't be added. Pure. Not here: where counts come from.

@@ -1,4 +1,4 @@
-"""What a proxy says of a connection or a request: read from Envoy's messages, and whose it is.
+"""Access log entries of a proxy: parsed from Envoy's messages, and matched with their Service.
 
 Messages are those of OpenTelemetry's logs in protobuf's encoding, of which only texts in known places are looked at.
 Pure. Not here: who takes them (`reading`), and how a line is printed.

@@ -1,4 +1,4 @@
-"""Takes what proxies say of connections and requests, for as long as somebody reads.
+"""Receives access logs from proxies for as long as somebody reads them.
 
 A socket in each proxy's directory, where its Envoy sends messages, each as an HTTP request; and its gate, opened for a
 thousand lines, and again and again as long as some come. So nothing is kept anywhere, and a reader that was killed, or

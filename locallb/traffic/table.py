@@ -1,4 +1,4 @@
-"""Whose figures are whose: a row for each port of a Service or Gateway, from the plan and what proxies answered.
+"""The traffic table: one row for each port of a Service or Gateway, from the plan and the proxies' answers.
 
 What several ports lead to, as of a Gateway that serves HTTP and HTTPS, is one row with all of them: Envoy counts where
 requests go, and they are told once. Pure. Not here: how rows are printed.

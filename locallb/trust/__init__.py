@@ -1,5 +1,5 @@
-"""Who on this host believes this user's own authority: the system, Chromium, Firefox, a Mac's keychain.
+"""Trust stores of this host that may trust this user's own authority: the system's, Chromium's, Firefox's, a Mac's.
 
-`plan` is pure: which stores shall believe it, or no longer, and with which commands. `nss` and `system` look at stores
-and change them, `stores` finds those that there are. Not here: how an authority is made (`certificates`).
+`plan` is pure: which stores shall trust it, or no longer, and with which commands. `nss` and `system` read and change
+stores, `stores` finds them. Not here: how an authority is made (`certificates`).
 """

@@ -1,4 +1,4 @@
-"""What `locallb ca trust` and `ca untrust` would do: steps as data, from what each store of this host has now. Pure.
+"""The plan of `locallb ca trust` and `ca untrust`: steps as data, from the present content of each store. Pure.
 
 What we put somewhere says so itself: its name has the user's number and the beginning of the certificate's fingerprint.
 So it is found again, and told from everything else, also after another authority was made or all files of it were lost.

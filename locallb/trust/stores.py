@@ -1,4 +1,4 @@
-"""Finds the stores that programs of this host ask, looks what they have, and changes them.
+"""Finds the trust stores of this host, reads and changes them.
 
 No right is needed to look. Not here: what is to be changed (`plan`).
 """

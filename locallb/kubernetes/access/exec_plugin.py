@@ -1,4 +1,4 @@
-"""Exec plugins of kubeconfigs: a command of the user's that prints a token, run so that it can hold up nobody.
+"""Exec plugins of kubeconfigs: a command of the user's that prints a token, run so that it can't block anything.
 
 It gets no standard input, a deadline at which its whole process group ends, and a bounded output. A token counts until
 it expires; shortly before, the next one is fetched while the old one is still used. One that fails isn't asked

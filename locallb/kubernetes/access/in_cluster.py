@@ -1,6 +1,6 @@
-"""What a pod is told of its cluster: the API, as a kubeconfig that nobody wrote, and where the pod itself is.
+"""Access from inside a pod: the API as a kubeconfig that needs no file, and the pod's own namespace.
 
-The token stays in its file, which the kubelet replaces now and again. Not here: what is asked of the API.
+The token stays in its file, which the kubelet replaces now and again. Not here: requests.
 """
 
 from __future__ import annotations

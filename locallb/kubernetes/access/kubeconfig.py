@@ -1,4 +1,4 @@
-"""Kubeconfigs: which context of which file is meant, and how its cluster is reached.
+"""Kubeconfigs: the context that is meant, and how to reach its cluster.
 
 What the client underneath would pass over in silence or can't do (exec plugins of version v1, impersonation) is refused
 in a sentence. Credentials stay where the file says. What proves that a context is gone, and what only looks like it, is

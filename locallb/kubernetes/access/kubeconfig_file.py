@@ -1,4 +1,4 @@
-"""The text of a kubeconfig, and what it proves: that a context is there, that it is gone, or neither.
+"""The content of a kubeconfig file, and what it proves about a context: present, gone, or neither.
 
 Others rewrite these files in place, so each beginning of one may be seen. One that can't be understood, is empty or may
 be half-written says nothing, and nothing is given up for it. Not here: what a context means (`kubeconfig`).

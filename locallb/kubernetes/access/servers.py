@@ -1,4 +1,4 @@
-"""URLs of servers: whether they are any, and whether the environment's proxy is asked on the way. Not here: asking."""
+"""URLs of API servers: whether they are valid, and whether the environment's proxy applies. Not here: requests."""
 
 from __future__ import annotations
 

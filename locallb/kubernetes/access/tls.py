@@ -1,4 +1,4 @@
-"""What a connection trusts and shows, made once for the same inputs: the system's authorities take 60 ms to read.
+"""TLS contexts of connections, cached by their inputs: loading the system's authorities takes 60 ms.
 
 A cluster that can't be followed is asked again and again, each time by another client. Not here: where a kubeconfig
 says what to trust (`kubeconfig`), and clients.

@@ -1,6 +1,6 @@
-"""Tokens of kubeconfigs, inline and in files that somebody replaces: what is none is refused before it is sent.
+"""Validation of bearer tokens in kubeconfigs, inline or in files that are replaced: a bad one is refused before use.
 
-The client underneath would tell what it can't send, which may be half of a token. Not here: tokens of plugins.
+The client underneath would print what it can't send, which may be half of a token. Not here: tokens of plugins.
 """
 
 from __future__ import annotations

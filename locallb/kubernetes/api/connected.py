@@ -1,7 +1,7 @@
-"""A connection to a Kubernetes API, with what it was made from.
+"""The HTTP client for one Kubernetes API, and what it was made from.
 
-Every request of the client passes here: the answers' pages are watched, the quota is kept, events are in a hurry. Not
-here: what is asked, and whether another attempt is made.
+Every request passes here: pages are checked, the quota is kept, events get a short deadline. Not here: which requests,
+and retries.
 """
 
 from __future__ import annotations

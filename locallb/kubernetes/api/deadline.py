@@ -1,6 +1,6 @@
-"""Ends answers that never would: a server that sends a byte now and then is in time for each read, and never done.
+"""A deadline for whole answers: a server that sends a byte now and then never exceeds the timeout of a single read.
 
-Not here: answers that are followed, which have deadlines of their own (`feed`).
+Not here: watches, which have deadlines of their own (`feed`).
 """
 
 from __future__ import annotations

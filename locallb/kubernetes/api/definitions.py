@@ -1,6 +1,6 @@
-"""Objects that define what a cluster knows: read, and applied by the server's own rules (`gateway install-crds`).
+"""CustomResourceDefinitions: read, and written by server-side apply (`gateway install-crds`).
 
-Whatever somebody else manages is left to them: a conflict is told, never forced. Not here: which are written.
+What another manager owns is left to it: a conflict is reported, never forced. Not here: which ones are written.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One kind of a cluster's objects as they come: a list, then its changes, with bookmarks.
+"""One kind of a cluster's objects: a list, then its changes by a watch with bookmarks.
 
 The API server sends a bookmark about once a minute, so a watch that says nothing for longer is broken, whatever the
 connection looks like. Whatever isn't an answer of a Kubernetes API is an error like one that doesn't come; no answer

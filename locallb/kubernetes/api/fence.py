@@ -1,8 +1,8 @@
-"""Whether this process may still act: asked before each effect, answered without a request.
+"""The fence of leader election: whether this process may still act, asked before each effect, without a request.
 
-Without an election it always may. With one, only in its own term by the monotonic clock. A process can sleep between
-the question and the effect, so effects that can do better do: the ledger compares terms under its lock, and the API
-gets the resourceVersion that was read before the question.
+Without an election it always may; with one, only in its own term (monotonic). A process can sleep between the question
+and the effect, so effects that can do better do: the ledger compares terms under its lock, and the API gets the
+resourceVersion that was read before the question.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Clusters that are known not to answer: nothing is asked of them until they do.
+"""Clusters that are known not to answer: no other thread asks them until they do.
 
-Whoever follows a cluster knows it first; all others of this process would each wait for the same answer in vain. Not
-here: how it is found out.
+The thread that follows a cluster notices first; every other one would wait for the same timeout. Not here: how it is
+noticed.
 """
 
 from __future__ import annotations

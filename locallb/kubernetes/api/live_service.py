@@ -1,7 +1,7 @@
-"""A Service in a live cluster, as our resources touch it: read, decide, patch, and again where somebody was quicker.
+"""A Service in a live cluster: read, decide, patch, and repeat on conflict.
 
-What a watch or the last patch told counts as read, once: if it is old, the patch is refused, and the Service read.
-What an open watch says to be as it shall be isn't read either.
+The version from a watch or the last patch counts as read, once: if it is old, the patch is refused, and the Service is
+read. A Service that an open watch shows as desired isn't read either.
 """
 
 from __future__ import annotations

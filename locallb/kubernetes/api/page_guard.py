@@ -1,7 +1,7 @@
-"""Ends lists that never would: a server that names a page again which it has given goes round in circles.
+"""Ends endless lists: a server that names a page again would keep the client going round in circles.
 
-The client underneath turns pages by itself, so each of its requests is looked at. Not here: lists that are followed,
-which turn their own pages (`feed`).
+The client underneath follows pages by itself, so each of its requests is checked. Not here: lists of a watch, which
+follow their own pages (`feed`).
 """
 
 from __future__ import annotations

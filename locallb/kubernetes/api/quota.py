@@ -1,4 +1,4 @@
-"""How many requests this process sends to a cluster that it follows: each waits for its turn, reads and events longest.
+"""Rate limits of requests to clusters that this process follows: events and reads wait longest.
 
 A loop may begin, lose all its watches, or find every Service changed by others, and the API is others' as well. Patches
 are owed to somebody who waits for an address, and go before what waits; a Service that its users change brings turns of

@@ -1,8 +1,8 @@
-"""Objects as this process was told of them last, by a watch or as the answer to a patch.
+"""A cache of objects as last seen: by a watch, or in the answer to a patch.
 
-A first guess for whoever is about to write over a resourceVersion: one that is old is refused as a conflict, and read
-then. While a watch is open, what it told last also counts as a look at an object that is as it shall be; one that
-differs is read. It saves a request each time, and proves nothing else. Not here: who asks the API.
+A first guess before a write with a resourceVersion: an old one is refused as a conflict, and the object is read then.
+While a watch is open, its last version also counts as a read of an object that is as desired; one that differs is read.
+It saves a request each time, and proves nothing else. Not here: requests.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Statuses that may not be written: told in one sentence for a cluster, and not tried again for each object.
+"""Statuses that this user may not write: reported in one sentence for a cluster, and not tried for each object.
 
-The first refusal of a kind counts for all of it for a while, so that a thousand routes cost one request. Not here: who
-writes (`live_service`), and rights to read.
+The first refusal of a kind counts for all of it for a while, so that a thousand routes cost one request. Not here:
+writing (`live_service`), and rights to read.
 """
 
 from __future__ import annotations

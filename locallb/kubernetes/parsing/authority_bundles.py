@@ -1,4 +1,4 @@
-"""ConfigMaps with certificates of authorities in `ca.crt`: the certificates, or why there are none to be used.
+"""ConfigMaps with certificate authorities in `ca.crt`: the certificates, or why they can't be used.
 
 Each is read here as strictly as a proxy will, and written again, so that one odd bundle refuses nobody else's
 configuration, and nothing but certificates leaves this: not a key that somebody put beside them. Not here: requests

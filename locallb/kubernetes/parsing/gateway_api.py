@@ -1,4 +1,4 @@
-"""What of an object concerns Gateway API or Ingresses: their own kinds, and what those refer to.
+"""Objects for Gateway API and Ingresses: their own kinds, and the kinds that they refer to.
 
 Not here: what such an object means (`gateway.kinds`, `ingress.kinds`), and Services of type LoadBalancer.
 """

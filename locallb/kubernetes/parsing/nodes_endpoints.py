@@ -1,6 +1,6 @@
-"""From Kubernetes objects to what stands behind a Service: Nodes and EndpointSlices.
+"""Parses Nodes and EndpointSlices.
 
-Unlike a Service, a malformed one belongs to nobody who could be told: it is left out, and a notice says so.
+Unlike a Service, a malformed one has no status in which to say so: it is left out, and a notice says so.
 """
 
 from __future__ import annotations

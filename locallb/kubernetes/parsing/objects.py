@@ -1,4 +1,4 @@
-"""From Kubernetes objects, as YAML or an API gives them, to the types of `model`. Total: no input makes it raise.
+"""Parses Kubernetes objects into the types of `model`, from YAML or an API. Total: no input makes it raise.
 
 Kept are Services of type LoadBalancer, Nodes and EndpointSlices; lists of any depth are opened; every other kind is
 somebody else's. A malformed Service is kept as such, a malformed Node or EndpointSlice becomes a notice.

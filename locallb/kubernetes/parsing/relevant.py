@@ -1,4 +1,4 @@
-"""Which of the objects that YAML or an API gives are read at all, and what each is called. Total: nothing raises.
+"""Selects the objects that are read at all, from YAML or an API, and names each. Total: nothing raises.
 
 Lists of any depth are opened; every kind that isn't read is somebody else's, but what seems to be meant as one of those
 that are is told. Not here: what objects mean (`objects`).

@@ -1,4 +1,4 @@
-"""From a Kubernetes object to a Service, with the API's own defaults and the API's own demands.
+"""Parses a Service, with the API's own defaults and validation.
 
 A Service that the API server would refuse is refused here by the same rules, as far as a load balancer cares, because
 manifests never met an API server. Not here: which objects are Services (`objects`), whose they are (`selection`).

@@ -1,4 +1,4 @@
-"""Secrets of type kubernetes.io/tls: what is in one, and the digest by which everybody else knows it.
+"""Parses Secrets of type kubernetes.io/tls: certificate, key, and the digest by which they are compared.
 
 A key leaves this only for the file that a proxy reads. Not here: requests and files.
 """

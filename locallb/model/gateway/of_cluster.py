@@ -1,4 +1,4 @@
-"""All that one cluster has of Gateway API and of Ingresses, and the little that is used of what these refer to."""
+"""Gateway API objects and Ingresses of one cluster, with the parts that are used of the objects they refer to."""
 
 from __future__ import annotations
 

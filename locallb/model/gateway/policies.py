@@ -1,4 +1,4 @@
-"""Objects of Gateway API that say something about others: who may refer to whom, how backends are believed.
+"""Gateway API objects that are about other objects: ReferenceGrant and BackendTLSPolicy.
 
 As in `objects`, frozen and under the API's own names. Not here: what comes of them (`gateway`).
 """

@@ -1,7 +1,7 @@
-"""What a rule of a route says: in the proxy's words as far as it names no other object, and by reference where it does.
+"""One rule of a route: complete where it names no other object, and by reference where it does.
 
 A value that can't be served is the rule's `problem`, so that the rules beside it go on. Not here: how rules are read
-(`parsing.rules`), which comes first (`precedence`), who is behind references (`backends`).
+(`parsing.rules`), which comes first (`precedence`), and the backends that references lead to (`backends`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who may attach: namespaces, by name or by label, and kinds. Not here: who asks (`attachment`)."""
+"""Which routes may attach to a listener: by namespace, its labels, and kind. Not here: the check (`attachment`)."""
 
 from __future__ import annotations
 

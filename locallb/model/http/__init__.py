@@ -1,1 +1,1 @@
-"""What a proxy serves by HTTP and TLS, in our words. Pure; not here: L4 (`serving`), Envoy's words."""
+"""HTTP and TLS as a proxy serves them, independent of Envoy. Pure. Not here: L4 (`serving`), Envoy's configuration."""

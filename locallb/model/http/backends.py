@@ -1,4 +1,4 @@
-"""How backends are spoken to by HTTP: by which version of it, and with which certificates. Not here: which they are."""
+"""The HTTP version and the TLS settings with which a proxy connects to backends. Not here: the backends themselves."""
 
 from __future__ import annotations
 

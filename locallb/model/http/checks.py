@@ -1,7 +1,7 @@
-"""Which texts may stand in an HTTP configuration: names, values, hostnames, paths and statuses, with limits of size.
+"""Validation of texts in an HTTP configuration: header names and values, hostnames, paths, statuses; all bounded.
 
-Each function returns its text or raises ValueError with one sentence that names it; `http` asks for every value,
-so that nothing from a cluster reaches a proxy unseen. Not here: regular expressions (`regexes`).
+Each function returns its text or raises ValueError with one sentence that names it; every value of `http` is checked
+here, so that nothing from a cluster reaches a proxy unchecked. Not here: regular expressions (`regexes`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What goes along with a route of HTTP: changes of headers, copies, retries, sessions and what other origins may do.
+"""Options of an HTTP route: header changes, mirrors, retries, session persistence and CORS.
 
 Each value is checked as it is made and raises ValueError with a sentence. Times are milliseconds unless they say so.
 """

@@ -1,4 +1,4 @@
-r"""Which regular expressions may be asked of a proxy: those of RE2 that stay small once compiled.
+r"""Validation of regular expressions: only those of RE2 that stay small once compiled.
 
 RE2 takes time in proportion to a text's length whatever the expression, and memory in proportion to the expression's
 compiled size, which repetition makes large: so that is bounded here, by an estimate that is never too low. Refused as

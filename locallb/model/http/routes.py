@@ -1,4 +1,4 @@
-"""Routes of HTTP: what a request must be like, and what becomes of it.
+"""HTTP routes: the conditions on a request, and the action for it.
 
 Each value is checked as it is made and raises ValueError with a sentence. Times are milliseconds. Not here: the order
 of routes, hosts (`serving`), and what goes along with a route (`policies`).

@@ -1,4 +1,4 @@
-"""What a proxy serves by HTTP and TLS: listeners, certificates, hosts and upstreams, in our words and not yet Envoy's.
+"""What a proxy serves by HTTP and TLS: listeners, certificates, hosts and upstreams, independent of Envoy.
 
 Each value is checked as it is made: one that can't be served raises ValueError with a sentence, so that whatever exists
 can be served. Routes are in `routes`. Not here: which of two routes comes first (who makes the lists knows), L4

@@ -1,4 +1,4 @@
-"""Rules that let the kernel ask other tables than its main one (`ip rule`), and which packets of this host they catch.
+"""Policy routing rules (`ip rule`) that have the kernel ask other tables, and which packets of this host they catch.
 
 VPNs have such: WireGuard leads what it didn't mark itself to a table of its own, but for what the main table has a
 better way to than the default route; Tailscale has table 52. Pure: rules and routes are arguments. What can't be told

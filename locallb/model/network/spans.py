@@ -1,6 +1,6 @@
-"""Sets of numbers as spans: what pools, routes and addresses are computed with, at the same cost for 2**128 as for one.
+"""Interval arithmetic on sets of numbers: addresses and networks cost the same whether they are 1 or 2**128.
 
-Pure arithmetic. Not here: what the numbers are of.
+Pure. Not here: what the numbers stand for.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The output `events`: what is new, as events of the object."""
+"""The output `events`: news as Kubernetes events of the object."""

@@ -1,4 +1,4 @@
-"""ServiceEvents: what a Service of a live cluster is told in passing; told once, when it becomes true."""
+"""The resource ServiceEvents: Kubernetes events about a Service of a live cluster, each sent once."""
 
 from __future__ import annotations
 

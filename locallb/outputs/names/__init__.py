@@ -1,1 +1,1 @@
-"""The output `names`: names in zones whose servers take updates."""
+"""The output `names`: DNS names in zones whose servers take updates (RFC 2136)."""

@@ -1,4 +1,4 @@
-"""DnsName: a name in a zone that others write, too, put there and taken away by one UPDATE each.
+"""The resource DnsName: a name in a zone that others write too, added and removed by one UPDATE each.
 
 The client of name servers is loaded where it is used: most stacks have no such zone.
 """

@@ -1,6 +1,6 @@
-"""Names in zones whose servers take updates, as an output: told once a load balancer is proven to serve.
+"""DNS names in zones whose servers take updates, as an output: published once the load balancer is proven to serve.
 
-Names that an Envoy of the stack answers for aren't told to anybody: they are its configuration.
+Names in embedded zones aren't published here: they are the configuration of an Envoy of the stack.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""StubZones: what the CoreDNS of a running cluster says of the stack's zones, so that its pods resolve their names.
+"""The resource StubZones: a block in a cluster's CoreDNS configuration, by which its pods resolve the stack's zones.
 
-A marked block and nothing else: it comes and goes by patches over the version that was read, and what somebody else
-wrote between its marks is told and left alone. Not here: what a block says (`dns.stubs`).
+The block is marked and nothing else is changed: it comes and goes by patches over the version that was read, and what
+others wrote between its marks is reported and left alone. Not here: the content of a block (`dns.stubs`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""GatewayStatus: what is ours in the status of an object of Gateway API in a live cluster."""
+"""The resource GatewayStatus: our part of the status of a Gateway API object in a live cluster."""
 
 from __future__ import annotations
 

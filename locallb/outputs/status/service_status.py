@@ -1,4 +1,4 @@
-"""ServiceStatus: the addresses, ports and conditions in a Service's status."""
+"""The resource ServiceStatus: the addresses, ports and conditions in a Service's status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pools during one allocation: what is held, what was given and what is free, family by family.
+"""The address pools during one allocation: held, newly given and free addresses, family by family.
 
 Not here: in which order Services are served, and which of their requests come first (`allocation`).
 """

@@ -1,4 +1,4 @@
-"""Who holds which address already: the ledger, this stack's own state, the status of Services, and the host itself.
+"""Current holders of addresses: by the ledger, this stack's own state, the status of Services, and the host itself.
 
 An address has at most one holder, and only its holder may get it in this plan. So a holder never loses an address to
 somebody else's request, and an address whose Service is gone goes to nobody before it is released: its data plane may

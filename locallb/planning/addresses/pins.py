@@ -1,6 +1,6 @@
-"""Which Service a pin of the configuration is for: one by its name, or any that a pattern fits.
+"""Pins of the configuration: a fixed address for one Service by its name, or for any that matches a pattern.
 
-Not here: how pins are written (`config.parsing`), and who of several that want one address gets it (`allocation`).
+Not here: the syntax of pins (`config.parsing`), and which of several candidates gets the address (`allocation`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pools against the host's routes: what is local already, what a local route would break, what can't work at all.
+"""Address pools compared with the host's routes: local already, harmful to make local, or impossible.
 
 Pure. Not here: which single addresses are this host's (`host_addresses`), and making a route.
 """

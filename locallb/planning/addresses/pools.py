@@ -1,4 +1,4 @@
-"""Which addresses a pool can hand out, and which of them are still free.
+"""The addresses of one pool: those that it can hand out, and those that are still free.
 
 Everything is interval arithmetic: an IPv6 pool of 2**64 addresses costs as much as one of 32, because nothing is ever
 enumerated. Who gets which address is decided in `allocation`, what a pool may look like in `config.parsing`.

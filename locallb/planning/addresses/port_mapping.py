@@ -1,8 +1,8 @@
-"""Where Services are found that have no addresses of their own: at ports of the loopback addresses (`portMapping`).
+"""Port mapping (`portMapping`): Services without an address of their own get ports of the loopback addresses.
 
 Each port keeps the number that it was given. A new one gets its own number where that is free and may be bound here,
 and otherwise the next free one after a hash of the Service and the port: so the answer depends neither on an order nor
-on the machine, as far as nobody has those numbers. Not here: who claims them, and who listens.
+on the machine, as far as those numbers are free. Not here: claims, and listening.
 """
 
 from __future__ import annotations

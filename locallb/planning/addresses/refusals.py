@@ -1,4 +1,6 @@
-"""The sentences for Services that get no address: who asks for what, why not, and what helps.
+"""Messages for Services that get no address: what was requested, why it is refused, and the remedy.
+
+Text only: whether an address is refused is decided in `allocation`.
 
 Only words: whether an address is refused is decided in `allocation`.
 """

@@ -1,1 +1,1 @@
-"""Where the connections of a port may go: Nodes and endpoints. Pure."""
+"""Backends of a port: Nodes and endpoints. Pure."""

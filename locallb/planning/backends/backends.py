@@ -1,4 +1,4 @@
-"""Where the connections of each port may go: straight to its endpoints, or to Nodes' NodePorts.
+"""The backends of each port: its endpoints (pods) directly, or Nodes' NodePorts.
 
 Refusal follows desired state: no eligible Node, or no usable endpoint although EndpointSlices are known, means no
 backend and, later, no listener. Slices of a Service that aren't there say nothing. Behind endpoints the NodePorts stand

@@ -1,6 +1,6 @@
-"""Which Nodes and endpoints are left where some are drained: those get no new connections, and open ones stay.
+"""Draining: the Nodes and endpoints that remain when some get no new connections; open connections stay.
 
-Not here: what becomes a backend (`backends`), and who ordered it.
+Not here: which of them become backends (`backends`), and who ordered the drain.
 """
 
 from __future__ import annotations

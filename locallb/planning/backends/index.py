@@ -1,6 +1,6 @@
-"""What can be behind the Services of a snapshot, looked up by cluster and Service: made once, used for all.
+"""Nodes, EndpointSlices and routes of a snapshot, indexed by cluster and Service: made once for all Services.
 
-Not here: what of it becomes a backend (`backends`).
+Not here: which of them become backends (`backends`).
 """
 
 from __future__ import annotations

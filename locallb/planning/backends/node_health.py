@@ -1,4 +1,4 @@
-"""How the health of a Node as a backend is known: by kube-proxy's health ports or, without any, by the NodePort itself.
+"""Health checks of Nodes as backends: kube-proxy's health ports or, without any, the NodePort itself.
 
 kube-proxy tells on port 10256 that it works, and on a Service's healthCheckNodePort that it works and has an endpoint
 here (externalTrafficPolicy Local). Asking it costs the application no connection and answers for UDP as well. Clusters

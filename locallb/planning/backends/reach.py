@@ -1,4 +1,4 @@
-"""Which addresses of a cluster's pods this host reaches for certain, by its routes and by the cluster's Nodes.
+"""Pod addresses that this host certainly reaches, by its routes and by the cluster's Nodes.
 
 A route says where packets go, not who is there: a VPN's 10.0.0.0/8, the bridge of Docker and another cluster's Node
 all lead away from pods that have such addresses here. So only these count, where no longer prefix says otherwise:

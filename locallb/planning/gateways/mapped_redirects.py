@@ -1,4 +1,4 @@
-"""Redirects of a Gateway or of Ingresses whose ports clients find at mapped numbers: to itself, they name those.
+"""Redirects under port mapping: a redirect of a Gateway or Ingress to itself names the mapped port.
 
 Pure. A redirect leads to itself without a hostname, or with one of those for which it has routes. One to another host
 names that one's own port, which mapping here has nothing to do with.

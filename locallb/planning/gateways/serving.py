@@ -1,6 +1,7 @@
-"""What Gateways and Ingresses serve on addresses: ports with listeners, and backends behind them.
+"""Listeners and upstreams of Gateways and Ingresses on the addresses that they got.
 
-Not here: who they are (`gateways`), and what they serve (`gateway.translation`, `ingress.translation`).
+Not here: which Gateways and Ingresses there are (`gateways`), and their routes (`gateway.translation`,
+`ingress.translation`).
 """
 
 from __future__ import annotations

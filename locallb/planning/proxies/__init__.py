@@ -1,1 +1,1 @@
-"""Which proxy serves what, who shares one and what fits into it. Pure; not here: addresses, backends."""
+"""Assignment of Services to proxies, own, shared or spare, within the host's capacity. Not here: addresses."""

@@ -1,6 +1,6 @@
-"""By which proxy each Service is served, as far as the host goes: one of its own, or one of the stack's.
+"""The proxy of each Service, within the host's capacity: one of its own, or one of the stack's.
 
-Puts together who keeps or gets what (`sharing`) and the budget of inotify instances (`capacity`). Not here: what the
+Combines who keeps or gets which proxy (`sharing`) with the budget of inotify instances (`capacity`). Not here: what the
 proxies serve.
 """
 

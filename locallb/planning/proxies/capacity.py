@@ -1,4 +1,4 @@
-"""How many proxies the host can carry, and how each learns its endpoints: the budget of inotify instances, shared out.
+"""The host's capacity for proxies: the budget of inotify instances, and how each proxy learns its endpoints within it.
 
 Every proxy watches its listeners and clusters; one that learns endpoints by EDS also watches a file for each upstream.
 A running proxy keeps its way, so that a new Service never reconfigures a neighbour; new ones get EDS as far as the

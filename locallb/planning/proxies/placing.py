@@ -1,7 +1,7 @@
-"""One Service on its addresses: its listeners, upstreams, and the proxy that serves them.
+"""Placement of one Service on its addresses: its listeners, its upstreams, and the proxy that serves them.
 
-Everything that this depends on comes in two values, `PlacementInputs` and `PlanContext`, so that who plans again and
-again can tell whether it is still the same (`memory`). Not here: which addresses, which proxy, who is refused (`plan`).
+All that it depends on comes in two values, `PlacementInputs` and `PlanContext`, so that a cache can tell whether they
+are equal (`memory`). Not here: the choice of addresses, of the proxy, and rejections (`plan`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A Service's ports on its addresses: a listener where a family has backends, and upstreams of those.
+"""The ports of a Service on its addresses: a listener for each family with backends, and its upstreams.
 
-Not here: which backends those are (`backends`), and what Gateways serve (`gateways.serving`).
+Not here: which backends (`backends`), and the ports of Gateways (`gateways.serving`).
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Which Services are served by proxies of the stack, and which such proxies there shall be: shared ones, or spares.
+"""The stack's own proxies, shared ones or spares: how many there shall be, and which Services they serve.
 
-A Service keeps the proxy that it has, as it keeps its address, so one that comes or goes moves nobody else. Shared
-proxies are as many as the configuration says, or one more wherever all are full; a new Service goes to the one with the
-fewest. A spare is started before
-anybody needs it, taken by one Service or Gateway for the rest of its life, and then replaced by another. Not here:
-who has a proxy of its own, and how many proxies the host can carry (`capacity`).
+A Service keeps its proxy, as it keeps its address, so that one that comes or goes moves no other. There are as many
+shared proxies as configured, or one more where all are full; a new Service goes to the one with the fewest. A spare is
+started before it is needed, taken by one Service or Gateway for the rest of its life, and then replaced by another. Not
+here: Services with a proxy of their own, and the host's capacity (`capacity`).
 """
 
 from __future__ import annotations

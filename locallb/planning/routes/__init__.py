@@ -1,4 +1,4 @@
-"""Routes of this host to the pods of clusters: which are wanted, and which of them would be in somebody's way.
+"""Routes of this host to the pods of clusters: which are wanted, and which conflict with other networks.
 
-Pure. Not here: routes of HTTP (`gateway.routes`), and making any (`host`).
+Pure. Not here: HTTP routes (`gateway.routes`), and changing the host's table (`host`).
 """

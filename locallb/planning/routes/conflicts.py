@@ -1,4 +1,4 @@
-"""What keeps a route to pods from being made: somebody else's network, or one that no cluster may name.
+"""Conflicts of routes to pods: with networks of others, or with networks that no cluster may claim.
 
 Not here: which routes are wanted.
 """

@@ -1,4 +1,4 @@
-"""Which routes lead to the pods of each cluster, and which of them this stack may make.
+"""The routes to the pods of each cluster: which are wanted, and which of them this stack may add.
 
 A Node's pods are in its spec.podCIDRs and are reached by its InternalIP; where the CNI has ranges of its own the source
 names them, and the first Node passes on what isn't its own. Service CIDRs are no place to go to. What a cluster says is

@@ -1,5 +1,5 @@
-"""What objects in clusters are told of a plan: Gateways, routes, Ingresses, and everybody once the stack is withdrawn.
+"""Statuses for objects in clusters, made from a complete plan: Gateways, routes, Ingresses, and withdrawn Services.
 
-Pure, made from a plan that is complete: nothing decided here changes who is served. Not here: what each status says
-(`gateway.status`, `ingress.statuses`), what the user is told (`planning.status`), and requests.
+Pure; nothing here changes what is served. Not here: the content of each status (`gateway.status`, `ingress.statuses`),
+the table for the user (`planning.status`), and requests.
 """

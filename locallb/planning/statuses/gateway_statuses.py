@@ -1,7 +1,7 @@
-"""What objects of Gateway API and Ingresses in running clusters are told: their statuses, of what was planned.
+"""Statuses of Gateway API objects and Ingresses in live clusters, added to the plan.
 
 A Gateway's goes with its placement or rejection, Ingresses' with the placement that serves them, all others with the
-plan. Manifests are told nothing. Not here: what statuses say (`gateway.status`), and who writes them.
+plan. Manifests get none. Not here: the content of a status (`gateway.status`), and writing it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What Ingresses in running clusters are told: with the placement that serves them, or with the rejection of all.
+"""Statuses and events of Ingresses in live clusters: with the placement that serves them, or with their rejection.
 
-And how any status becomes a resource's. Not here: what Ingresses' say (`ingress.statuses`), and who is told of Gateway
-API's objects (`gateway_statuses`).
+And how any status becomes the input of a resource. Not here: the content of an Ingress's status (`ingress.statuses`),
+and Gateway API objects (`gateway_statuses`).
 """
 
 from __future__ import annotations

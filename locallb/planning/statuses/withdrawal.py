@@ -1,7 +1,6 @@
-"""A plan as it is told while proxies can't be brought back: all stays planned, and nobody is told to have an address.
+"""Withdrawal: while a proxy can't be restarted, its Services stay planned and their statuses lose the addresses.
 
-The addresses stay claimed and the proxies stay wanted, so that whoever repairs goes on. Not here: which proxies those
-are.
+The addresses stay claimed and the proxies wanted, so that a repair goes on. Not here: which proxies are down.
 """
 
 from __future__ import annotations

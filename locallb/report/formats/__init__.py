@@ -1,1 +1,1 @@
-"""A report in each of its formats, and the words that they share. Not here: what changes, and what matters of it."""
+"""The formats of a report, and the wording that they share. Not here: what changes, and what of it matters."""

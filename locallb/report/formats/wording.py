@@ -1,4 +1,4 @@
-"""The words that all formats share for changes and differences."""
+"""Texts for changes and differences that all formats share."""
 
 from __future__ import annotations
 

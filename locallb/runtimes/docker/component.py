@@ -1,4 +1,4 @@
-"""A proxy's container, declared with pulumi-docker in a form that settles: a second update finds nothing to change.
+"""Declares a proxy's container with pulumi-docker, in a form in which a second update finds nothing to change.
 
 Imported only where the runtime is docker: the package takes a while to load.
 """

@@ -1,4 +1,4 @@
-"""The container of a proxy: what is said of it to Docker, and how its owner is told by its labels.
+"""The specification of a proxy's container for Docker, and its owner by its labels.
 
 Pure. Not here: Docker's API, the resource that declares it, Envoy's files (they are mounted).
 """

@@ -1,4 +1,4 @@
-"""Where a context of Docker's command leads: its file, and what this host shows and trusts there.
+"""Contexts of the Docker CLI: the daemon that each one names, and its TLS files.
 
 docker-py passes over a context that it doesn't find, and looks for all of them in the working directory where Docker's
 directory has no config.json. Not here: which context counts (`host.container_sockets`).

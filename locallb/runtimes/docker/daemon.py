@@ -1,6 +1,6 @@
 """The connection to a daemon that speaks Docker's API, wherever its engine says that it is.
 
-One error class for all that goes wrong, and an end of all waiting. Not here: what the daemon is asked.
+One error class for all failures, and a timeout for all waiting. Not here: the requests.
 """
 
 from __future__ import annotations

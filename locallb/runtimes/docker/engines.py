@@ -1,6 +1,6 @@
-"""Whose daemon speaks Docker's API: Docker, or another engine that has the same one; and how its user knows it.
+"""The engines that speak Docker's API, Docker itself or another, and the names they have for their users.
 
-Not here: the connection (`daemon`), and what is asked (`engine_api`).
+Not here: the connection (`daemon`), and the requests (`engine_api`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What Docker says of this stack, where its proxies are containers: what is ours, the network, whether it will do.
+"""Facts from Docker for a stack whose proxies are containers: its own containers, the network, and usability.
 
 A Docker that can't be asked isn't one without containers: every failure is told. Not here: making containers.
 """

@@ -1,4 +1,4 @@
-"""How a container comes to be, with each engine that speaks Docker's API: whose name it is, its image, its start."""
+"""Creates a container with any engine that speaks Docker's API: checks its owner, provides its image, starts it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How a proxy runs in a container: on the host's network, or with its ports published.
+"""Plans a proxy in a container: on the host's network, or with published ports.
 
-Not here: what is said of the container (`containers`), which ports it has inside (`port_mapping`).
+Not here: the container's specification (`containers`), and the ports inside it (`port_mapping`).
 """
 
 from __future__ import annotations

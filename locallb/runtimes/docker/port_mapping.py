@@ -1,4 +1,4 @@
-"""Ports that Docker publishes (`network: publish`): what the host shows, what the container has inside.
+"""Published ports (`network: publish`): the port on the host, and the port that Envoy binds in the container.
 
 Clients use the Service's address and port, Envoy binds a port of its container on every address there: two different
 things, joined here and nowhere else. Pure. Not here: how a container is declared, what Docker makes of it.

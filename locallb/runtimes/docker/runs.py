@@ -1,4 +1,4 @@
-"""Containers as runs of Envoy that were told to stop, once each."""
+"""Containers as runs of Envoy, each drained at most once."""
 
 from __future__ import annotations
 

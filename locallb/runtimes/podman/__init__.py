@@ -1,1 +1,1 @@
-"""Podman's containers as a runtime: Docker's, asked by the same API, but for what is different."""
+"""The runtime `podman`: Docker's, by the same API, with the differences."""

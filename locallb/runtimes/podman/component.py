@@ -1,4 +1,4 @@
-"""A proxy's container, declared as a resource of our own: pulumi-docker's would find changes in what Podman tells."""
+"""Declares a proxy's container as a resource of our own: pulumi-docker's finds changes in Podman's answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PodmanContainer: a proxy's container, as a resource. What it goes through is `lifecycle`, which loads a client.
+"""The resource PodmanContainer: a proxy's container. Its operations are in `lifecycle`, which loads a client.
 
 Another spec is another container. One that doesn't serve (ended, paused, told to stop) counts as gone, and creating it
 again has the same one go on.

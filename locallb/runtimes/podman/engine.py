@@ -1,6 +1,6 @@
-"""Podman's service, which speaks Docker's API: where it listens for this user, and what it says in a way of its own.
+"""Podman's service, which speaks Docker's API: its socket for this user, and its own wording of answers.
 
-Not here: what is asked (`docker.engine_api`), and what a container is made of (`spec`).
+Not here: the requests (`docker.engine_api`), and a container's specification (`spec`).
 """
 
 from __future__ import annotations

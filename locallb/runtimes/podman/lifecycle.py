@@ -1,4 +1,4 @@
-"""What a container of Podman goes through: made or adopted, looked at, repaired, removed; its labels say whose it is.
+"""The operations on a container of Podman: create or adopt, read, repair, remove; its labels name the owner.
 
 A run may be killed between an effect and its line in the state; `create` therefore adopts what is its own already,
 known by a digest of all that it was made of.

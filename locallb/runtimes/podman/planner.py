@@ -1,4 +1,4 @@
-"""How a proxy runs in a container of Podman: as in one of Docker, told by another resource."""
+"""Plans a proxy in a container of Podman: as with Docker, but for the resource that declares it."""
 
 from __future__ import annotations
 

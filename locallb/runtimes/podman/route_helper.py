@@ -1,4 +1,4 @@
-"""Routes changed by a container of Podman, as Docker's are: in the network of a proxy, or this host's.
+"""Routes changed by a short-lived container of Podman, in a proxy's network or this host's.
 
 Not here: how (`docker.route_helper`).
 """

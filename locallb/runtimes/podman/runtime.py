@@ -1,4 +1,4 @@
-"""Podman's containers as a runtime: Docker's, but for who is asked and how they are declared."""
+"""The runtime `podman`: Docker's, but for the engine and the declaration."""
 
 from __future__ import annotations
 

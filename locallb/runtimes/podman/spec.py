@@ -1,6 +1,6 @@
-"""What Podman is told to make of a planned proxy: the body of /containers/create.
+"""The specification of a proxy's container for Podman: the body of /containers/create.
 
-Pure. Not here: making it (`container`).
+Pure. Not here: the request (`container`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""EnvoyProcess: an Envoy of its own for a proxy, started so that it outlives us, stopped without cutting clients short.
+"""The resource EnvoyProcess: a proxy's own Envoy, which outlives its starter and is stopped gracefully.
 
 One that lives already is adopted if it reads the same bootstrap in the same version, and stopped otherwise.
 """

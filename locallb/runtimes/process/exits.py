@@ -1,4 +1,4 @@
-"""Reports at once that a process has ended, as the kernel tells it (pidfd_open(2)), without polling."""
+"""Reports the end of a process at once, by pidfd_open(2), without polling."""
 
 from __future__ import annotations
 

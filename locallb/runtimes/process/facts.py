@@ -1,4 +1,4 @@
-"""Which processes of this host are a stack's, and what the host allows them."""
+"""The processes of a stack on this host, and the host's limits for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an Envoy takes over from the one that runs: it gets the very sockets that listen, so no client is refused.
+"""Hot restart: a new Envoy takes over the listening sockets of the old one, so that no client is refused.
 
 Envoy's own hot restart does that. The new process asks the old one for its sockets, by sockets in the proxy's directory
 and a region of shared memory; has it stop accepting when it accepts itself; and ends it when its connections had their

@@ -1,4 +1,4 @@
-"""How a proxy runs as a process: all that is planned is Envoy's version."""
+"""Plans a proxy as a process: only Envoy's version is planned."""
 
 from __future__ import annotations
 

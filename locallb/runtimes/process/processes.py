@@ -1,4 +1,4 @@
-"""Processes of this host: started so that they outlive us, told apart from everything else, stopped without races.
+"""Detached processes: started so that they outlive us, identified without a record, stopped without races.
 
 A process is known by its pid and the moment it started (boot and clock tick), and is ours if its environment carries
 the mark that we gave it: that stays true however we ended, so nothing depends on a record being written in time. Not

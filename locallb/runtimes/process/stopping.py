@@ -1,4 +1,4 @@
-"""The end of a proxy's processes: found by what they carry in their environment, stopped without cutting clients short.
+"""Stops a proxy's processes: found by a mark in their environment, stopped without cutting clients short.
 
 Not here: starting.
 """

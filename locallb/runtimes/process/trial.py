@@ -1,4 +1,4 @@
-"""Tries an Envoy where no client reaches it, before one that serves is ended for it. Not here: starting it to serve."""
+"""A trial run of a new Envoy that no client reaches, before it replaces one that serves."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The kinds that a cluster may have, and what their absence means: found by asking for them."""
+"""Discovery of optional kinds: which ones a cluster has, and what their absence means."""

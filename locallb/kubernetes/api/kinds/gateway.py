@@ -1,4 +1,4 @@
-"""Which kinds of Gateway API a cluster has, and in which versions: asked of its API, so that nothing else need be.
+"""Discovery of Gateway API: which kinds a cluster has, and in which versions, so that no other is requested.
 
 A cluster without the group is asked one question, one with every kind in v1 two. Not here: how often.
 """

@@ -1,4 +1,4 @@
-"""Whether this user may read Ingresses of a cluster: asked of its API, so that nothing is asked for in vain.
+"""Whether this user may read Ingresses of a cluster, by an access review, so that no request is refused.
 
 Every cluster has the kinds, and most users of local-lb serve none: a cluster that gives no right to them is asked one
 question that anybody may ask, and never has to refuse a request. Not here: how often.

@@ -1,4 +1,4 @@
-"""Which kinds a cluster has in which a CNI keeps the ranges of its pods: asked of its API, so that no other need be.
+"""Discovery of the kinds in which a CNI keeps pod ranges, so that no other is requested.
 
 A cluster without such a CNI is asked two questions. Not here: how often, and what the objects say (`pod_ranges`).
 """
