@@ -59,3 +59,7 @@ class Source(Entry, Protocol):
 
     def with_node_routes(self, ways: tuple[PodRoute, ...]) -> Source:
         """Return the same with these ways to its Nodes, where they are pods of another cluster."""
+
+    @property
+    def nodes(self) -> Finder | None:
+        """Who finds those ways, where its entry says how."""

@@ -105,6 +105,7 @@ def _routed(source: Source, elsewhere: Mapping[ClusterName, tuple[PodRoute, ...]
 def _told(
     finding: Found[Source], ways: Mapping[ClusterName, tuple[PodRoute, ...]], repeated: tuple[str, ...]
 ) -> SourceRead:
-    mine = {source.cluster: ways[source.cluster] for source in finding.sources if source.cluster in ways}
+    named = dict.fromkeys((*(source.cluster for source in finding.sources), *finding.node_routes))
+    mine = {cluster: ways[cluster] for cluster in named if cluster in ways}
     read = SourceResult(Parsed(notices=(*finding.notices, *repeated)), finding.complaints)
     return SourceRead(read, unready=finding.unready, node_routes=mine)

@@ -181,7 +181,7 @@ SOURCE_MISTAKES: list[tuple[object, str]] = [
     ),
     (
         [{"kubernetes": {"name": "a", "server": "x"}}],
-        "sources[0].kubernetes.server: no such key; the keys are name, kubeconfig, context, podCIDRs",
+        "sources[0].kubernetes.server: no such key; the keys are name, kubeconfig, context, podCIDRs, nodes",
     ),
     (
         [{"kubernetes": {"name": "x", "context": "k"}}, {"manifests": "b/x"}],

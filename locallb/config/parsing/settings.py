@@ -131,7 +131,7 @@ def _sources(mistakes: Mistakes, value: object) -> tuple[tuple[Source, ...], tup
     for name in dict.fromkeys(name for name in names if names.count(name) > 1):
         places = " and ".join(entry.place for other, entry in called if other == name)
         mistakes.add("sources", f"{places} are both called {name}; give one of them another `name`")
-    return tuple(sources), tuple(finders)
+    return tuple(sources), (*finders, *(source.nodes for source in sources if source.nodes))
 
 
 def _source(mistakes: Mistakes, key: str, value: object) -> Iterator[tuple[str, Source | Finder]]:

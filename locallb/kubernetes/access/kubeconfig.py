@@ -59,6 +59,12 @@ class Connection:
     server_name: str = ""
     """The name that its certificate has (`tls-server-name`); empty for that in the URL."""
 
+    @property
+    def beyond(self) -> tuple[str, ...]:
+        """Return what it has that leads beyond the kubeconfig and its server: files, a command, a proxy."""
+        plugin, proxy = ("exec",) if self.plugin else (), ("proxy-url",) if self.proxy else ()
+        return *plugin, *proxy, *self.files
+
     def name_server(self, request: httpx2.Request) -> None:
         """Have a request's connection ask for the server by that name (SNI), and check its certificate for it."""
         if self.server_name:

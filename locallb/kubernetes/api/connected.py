@@ -41,6 +41,7 @@ class Connected:
         reached = connection(access)
         self.files = reached.files
         self.server = reached.server
+        self.beyond = reached.beyond
         try:
             self.client = Client(
                 reached.config,

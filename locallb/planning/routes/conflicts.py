@@ -17,7 +17,10 @@ from locallb.model.network.routes import LOOPBACK, PodRoute, Route
 from locallb.model.network.routing_rules import Diversion
 
 _WIDEST = {Family.IPV4: 8, Family.IPV6: 16}
-_SPECIAL = (*LOOPBACK, *map(ip_network, ("0.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3", "fe80::/10", "ff00::/8")))
+_SPECIAL = (
+    *LOOPBACK,
+    *map(ip_network, ("0.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3", "::/8", "fe80::/10", "ff00::/8")),
+)
 
 
 class Taken:

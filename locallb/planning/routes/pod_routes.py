@@ -98,7 +98,7 @@ def routes_to_gain(
             yield f"{cluster}: {why.format(key=f'local-lb:podRoutes {word}')} (as root, or through Docker)"
 
 
-_FAR = "its Nodes are pods of the seed, to which this host has no routes; {key} makes them"
+_FAR = "its Nodes are pods of another cluster, to which this host has no routes; {key} makes them"
 _SLOW = (
     "connections go by NodePorts, which kube-proxy opens about a second later than pods answer; {key} makes routes"
     " straight to the pods"

@@ -20,10 +20,10 @@ from locallb.model.identities import ClusterName
 from locallb.model.network.routes import PodRoute
 from locallb.sources import SourceError
 from locallb.sources.gardener.entry import GardenerSource
-from locallb.sources.gardener.machines import parsed, printed
 from locallb.sources.gardener.seed import Look, Seed
 from locallb.sources.kept_access import SUFFIX, forgotten, kept, put
 from locallb.sources.kubernetes.entry import KubernetesSource
+from locallb.sources.kubernetes.machine_pods import parsed, printed
 from locallb.sources.source import Found
 from locallb.storage import files
 

@@ -14,12 +14,12 @@ from lightkube.generic_resource import create_global_resource, create_namespaced
 
 from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.answers import Object, listed
-from locallb.kubernetes.api.client import Cluster
-from locallb.kubernetes.api.object_types import NAMESPACE, POD
+from locallb.kubernetes.api.object_types import NAMESPACE
 from locallb.model.network.routes import PodRoute
-from locallb.sources.gardener import machines
 from locallb.sources.gardener.shoots import LABELS, Records, Shoot, parse_shoot, read_records, way
 from locallb.sources.kept_access import Way
+from locallb.sources.kubernetes.machine_pods import node_routes
+from locallb.sources.kubernetes.machines import MachinesApi
 
 _GROUP, _VERSION = "extensions.gardener.cloud", "v1alpha1"
 _CLUSTER = create_global_resource(_GROUP, _VERSION, "Cluster", "clusters")
@@ -43,7 +43,7 @@ class Look:
     """The ways to their Nodes; None where nobody may know."""
 
 
-class Seed(Cluster):
+class Seed(MachinesApi):
     """The API of a seed."""
 
     def look(self, is_asked: Callable[[str], bool]) -> Look:
@@ -57,7 +57,7 @@ class Seed(Cluster):
         records = read_records(self._records())
         ways = {name: self._way(shoot, records.get(name, {})) for name, shoot in parsed.items() if is_asked(name)}
         there = control_planes | {str(document["metadata"]["name"]) for document in clusters}
-        return Look(identity, frozenset(there), parsed, ways, self._machines())
+        return Look(identity, frozenset(there), parsed, ways, self._node_routes())
 
     def _identity(self) -> str:
         """Return the uid of kube-system, which stays as long as a cluster does. Raises KubeError."""
@@ -79,18 +79,14 @@ class Seed(Cluster):
     def _clusters(self) -> list[Object]:
         return self._list(f"{_GROUP}/{_VERSION}", "Cluster", lambda client: client.list(_CLUSTER, chunk_size=_PAGE))
 
-    def _machines(self) -> Mapping[str, tuple[PodRoute, ...]] | None:
+    def _node_routes(self) -> Mapping[str, tuple[PodRoute, ...]] | None:
         """Return the ways to the Nodes of shoots; None where this user may not ask. Raises KubeError."""
-        labels: dict[str, Any] = dict(machines.LABELS)
         try:
-            pods = self._list(
-                "v1", "Pod", lambda client: client.list(POD, namespace="*", chunk_size=_PAGE, labels=labels)
-            )
+            return node_routes(self.machines())
         except KubeError as error:
             if error.fault is not Fault.REFUSED:
                 raise
             return None
-        return machines.node_routes(pods)
 
     def _records(self) -> list[Object]:
         """Return where names lead; none where this user may not ask, or nothing keeps such records. Raises KubeError.

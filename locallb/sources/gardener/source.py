@@ -7,8 +7,9 @@ from pathlib import Path
 
 from locallb.sources.gardener.entry import GardenerSource
 from locallb.sources.gardener.finding import find_shoots
-from locallb.sources.gardener.polling import SeedPolls
+from locallb.sources.gardener.polling import poll_seed
 from locallb.sources.kubernetes.entry import KubernetesSource
+from locallb.sources.polling import Polls
 from locallb.sources.source import FinderType, Found
 
 
@@ -19,9 +20,9 @@ class Gardener(FinderType[GardenerSource]):
         """Find the seed and its shoots."""
         return find_shoots(finder, root, directory, keep=keep)
 
-    def watch(self, finder: GardenerSource, root: Path, changed: Callable[[str], None]) -> SeedPolls:
+    def watch(self, finder: GardenerSource, root: Path, changed: Callable[[str], None]) -> Polls:
         """Ask every few seconds whether anything is different."""
-        return SeedPolls(finder, root, changed)
+        return poll_seed(finder, root, changed)
 
 
 SOURCE = Gardener()

@@ -11,11 +11,38 @@ from locallb.config.values import Mistakes
 from locallb.model.formatting import clipped
 from locallb.model.identities import ClusterName, IPNetwork
 from locallb.model.network.routes import PodRoute
+from locallb.sources.kubernetes.machine_pods import INFRA
 
 _EXAMPLE = "{kubernetes: {name: CLUSTER, kubeconfig: FILE, context: CONTEXT}}"
 _TEXTS = {"kubeconfig": "a file such as ~/.kube/config", "context": "a name such as kind-shop"}
 
 _RANGES = "podCIDRs"
+_NODES, _NAMESPACE = "nodes", "namespace"
+_OTHER = "{kubeconfig: FILE, context: CONTEXT, namespace: infra-CLUSTER}"
+
+
+@dataclass(frozen=True, slots=True)
+class MachinesSource:
+    """Where the Nodes of a cluster are pods: in a namespace of another one."""
+
+    cluster: ClusterName
+    """Whose Nodes they are."""
+    namespace: str
+    kubeconfig: str = ""
+    """That cluster's, as that of a source; one that is named here may be somebody else's."""
+    context: str = ""
+    type: ClassVar[str] = "kubernetes"
+    live: ClassVar[bool] = True
+
+    @property
+    def name(self) -> str:
+        """What finds them is called: as the cluster."""
+        return self.cluster
+
+    @property
+    def place(self) -> str:
+        """The context, or where there is none the kubeconfig, and the namespace."""
+        return clipped(f"{self.context or self.kubeconfig or 'the current context'}, {self.namespace}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +64,8 @@ class KubernetesSource:
     """The ways to its Nodes, where they are pods of another cluster; with any, even none, pods of its own have none."""
     reads_pod_ranges: bool = False
     """Its CNI is asked where its pods have their addresses."""
+    nodes: MachinesSource | None = None
+    """Who finds the ways to its Nodes, where that is asked for."""
     type: ClassVar[str] = "kubernetes"
     live: ClassVar[bool] = True
 
@@ -66,14 +95,32 @@ class KubernetesEntry:
         """Read them."""
         key = f"{key}.kubernetes"
         cluster = mistakes.mapping(key, entry["kubernetes"], _EXAMPLE)
-        mistakes.unknown(f"{key}.", cluster, ("name", *_TEXTS, _RANGES))
+        mistakes.unknown(f"{key}.", cluster, ("name", *_TEXTS, _RANGES, _NODES))
         texts = mistakes.optional_texts(f"{key}.", cluster, _TEXTS)
         if not cluster.get("name"):
             mistakes.add(key, f"the cluster has no name; write {_EXAMPLE}, the last two as needed")
             return None
         name = mistakes.label(f"{key}.name", cluster["name"], "shop")
         ranges = parse_pod_cidrs(mistakes, f"{key}.{_RANGES}", cluster.get(_RANGES, []))
-        return KubernetesSource(ClusterName(name), texts["kubeconfig"], texts["context"], ranges) if name else None
+        if not name:
+            return None
+        source = KubernetesSource(ClusterName(name), texts["kubeconfig"], texts["context"], ranges)
+        if _NODES not in cluster:
+            return source
+        if ranges:
+            mistakes.add(f"{key}.{_RANGES}", "no route leads to pods where Nodes are pods themselves; remove it")
+        nodes = _machines(mistakes, f"{key}.{_NODES}", cluster[_NODES], source.cluster)
+        return replace(source, nodes=nodes, node_routes=())
+
+
+def _machines(mistakes: Mistakes, key: str, value: object, cluster: ClusterName) -> MachinesSource:
+    """Read where Nodes are pods."""
+    given = mistakes.mapping(key, value, _OTHER)
+    mistakes.unknown(f"{key}.", given, (*_TEXTS, _NAMESPACE))
+    texts = mistakes.optional_texts(f"{key}.", given, _TEXTS)
+    usual = f"{INFRA}{cluster}"
+    namespace = mistakes.label(f"{key}.{_NAMESPACE}", given.get(_NAMESPACE, usual), usual)
+    return MachinesSource(cluster, namespace, texts["kubeconfig"], texts["context"])
 
 
 ENTRY = KubernetesEntry()

@@ -8,14 +8,16 @@ from pathlib import Path
 from locallb.kubernetes.access.kubeconfig import kubeconfig_path, resolve
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.snapshot import Access
-from locallb.sources.kubernetes.entry import KubernetesSource
+from locallb.sources.kubernetes.entry import KubernetesSource, MachinesSource
 from locallb.sources.kubernetes.following import Following
+from locallb.sources.kubernetes.nodes import find_nodes, poll_nodes
 from locallb.sources.kubernetes.reading import read_cluster
-from locallb.sources.source import SourceRead, SourceType
+from locallb.sources.polling import Polls
+from locallb.sources.source import FinderType, Found, SourceRead, SourceType
 
 
-class Kubernetes(SourceType[KubernetesSource]):
-    """APIs, asked once or followed by watches."""
+class Kubernetes(SourceType[KubernetesSource], FinderType[MachinesSource]):
+    """APIs, asked once or followed by watches; and what has their Nodes as pods, which finds the ways to these."""
 
     def read(self, source: KubernetesSource, home: Home, known: Collection[ObjectKey], *, keep: bool) -> SourceRead:
         """List what the cluster has."""
@@ -32,6 +34,14 @@ class Kubernetes(SourceType[KubernetesSource]):
     def access(self, source: KubernetesSource, root: Path) -> Access:
         """Return what the kubeconfig says. Raises KubeError."""
         return resolve(source.kubeconfig, source.context, root)
+
+    def find(self, finder: MachinesSource, root: Path, directory: Path, *, keep: bool) -> Found[KubernetesSource]:
+        """Find the ways to Nodes that are pods."""
+        return find_nodes(finder, root, directory, keep=keep)
+
+    def watch(self, finder: MachinesSource, root: Path, changed: Callable[[str], None]) -> Polls:
+        """Ask every few seconds whether they are others."""
+        return poll_nodes(finder, root, changed)
 
 
 SOURCE = Kubernetes()

@@ -26,6 +26,7 @@ class ManifestsSource:
     found: ClassVar[bool] = False
     pod_cidrs: ClassVar[tuple[IPNetwork, ...]] = ()
     node_routes: ClassVar[None] = None
+    nodes: ClassVar[None] = None
 
     def with_pod_ranges(self) -> ManifestsSource:
         """Return the same: what there is is read anyway."""

@@ -1,6 +1,7 @@
-"""Nodes of shoots, which are pods of the seed's cluster: each is reached by the Node that it is on.
+"""Nodes that are pods of another cluster, as those of Gardener's shoots: each is reached by the Node that it is on.
 
-Pure. All shoots may have one range for their Nodes, so each way is to one address. Not here: asking the seed (`seed`).
+Pure. All shoots may have one range for their Nodes, so each way is to one address. Not here: asking that cluster
+(`machines`).
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ from contextlib import suppress
 from ipaddress import ip_address, ip_network
 from typing import Any
 
-from locallb.model.fields import at, objects_of
+from locallb.model.fields import at, objects_of, text_of
 from locallb.model.identities import Family, IPAddress
 from locallb.model.network.routes import PodRoute
-from locallb.sources.gardener.shoots import text_at
 
 LABELS = {"app": "machine", "machine-provider": "local"}
 """What these pods have, and bastions beside them haven't."""
-_INFRA = "infra-"
+INFRA = "infra-"
+"""What stands before a shoot's technical ID in the name of the namespace that has its Nodes."""
 _ENDED = {"Succeeded", "Failed"}
 
 
@@ -25,8 +26,8 @@ def node_routes(pods: Iterable[Mapping[str, Any]]) -> Mapping[str, tuple[PodRout
     """Return the ways to the Nodes of each shoot, by its technical ID, in order."""
     ways: dict[str, set[PodRoute]] = {}
     for pod in pods:
-        shoot = text_at(pod, "metadata", "namespace").removeprefix(_INFRA)
-        if text_at(pod, "status", "phase") not in _ENDED:
+        shoot = text_of(at(pod, "metadata", "namespace")).removeprefix(INFRA)
+        if text_of(at(pod, "status", "phase")) not in _ENDED:
             ways.setdefault(shoot, set()).update(_ways(pod))
     return {shoot: tuple(sorted(some, key=lambda way: way.order)) for shoot, some in sorted(ways.items())}
 
@@ -42,7 +43,7 @@ def _ways(pod: Mapping[str, Any]) -> Iterator[PodRoute]:
 def _addresses(pod: Mapping[str, Any], key: str) -> Iterator[IPAddress]:
     for entry in objects_of(at(pod, "status", key)):
         with suppress(ValueError):
-            yield ip_address(text_at(entry, "ip").replace("%", "-"))  # no address of one link
+            yield ip_address(text_of(at(entry, "ip")).replace("%", "-"))  # no address of one link
 
 
 def printed(routes: Iterable[PodRoute]) -> str:

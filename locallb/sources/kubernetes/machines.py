@@ -1,0 +1,61 @@
+"""The API of a cluster that has Nodes of other ones as pods.
+
+Not here: what these pods say (`machine_pods`), and when it is asked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.answers import Object, listed
+from locallb.kubernetes.api.client import Cluster
+from locallb.kubernetes.api.connected import Connected
+from locallb.kubernetes.api.object_types import NAMESPACE, POD
+from locallb.model.formatting import few
+from locallb.sources.kubernetes.machine_pods import LABELS
+
+_PAGE = 100
+
+
+class MachinesApi(Cluster):
+    """An API that is asked for such pods."""
+
+    def machines(self, namespace: str = "*") -> list[Object]:
+        """List them, in one namespace or in all. Raises KubeError."""
+        labels: dict[str, Any] = dict(LABELS)
+        return self._list(
+            "v1", "Pod", lambda client: client.list(POD, namespace=namespace, chunk_size=_PAGE, labels=labels)
+        )
+
+    def machines_there(self, namespace: str) -> list[Object]:
+        """List those of a namespace that is there: without it nobody says that there are none. Raises KubeError.
+
+        Where this user may not ask for the namespace, the list counts.
+        """
+        if found := self.machines(namespace):
+            return found
+        told = f"Namespace {namespace}"
+        try:
+            there = self._call(
+                told, lambda client: listed(client.get(NAMESPACE, namespace), "v1", "Namespace"), absent=True
+            )
+        except KubeError as error:
+            if not error.forbidden:
+                raise
+            return found
+        if there is None:
+            told = f"the context {self.access.context} of {self.access.kubeconfig} leads to a cluster without {told}"
+            raise KubeError(Fault.NO_CONTEXT, told)
+        return found
+
+
+class ForeignMachinesApi(MachinesApi):
+    """The same by a kubeconfig that others may have written: it names no file, no command and no proxy."""
+
+    def _connection(self) -> Connected:
+        connected = super()._connection()
+        if connected.beyond:
+            told = f"{self.access.kubeconfig} has {few(connected.beyond)}; of it certificates and a token are taken"
+            raise KubeError(Fault.KUBECONFIG, f"{told} that stand inside, and nothing else")
+        return connected

@@ -1,0 +1,59 @@
+"""An API that is asked every few seconds whether what it has is something else than at the last time.
+
+For what a finder needs to know and nobody would watch. Not here: what is asked, and what is done about it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from locallb.kubernetes.access.errors import KubeError
+from locallb.model.pacing import Backoff, Pace
+from locallb.threads.jitter import jitter
+from locallb.threads.supervised import SupervisedThread, Task
+
+PACE = Pace(first=5.0, longest=20.0, floor=5.0)
+"""A Node or a cluster takes minutes to come, and half a minute to wake."""
+
+
+class Polls:
+    """Calls `changed` from a thread of its own where `look` sees something different, and at first, until `stop`.
+
+    `look` may raise KubeError: then nothing is seen, and it looks less often.
+    """
+
+    def __init__(
+        self, subject: str, name: str, look: Callable[[], object], changed: Callable[[str], None], pace: Pace = PACE
+    ) -> None:
+        self._ask = look
+        self._changed = changed
+        self._backoff = Backoff(pace)
+        self._thread = SupervisedThread(Task.FOLLOWER, name, self._follow, subject=subject, failed=self._lose)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask no more, once the last answer has come."""
+        self._thread.stop()
+
+    def _follow(self) -> None:
+        seen: list[object] = []
+        while not self._thread.stopped.wait(self._backoff.wait(time.monotonic())):
+            now = self._look()
+            if seen != [now] and not self._thread.stopped.is_set():
+                seen = [now]
+                self._changed("")
+
+    def _look(self) -> object:
+        """Return what is seen; None where there is no answer."""
+        try:
+            seen = self._ask()
+        except KubeError:
+            self._backoff = self._backoff.failed(time.monotonic(), jitter())
+            return None
+        self._backoff = self._backoff.succeeded(time.monotonic())
+        return seen
+
+    def _lose(self, _sentence: str) -> None:
+        """Let somebody else ask, where nobody does here for a while."""
+        self._changed("")

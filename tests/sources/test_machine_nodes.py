@@ -1,0 +1,284 @@
+"""Nodes that are pods of another cluster, as a shoot's control plane needs them: where they are, and who says so."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from locallb.config.parsing.settings import parse_settings
+from locallb.config.settings import PodRouting, Settings, SettingsError
+from locallb.model.identities import ClusterName, Home
+from locallb.model.pacing import Pace
+from locallb.model.snapshot import HostFacts, Snapshot, Subnet
+from locallb.planning.routes.pod_routes import container_routes
+from locallb.sources.found import find_sources
+from locallb.sources.kubernetes.entry import MachinesSource
+from locallb.sources.kubernetes.nodes import poll_nodes
+from locallb.sources.source import SourceRead
+from tests.sources.seed_api import NAMESPACES, PODS, SeedApi, kubeconfig, served_seed
+from tests.watch.api import becomes
+
+A, B = "shoot--local--a", "shoot--local--b"
+WAYS = "10.0.7.2/32 via 172.18.0.3", "fd00:10:1:100::2/128 via fd00:10::3"
+BOTH = (["10.0.7.2", "fd00:10:1:100::2"], ["172.18.0.3", "fd00:10::3"])
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Iterator[SeedApi]:
+    """Serve the cluster that has a shoot's only Node as a pod."""
+    with served_seed(tmp_path / "cloudprovider") as api:
+        put(api, A, *BOTH)
+        yield api
+
+
+def put(api: SeedApi, shoot: str, pod_ips: list[str], host_ips: list[str], name: str = "m1", **labels: str) -> None:
+    """Make a Node, in the namespace of its shoot."""
+    api.put_machine(shoot, name, pod_ips, host_ips)
+    pod = api.objects[PODS].pop()
+    pod["metadata"]["labels"] |= labels
+    api.objects[f"{NAMESPACES}/infra-{shoot}"] = {"metadata": {"name": f"infra-{shoot}", "resourceVersion": "1"}}
+    api.objects.setdefault(pods(shoot), []).append(pod)
+
+
+def pods(shoot: str) -> str:
+    """Return the path of the pods beside a shoot's Nodes."""
+    return f"{NAMESPACES}/infra-{shoot}/pods"
+
+
+def settings(*shoots: str, **nodes: str) -> Settings:
+    """Read the configuration of a control plane, or of several."""
+    kubernetes = [
+        {"name": name, "kubeconfig": "shoot", "nodes": {"kubeconfig": "cloudprovider", **nodes}}
+        for name in shoots or (A,)
+    ]
+    return parse_settings({"sources": [{"kubernetes": each} for each in kubernetes]})
+
+
+def find(root: Path, *shoots: str, keep: bool = True, **nodes: str) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+    """Return the ways to each cluster's Nodes, as sources and finders have them, and the complaints."""
+    sources, told = find_sources(Home("p", "dev", str(root)), settings(*shoots, **nodes), keep=keep)
+    found = {str(source.cluster): tuple(map(str, source.node_routes or ())) for source in sources}
+    assert found == {name: tuple(map(str, ways)) for read in told for name, ways in read.node_routes.items()}
+    return found, [sentence for read in told for sentence in complaints(read)]
+
+
+def complaints(read: SourceRead) -> tuple[str, ...]:
+    """Return what a finder complains of."""
+    assert read.reading.parsed.notices == ()
+    return read.reading.stale
+
+
+def test_a_clusters_nodes_are_the_machine_pods_of_its_namespace(runtime: SeedApi, tmp_path: Path) -> None:
+    """In both families; nothing else of that cluster is asked for, and nothing at all of the shoot for it."""
+    put(runtime, A, ["10.0.7.3"], [], "young")
+    put(runtime, A, ["10.0.7.5"], ["172.18.0.3"], "bastion", app="bastion")
+    put(runtime, B, ["10.0.7.4"], ["172.18.0.4"])
+    assert find(tmp_path) == ({A: WAYS}, [])
+    assert runtime.asked == [(pods(A), "Bearer seed-token")]
+
+
+def test_control_planes_of_one_stack_have_the_ways_of_their_own(runtime: SeedApi, tmp_path: Path) -> None:
+    """Also where two shoots' Nodes have one address, and while nobody answers."""
+    put(runtime, B, BOTH[0], ["172.18.0.4", "fd00:10::4"])
+    found, _ = find(tmp_path, A, B)
+    assert found == {A: WAYS, B: ("10.0.7.2/32 via 172.18.0.4", "fd00:10:1:100::2/128 via fd00:10::4")}
+    runtime.refused = 403
+    again, told = find(tmp_path, A, B)
+    assert (again, len(told)) == (found, 2)
+    assert find(tmp_path, B)[0] == {B: found[B]}
+
+
+def test_the_namespace_may_be_another_one(runtime: SeedApi, tmp_path: Path) -> None:
+    """Whatever it is called."""
+    runtime.objects[f"{NAMESPACES}/machines/pods"] = runtime.objects.pop(pods(A))
+    for pod in runtime.objects[f"{NAMESPACES}/machines/pods"]:
+        pod["metadata"]["namespace"] = "machines"
+    assert find(tmp_path, namespace="machines") == ({A: WAYS}, [])
+
+
+def test_ways_go_with_the_pods_and_not_because_nobody_says_that_they_went(runtime: SeedApi, tmp_path: Path) -> None:
+    """A preview writes nothing. A namespace that isn't there says nothing: this may be another cluster."""
+    assert find(tmp_path, keep=False) == ({A: WAYS}, [])
+    assert not (tmp_path / ".state").exists()
+    find(tmp_path)
+    there = runtime.objects[pods(A)]
+    for status in (401, 403, 404):
+        runtime.refused = status
+        found, (told,) = find(tmp_path)
+        assert found == {A: WAYS}
+        assert told.startswith(f"source {A}: which pods are its Nodes can't be found out: ")
+        assert told.endswith("; so the 2 ways to them count that were found last")
+    runtime.refused = 0
+    runtime.objects[pods(A)] = []
+    gone = runtime.objects.pop(f"{NAMESPACES}/infra-{A}")
+    found, (told,) = find(tmp_path)
+    assert found == {A: WAYS}
+    assert f"leads to a cluster without Namespace infra-{A}" in told
+    runtime.objects[f"{NAMESPACES}/infra-{A}"] = gone
+    assert find(tmp_path) == ({A: ()}, [])
+    runtime.objects[pods(A)] = there
+    assert find(tmp_path) == ({A: WAYS}, [])
+    runtime.objects[pods(A)] = []
+    find(tmp_path)
+    runtime.refused = 403
+    assert find(tmp_path)[0] == {A: ()}
+
+
+@pytest.mark.parametrize("says", ["{", "", "[]", "contexts: []", None])
+def test_a_kubeconfig_that_is_of_no_use_stops_nothing(runtime: SeedApi, tmp_path: Path, says: str | None) -> None:
+    """Neither before anything was found, nor later: as while it is replaced."""
+    kubeconfig_file = tmp_path / "cloudprovider"
+    usable = kubeconfig_file.read_text()
+
+    def spoil() -> None:
+        kubeconfig_file.unlink()
+        if says is not None:
+            kubeconfig_file.write_text(says)
+
+    spoil()
+    found, (told,) = find(tmp_path)
+    assert (found, told.endswith("and no way to them is known")) == ({A: ()}, True)
+    kubeconfig_file.write_text(usable)
+    find(tmp_path)
+    spoil()
+    assert find(tmp_path)[0] == {A: WAYS}
+    del runtime
+
+
+COMMAND = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "/bin/sh", "args": ["-c", "touch ran"]}
+BEYOND: tuple[tuple[dict[str, Any], dict[str, Any], str], ...] = (
+    ({}, {"exec": COMMAND}, "exec"),
+    ({}, {"tokenFile": "secret"}, "secret"),
+    ({"proxy-url": "http://127.0.0.1:1"}, {"token": "t"}, "proxy-url"),
+)
+
+
+@pytest.mark.parametrize(("cluster", "user", "word"), BEYOND)
+def test_a_kubeconfig_that_is_named_gives_nothing_but_what_stands_inside(
+    runtime: SeedApi, tmp_path: Path, cluster: dict[str, Any], user: dict[str, Any], word: str
+) -> None:
+    """In Gardener it is the shoot's owner's: no command of theirs runs, and no file of ours is sent to their server."""
+    (tmp_path / "secret").write_text("of-this-host")
+    document = yaml.safe_load(kubeconfig(runtime.url, user))
+    document["clusters"][0]["cluster"] |= cluster
+    (tmp_path / "cloudprovider").write_text(yaml.safe_dump(document))
+    found, (told,) = find(tmp_path)
+    assert found == {A: ()}
+    assert f"has {tmp_path / word if word == 'secret' else word}; of it certificates and a token are taken" in told
+    assert (runtime.asked, (tmp_path / "ran").exists()) == ([], False)
+
+
+def test_this_users_own_kubeconfig_may_name_files(
+    runtime: SeedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As everywhere; a pod's own is such a one."""
+    (tmp_path / "token").write_text("of-this-user")
+    (tmp_path / "mine").write_text(kubeconfig(runtime.url, {"tokenFile": "token"}))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "mine"))
+    parsed = parse_settings({"sources": [{"kubernetes": {"name": A, "nodes": {}}}]})
+    (source,), (told,) = find_sources(Home("p", "dev", str(tmp_path)), parsed, keep=True)
+    assert (tuple(map(str, source.node_routes or ())), complaints(told)) == (WAYS, ())
+    assert {credential for _, credential in runtime.asked} == {"Bearer of-this-user"}
+
+
+ODD: tuple[tuple[list[str], list[str]], ...] = (
+    (["8.8.8.8"], ["172.18.0.3"]),
+    (["169.254.169.254"], ["172.18.0.3"]),
+    (["127.0.0.1"], ["172.18.0.3"]),
+    (["0.0.0.0"], ["172.18.0.3"]),
+    (["172.18.0.9"], ["172.18.0.3"]),
+    (["10.0.7.2"], ["10.9.9.9"]),
+    (["10.0.7.2"], ["8.8.8.8"]),
+    (["10.0.7.2"], ["fd00:10::3"]),
+    (["10.0.7.2"], ["10.0.7.2"]),
+    (["::ffff:10.0.7.2"], ["fd00:10::3"]),
+    (["fe80::1"], ["fd00:10::3"]),
+)
+
+
+@pytest.mark.parametrize(("pod_ips", "host_ips"), ODD)
+def test_what_pods_say_is_not_taken_on_trust(
+    runtime: SeedApi, tmp_path: Path, pod_ips: list[str], host_ips: list[str]
+) -> None:
+    """No route leads to addresses that aren't private, to the proxies' own network, or by who isn't in that one."""
+    runtime.objects[pods(A)] = []
+    put(runtime, A, pod_ips, host_ips)
+    configured = replace(settings(), pod_routes=PodRouting.CONTAINER)
+    home = Home("p", "dev", str(tmp_path))
+    _, (told,) = find_sources(home, configured, keep=True)
+    networks = (Subnet(ip_network("172.18.0.0/24")), Subnet(ip_network("fd00:10::/64")))
+    snapshot = Snapshot(home, host=HostFacts(subnets=networks), node_routes=told.node_routes)
+    assert container_routes(snapshot, configured).routes == {}
+
+
+QUIET = 4
+"""Requests after which a whole look has passed."""
+
+
+def test_what_comes_and_goes_is_told(runtime: SeedApi, tmp_path: Path) -> None:
+    """So is a kubeconfig that leads elsewhere, and silence; where nothing is different, nothing is."""
+    told: list[str] = []
+    (finder,) = settings().finders
+    assert isinstance(finder, MachinesSource)
+    polls = poll_nodes(finder, tmp_path, told.append, Pace(first=0.02, longest=0.02, floor=0.02))
+    with served_seed() as other:
+        put(other, A, ["10.0.7.9"], ["172.18.0.3"])
+        changes: tuple[Callable[[], None], ...] = (
+            lambda: None,
+            lambda: put(runtime, A, ["10.0.7.3"], ["172.18.0.3"], "m2"),
+            lambda: setattr(runtime, "refused", 403),
+            lambda: setattr(runtime, "refused", 0),
+            lambda: _rewrite(tmp_path / "cloudprovider", other),
+        )
+        for change in changes:
+            before = len(told)
+            change()
+            becomes(partial(_more, told, before), told.copy)
+            asked = other.asked or runtime.asked
+            becomes(partial(_more, asked, len(asked) + QUIET))
+        polls.stop()
+        becomes(lambda: f"{A} nodes" not in [thread.name for thread in threading.enumerate()])
+    assert len(told) == len(changes)
+
+
+def _rewrite(path: Path, api: SeedApi) -> None:
+    path.write_text(kubeconfig(api.url, {"token": "other"}))
+
+
+def _more(some: list[Any], than: int) -> bool:
+    return len(some) > than
+
+
+def test_the_entry() -> None:
+    """The namespace is that of Gardener's shoots; the kubeconfig that of this user, or of this pod."""
+    (finder,) = parse_settings({"sources": [{"kubernetes": {"name": A, "nodes": {}}}]}).finders
+    assert finder == MachinesSource(ClusterName(A), f"infra-{A}")
+    given = {"kubeconfig": "k", "context": "c", "namespace": "n"}
+    parsed = parse_settings({"sources": [{"kubernetes": {"name": A, "nodes": given}}]})
+    assert parsed.finders == (MachinesSource(ClusterName(A), "n", "k", "c"),)
+    assert [source.node_routes for source in parsed.sources] == [()]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"nodes": "x"}, 'nodes: must be a mapping, not "x"'),
+        ({"nodes": {"namespaces": "n"}}, "nodes.namespaces: no such key; did you mean namespace?"),
+        ({"nodes": {"namespace": "A/b"}}, 'nodes.namespace: "A/b" is not a name; '),
+        ({"nodes": {}, "podCIDRs": ["10.0.0.0/16"]}, "podCIDRs: no route leads to pods where Nodes are pods"),
+    ],
+)
+def test_what_is_wrong_with_the_entry(given: Mapping[str, object], told: str) -> None:
+    """One sentence with the remedy."""
+    with pytest.raises(SettingsError) as caught:
+        parse_settings({"sources": [{"kubernetes": {"name": A, **given}}]})
+    (sentence,) = caught.value.sentences
+    assert sentence.startswith(f"local-lb:sources[0].kubernetes.{told}")
