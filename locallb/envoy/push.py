@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from locallb.envoy import rollout
@@ -23,6 +24,27 @@ _SELDOM = 3
 def put(directory: Path, step: rollout.Write, mode: int, patience: float = PATIENCE) -> None:
     """Write a file; where it has a version and an Envoy runs, give that the time to follow."""
     Series(directory, mode, patience).put(step)
+
+
+def roll_out(directory: Path, steps: Iterable[rollout.Step], mode: int) -> None:
+    """Take the steps; between them a running Envoy gets the time to follow, once for all routes."""
+    series = Series(directory, mode)
+    for of_routes, some in groupby(steps, key=_writes_routes):
+        if of_routes:
+            series.put_routes([step for step in some if isinstance(step, rollout.Write)])
+            continue
+        for step in some:
+            match step:
+                case rollout.Write():
+                    series.put(step)
+                case rollout.Remove(name=name):
+                    files.remove(directory / name)
+                case rollout.Pause(seconds=seconds) if EnvoyAdmin(directory).answers():
+                    time.sleep(seconds)
+
+
+def _writes_routes(step: rollout.Step) -> bool:
+    return isinstance(step, rollout.Write) and step.name.startswith(rollout.ROUTES)
 
 
 @dataclass(slots=True)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ssl
-import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import groupby
 from pathlib import Path
 
 import certifi
@@ -106,7 +104,7 @@ class ProxyConfig(ResourceType[ProxyConfigInputs, ProxyConfigState]):
         if rollout.new_gate({}, new.files):
             push.close_gate(directory.path, mode)
         steps = _begin(texts, new.files) if _in_parts(new.files) else rollout.steps(texts, new.files)
-        _roll_out(directory.path, steps, mode)
+        push.roll_out(directory.path, steps, mode)
         return grown(self.state, new, directory=str(directory.path), bootstrap=rollout.fingerprint(new.files))
 
 
@@ -124,27 +122,6 @@ def _require_watches(directory: Path, texts: Mapping[str, str], new: ProxyConfig
     watches = rollout.more_watches(texts, new.files)
     if inotify.available(watches) < watches and EnvoyAdmin(directory).answers():
         inotify.require(watches, f"the change of proxy {new.name}")
-
-
-def _roll_out(directory: Path, steps: Iterable[rollout.Step], mode: int) -> None:
-    """Take the steps; between them a running Envoy gets the time to follow, once for all routes."""
-    series = push.Series(directory, mode)
-    for of_routes, some in groupby(steps, key=_writes_routes):
-        if of_routes:
-            series.put_routes([step for step in some if isinstance(step, rollout.Write)])
-            continue
-        for step in some:
-            match step:
-                case rollout.Write():
-                    series.put(step)
-                case rollout.Remove(name=name):
-                    files.remove(directory / name)
-                case rollout.Pause(seconds=seconds) if EnvoyAdmin(directory).answers():
-                    time.sleep(seconds)
-
-
-def _writes_routes(step: rollout.Step) -> bool:
-    return isinstance(step, rollout.Write) and step.name.startswith(rollout.ROUTES)
 
 
 def _in_parts(texts: Mapping[str, str]) -> bool:

@@ -26,7 +26,7 @@ from locallb.storage import paths, stamps
 from locallb.watch.converging.checks import Checks
 from locallb.watch.converging.companions import companions
 from locallb.watch.converging.differing import Differences
-from locallb.watch.converging.endpoints_ahead import put_ahead
+from locallb.watch.converging.files_ahead import put_ahead
 from locallb.watch.converging.outcome import Outcome, failures_of, touched_by
 from locallb.watch.converging.taken import TakenProxies
 from locallb.watch.converging.wanted import WantedDigests
@@ -61,7 +61,7 @@ class Converger:
     _readings: int = 0
     """How often the state had been read when it was learned."""
     _ahead: frozenset[ObjectKey] = frozenset()
-    """Whose endpoints were put before an update that failed: the state may say otherwise."""
+    """Whose files were put before an update that failed: the state may say otherwise."""
 
     def learn(self) -> None:
         """Take over what the state says; each load balancer is checked once, those first that differ all the same."""

@@ -1,10 +1,12 @@
-"""Endpoints that are put before the update that declares them: only those, only where all else is as planned."""
+"""Endpoints and routes that are put before the update that declares them, where all else is as planned."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
@@ -15,8 +17,10 @@ from locallb.config.parsing.settings import parse_settings
 from locallb.engine.deploy.events import Result
 from locallb.engine.engine import Engine
 from locallb.engine.state.errors import StateUnwritable
-from locallb.envoy import push
-from locallb.model.identities import Home, ObjectKey, Uid
+from locallb.envoy import push, rollout
+from locallb.envoy.http.tls import SYSTEM_AUTHORITIES
+from locallb.host import inotify
+from locallb.model.identities import Home, ObjectKey, ProxyId, Uid
 from locallb.model.network.routes import PodRoute
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.model.state_resource import BALANCER
@@ -27,7 +31,7 @@ from locallb.storage import files, paths
 from locallb.storage.proxy_directories import Proxies
 from locallb.watch.converging import converge
 from locallb.watch.converging.converge import Converger
-from locallb.watch.converging.endpoints_ahead import put_ahead
+from locallb.watch.converging.files_ahead import put_ahead
 from locallb.watch.converging.work import Batch
 from tests.planning.objects import DEMO, endpoint, endpoints, node, parsed, service
 
@@ -107,6 +111,140 @@ def test_whatever_else_is_different_is_left_to_the_update(why: str) -> None:
     directory = written(before)
     assert put_ahead(OTHERWISE[why](before.proxies[0]), [KEY]) == frozenset()
     assert push.texts(directory) == before.proxies[0].rendered.files
+
+
+ROUTES, SECRET = "rds-0123456789ab.json", f"sds-{1:012}.json"
+
+
+def resources(*names: str, trusting: str = "") -> str:
+    """Write clusters, or whatever else has a name, and what one of them trusts."""
+    document = {"version_info": "-".join(names), "resources": [{"name": name, "trusts": trusting} for name in names]}
+    return json.dumps(document, sort_keys=True, separators=(",", ":")) + "\n"
+
+
+def with_files(plan: Plan, **texts: str | None) -> Plan:
+    """Plan its proxy with other files, or without some."""
+    (planned,) = plan.proxies
+    names = {
+        "clusters": rollout.CLUSTERS,
+        "routes": ROUTES,
+        "endpoints": "eds-new.json",
+        "secrets": SECRET,
+    }
+    there = {**planned.rendered.files, **{names[name]: text for name, text in texts.items()}}
+    kept = {name: text for name, text in there.items() if text is not None}
+    return changed(plan, rendered=replace(planned.rendered, files=kept))
+
+
+@pytest.fixture
+def put(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """Note which files are written, in which order."""
+    noted: list[tuple[str, str]] = []
+    really = files.write
+
+    def write(path: Path, text: str, *, mode: int = files.PRIVATE) -> None:
+        noted.append((path.name, text))
+        really(path, text, mode=mode)
+
+    monkeypatch.setattr(files, "write", write)
+    return noted
+
+
+def test_a_route_that_leads_elsewhere_is_put_in_the_order_that_envoy_needs(put: list[tuple[str, str]]) -> None:
+    """Clusters of before and after, the table, then what it leaves: its cluster, and the file of its endpoints."""
+    plan = plan_of(*BEFORE)
+    before = with_files(plan, clusters=resources("a"), routes=resources("to-a"), endpoints="{}")
+    after = with_files(plan, clusters=resources("b"), routes=resources("to-b"))
+    directory = written(before)
+    put.clear()
+    assert put_ahead(after, [KEY]) == {KEY}
+    assert [name for name, _ in put] == [rollout.CLUSTERS, ROUTES, rollout.CLUSTERS]
+    assert [{each["name"] for each in json.loads(text)["resources"]} for _, text in put] == [
+        {"a", "b"},
+        {"to-b"},
+        {"b"},
+    ]
+    assert push.texts(directory) == after.proxies[0].rendered.files
+
+
+BESIDES: dict[str, dict[str, str | None]] = {
+    "a table that no listener has yet": {"routes": None},
+    "a certificate": {"secrets": "{}"},
+    "authorities of the system": {"clusters": resources("a", trusting="before")},
+}
+
+
+@pytest.mark.parametrize("why", BESIDES)
+def test_a_route_that_comes_with_something_else_is_left_to_the_update(why: str) -> None:
+    """Listeners, certificates and what clusters trust are the update's."""
+    plan = plan_of(*BEFORE)
+    texts: dict[str, str | None] = {"clusters": resources("a"), "routes": resources("to-a")}
+    before = with_files(plan, **{**texts, **BESIDES[why]})
+    directory = written(before)
+    after = with_files(plan, clusters=resources("b", trusting=SYSTEM_AUTHORITIES), routes=resources("to-b"))
+    assert put_ahead(after, [KEY]) == frozenset()
+    assert push.texts(directory) == before.proxies[0].rendered.files
+
+
+def test_a_route_for_which_watches_lack_is_left_to_the_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An Envoy that can't watch what it is told to watch would abort."""
+    plan = plan_of(*BEFORE)
+    written(with_files(plan, clusters=resources("a"), routes=resources("to-a")))
+    after = with_files(plan, clusters=json.dumps({"resources": [{"name": "b", "type": "EDS"}]}))
+    after = with_files(after, routes=resources("to-a"))
+    monkeypatch.setattr(inotify, "available", lambda _: 0)
+    assert put_ahead(after, [KEY]) == frozenset()
+    monkeypatch.setattr(inotify, "available", lambda most: most)
+    assert put_ahead(after, [KEY]) == {KEY}
+
+
+def on_several(before: Plan, after: Plan) -> tuple[Plan, Sequence[Path]]:
+    """Plan `after` for a second proxy of the same Gateway, too; return where both have what `before` says."""
+    (one,) = after.proxies
+    other = replace(one, proxy=replace(one.proxy, id=ProxyId("0123456789ab")))
+    directory = Proxies(paths.proxies_root()).make(other.proxy.id, other.owner, other.proxy.name).path
+    for name, text in before.proxies[0].rendered.files.items():
+        files.write(directory / name, text)
+    return replace(after, proxies=(one, other)), (written(before), directory)
+
+
+def test_routes_of_several_proxies_are_put_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One whose Envoy hangs holds up no other: none begins its next step before all have begun."""
+    plan = plan_of(*BEFORE)
+    before, after = (with_files(plan, clusters=resources(name), routes=resources("r")) for name in "ab")
+    both, directories = on_several(before, after)
+    begun, really = Barrier(len(directories), timeout=30), push.roll_out
+
+    def roll_out(directory: Path, steps: Iterable[rollout.Step], mode: int) -> None:
+        begun.wait()
+        really(directory, steps, mode)
+
+    monkeypatch.setattr(push, "roll_out", roll_out)
+    assert put_ahead(both, [KEY]) == {KEY}
+    assert [push.texts(directory) for directory in directories] == [after.proxies[0].rendered.files] * 2
+
+
+def test_one_proxy_that_is_changed_otherwise_keeps_no_other_from_its_routes() -> None:
+    """It is left to the update by itself."""
+    plan = plan_of(*BEFORE)
+    before, after = (with_files(plan, clusters=resources(name), routes=resources("r")) for name in "ab")
+    both, (mine, others) = on_several(before, after)
+    one, other = both.proxies
+    certified = replace(other, rendered=replace(other.rendered, files={**other.rendered.files, SECRET: "{}"}))
+    assert put_ahead(replace(both, proxies=(one, certified)), [KEY]) == {KEY}
+    assert push.texts(mine) == after.proxies[0].rendered.files
+    assert push.texts(others) == before.proxies[0].rendered.files
+
+
+def test_the_watches_of_several_proxies_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each alone would find enough, and take what the others count on."""
+    plan = plan_of(*BEFORE)
+    before = with_files(plan, clusters=resources("a"), routes=resources("r"))
+    after = with_files(before, clusters=json.dumps({"resources": [{"name": "b", "type": "EDS"}]}))
+    both, _ = on_several(before, after)
+    for free, put in ((1, frozenset()), (2, {KEY})):
+        monkeypatch.setattr(inotify, "available", lambda most, free=free: min(most, free))
+        assert put_ahead(both, [KEY]) == put
 
 
 def test_only_those_of_the_update_are_told() -> None:
