@@ -68,7 +68,7 @@ def test_only_backups_of_this_stack_are_removed(tmp_path: Path) -> None:
         (folder / name).write_text("kept")
     backups = Backups(folder, "dev", Files())
     for number in range(30):
-        backups.add(state, 7 * HOUR + number * SECOND)
+        backups.add(state, 7 * HOUR + number * SECOND, tmp_path / "spare")
     names = {path.name for path in folder.iterdir()}
     assert set(others) <= names
     assert len(names) == len(others) + NEWEST

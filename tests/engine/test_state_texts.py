@@ -70,7 +70,8 @@ def plainly(snapshot: Snapshot) -> bytes:
 
 def quickly(snapshot: Snapshot) -> bytes:
     """Write a state as the store does."""
-    return b"".join(format_checkpoint(Checkpoint("s"), snapshot, TIME))
+    pieces = format_checkpoint(Checkpoint("s"), snapshot, TIME)
+    return b"".join(piece.data + piece.separator for piece in pieces)
 
 
 @given(st.lists(MUTATIONS, min_size=1, max_size=4))
@@ -96,7 +97,7 @@ def test_kept_pieces_are_all_resources_joined_at_once(size: int, history: list[t
     joined, now = JoinedResources(), MANY[:size]
     for at, gone, first, new in [(0, 0, 0, 0), *history]:
         now = [*now[:at], *MANY[first : first + new], *now[at + gone :]]
-        assert b"".join(joined.of(now)) == b",".join(resource.data for resource in now)
+        assert b",".join(joined.of(now)) == b",".join(resource.data for resource in now)
 
 
 @given(st.integers(0, 199))

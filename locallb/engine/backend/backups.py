@@ -37,13 +37,17 @@ class Backups:
     stack: str
     files: Files
 
-    def add(self, state: Path, now: int) -> None:
-        """Keep the state as it is, and remove what is no longer needed beside it."""
+    def add(self, state: Path, now: int, spare: Path | None = None) -> None:
+        """Keep the state as it is, and remove what is no longer needed beside it: one of it is moved to `spare`."""
         self.files.link(state, self.folder / f"{self.stack}.{now}.json")
         times = dict(self._times())
         for time in times.keys() - kept(times, now):
             with suppress(OSError):
-                times[time].unlink()
+                if spare is None:
+                    times[time].unlink()
+                else:
+                    spare.unlink(missing_ok=True)  # of two names of one file a rename would leave both
+                    times[time].replace(spare)
 
     def put_aside(self, path: Path, ending: str, now: int) -> Path:
         """Move a file, or whatever stands in its place, here for good; return where it is now."""

@@ -15,6 +15,7 @@ from locallb.engine.backend.layout import Layout
 from locallb.engine.backend.locks import locked
 from locallb.engine.backend.recovery import replay, salvaged
 from locallb.engine.backend.restoring import journal_complaint, restore, state_complaint
+from locallb.engine.backend.rewriting import Rewriter
 from locallb.engine.state.checkpoint import (
     Checkpoint,
     check_state,
@@ -75,6 +76,7 @@ class Store:
         self._checkpoint: Checkpoint | None = None
         self._snapshot = Snapshot()
         self._joined = JoinedResources()
+        self._rewriter = Rewriter(self._files)
         self._stamp: _Stamp | None = None
         self.readings = 0
         """How often the file was read: once, and again whenever somebody else had written it."""
@@ -225,7 +227,7 @@ class Store:
         if not self._layout.meta.exists():
             self._files.replace(self._layout.meta, [b"version: 1\n"])
         if self._layout.state.exists():
-            self._backups.add(self._layout.state, time_ns())
-        self._files.replace(self._layout.state, pieces)
+            self._backups.add(self._layout.state, time_ns(), self._rewriter.spare(self._layout.state))
+        self._rewriter.write(self._layout.state, pieces)
         self._checkpoint = Checkpoint(checkpoint.stack, time, (), (), checkpoint.around, checkpoint.latest)
         self._stamp = self._read_stamp()

@@ -21,6 +21,7 @@ from locallb.engine.state.resource import (
     pending_from_json,
     resource_from_json,
 )
+from locallb.engine.state.slots import Piece
 from locallb.engine.state.snapshot import Snapshot
 from locallb.engine.state.values import SIGNATURE, Value
 
@@ -115,11 +116,16 @@ def _parse(text: str) -> tuple[dict[str, Value], list[str]]:
     while text[position : position + 1] == "{":
         value, end = _DECODER.raw_decode(text, position)
         values.append(value)
-        texts.append(text[position:end])
+        texts.append(_without_room(text[position:end]))
         position = end + 1 if text[end : end + 1] == "," else end
     around = _as_object(json.loads(f"{text[:start]}{_RESOURCES}{text[position:]}"))
     _as_object(_as_object(around["checkpoint"])["latest"])["resources"] = values
     return around, texts
+
+
+def _without_room(text: str) -> str:
+    """Return a resource's text as it was before it came to the end of a piece of a large file."""
+    return f"{text[:-1].rstrip(' ')}}}" if text.endswith(" }") else text
 
 
 def _is_place_of_resources(before: str) -> bool:
@@ -194,7 +200,7 @@ def check_latest(
 
 def format_checkpoint(
     checkpoint: Checkpoint, snapshot: Snapshot, time: str, joined: JoinedResources | None = None
-) -> tuple[bytes, ...]:
+) -> tuple[Piece, ...]:
     """Write a state file, one line, in pieces; `joined` has those of the last writing."""
     manifest: dict[str, Value] = {"time": time, "magic": magic_of(VERSION), "version": VERSION}
     known = dict(checkpoint.latest)
@@ -211,6 +217,7 @@ def format_checkpoint(
     tail += "}" + "".join(f",{compact(key)}:{compact(value)}" for key, value in checkpoint.around.items()) + "}}"
     resources = snapshot.in_order()
     if not resources:
-        return head.encode(), tail.encode()
-    pieces = (joined or JoinedResources()).of(resources)
-    return f"{head}{_RESOURCES}".encode(), *pieces, f"],{tail}".encode()
+        return Piece(head.encode()), Piece(tail.encode())
+    *others, last = (joined or JoinedResources()).of(resources)
+    pieces = (*(Piece(data, 1, b",") for data in others), Piece(last, 1))
+    return Piece(f"{head}{_RESOURCES}".encode(), len(_RESOURCES)), *pieces, Piece(f"],{tail}".encode())

@@ -3,7 +3,9 @@
 Every write passes one hook, so that tests can stop the world at each of them. Errors of the disk become one sentence.
 """
 
+import fcntl
 import os
+import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
@@ -41,13 +43,29 @@ class Files:
                 f"{path} can't be written: {error.strerror or error}; make room or set the rights, then run again"
             ) from error
 
-    def replace(self, path: Path, pieces: Iterable[bytes]) -> None:
+    def replace(self, path: Path, pieces: Iterable[bytes | memoryview]) -> None:
         """Set a file's whole content, or leave it as it was: written beside, synced, renamed, the folder synced."""
+        with self._replacing(path) as beside:
+            beside.unlink(missing_ok=True)  # somebody may read it under another name
+            _write(beside, pieces, synced=True)
+
+    def rewrite(self, path: Path, descriptor: int, places: Iterable[tuple[int, bytes]], size: int) -> None:
+        """Do the same with the file beside it that is open here, by writing some places of it only."""
+        with self._replacing(path):
+            for start, data in places:
+                if os.pwrite(descriptor, data, start) != len(data):
+                    raise OSError(None, _FULL)
+            os.truncate(descriptor, size)
+            os.fsync(descriptor)
+
+    @contextmanager
+    def _replacing(self, path: Path) -> Iterator[Path]:
+        """Give the file beside to be written, and put it in place."""
         self.make_folder(path.parent)
-        beside = path.with_name(f".{path.name}.new")  # one writer at a time: the stack is locked
+        beside = beside_of(path)
         try:
             with self._writing(f"write {path.name}", path):
-                _write(beside, pieces, synced=True)
+                yield beside
             with self._writing(f"rename {path.name}", path):
                 beside.replace(path)
         except StateUnwritable:
@@ -113,6 +131,24 @@ class Files:
                 _make_folders(path)
 
 
+def beside_of(path: Path) -> Path:
+    """Return where a file is written before it is put in place: one writer at a time, as the stack is locked."""
+    return path.with_name(f".{path.name}.new")
+
+
+def is_ours_alone(descriptor: int) -> bool:
+    """Return whether an open file has one name, and nobody else has it open: as far as the kernel grants leases."""
+    if os.fstat(descriptor).st_nlink != 1 or not hasattr(fcntl, "F_SETLEASE"):
+        return False
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)  # one that ends nobody, should it be sent
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError:
+        return False
+    return True
+
+
 def _make_folders(path: Path) -> None:
     """Make what is missing on the way, each closed to others and open to us, whatever the umask."""
     if not path.is_dir():
@@ -121,7 +157,7 @@ def _make_folders(path: Path) -> None:
         path.chmod(_FOLDER)
 
 
-def _write(path: Path, pieces: Iterable[bytes], *, synced: bool = False) -> None:
+def _write(path: Path, pieces: Iterable[bytes | memoryview], *, synced: bool = False) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE)
     try:
         os.fchmod(descriptor, _FILE)  # whatever the umask takes away
@@ -134,7 +170,7 @@ def _write(path: Path, pieces: Iterable[bytes], *, synced: bool = False) -> None
         os.close(descriptor)
 
 
-def _write_pieces(descriptor: int, pieces: tuple[bytes, ...]) -> None:
+def _write_pieces(descriptor: int, pieces: tuple[bytes | memoryview, ...]) -> None:
     """Write all of them, in one call if the kernel takes that: a large state costs half of what a stream does."""
     written = os.writev(descriptor, pieces)
     if written == sum(map(len, pieces)):

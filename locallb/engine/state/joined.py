@@ -5,7 +5,6 @@ The pieces together are the bytes that all resources joined at once give (a law 
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from operator import attrgetter, is_
 
 from locallb.engine.state.resource import ResourceState
@@ -24,10 +23,10 @@ class JoinedResources:
         """By the identity of the first resource of each, which is kept with it."""
 
     def of(self, resources: Sequence[ResourceState]) -> tuple[bytes, ...]:
-        """Return what `b",".join` makes of the data of all resources, in pieces."""
+        """Return pieces of which `b",".join` makes what it makes of the data of all resources."""
         pieces = list(_pieces(resources, self._pieces))
         self._pieces = {id(piece[0][0]): piece for piece in pieces}
-        return tuple(chain.from_iterable((b",", data) for _, data in pieces))[1:]
+        return tuple(data for _, data in pieces)
 
 
 def _pieces(resources: Sequence[ResourceState], known: dict[int, _Piece]) -> Iterator[_Piece]:

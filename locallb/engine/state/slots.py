@@ -1,0 +1,88 @@
+"""Where the pieces of a large state file stand in it: with room behind each, so that a change moves few others.
+
+The room is spaces before the last bracket of a piece, which JSON allows and who reads a resource leaves out. A file of
+few pieces has none: it is as the official command line writes it. Not here: the pieces (`joined`), the file (`files`).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+ROOM = 8192
+"""Bytes behind a piece that comes: for a few ports that its Services may get."""
+MOST = 65536
+"""Bytes of room that a piece which became smaller is left with, so that those behind it stay where they are."""
+FEW = 8
+"""Pieces of a file that is written whole each time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some of a file's bytes; room goes before the last `cut` of them. `data` is known by identity."""
+
+    data: bytes
+    cut: int = 0
+    separator: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A piece, where it begins, and where the next one does."""
+
+    piece: Piece
+    start: int
+    end: int
+
+    def is_as(self, other: "Slot | None") -> bool:
+        """Return whether a file with the other one has the same bytes here."""
+        if other is None or self.piece.data is not other.piece.data:
+            return False
+        return (self.start, self.end, self.piece.separator) == (other.start, other.end, other.piece.separator)
+
+    def parts(self) -> tuple[bytes | memoryview, ...]:
+        """Return its bytes, in parts of which the large one isn't copied."""
+        data, cut, separator = self.piece.data, self.piece.cut, self.piece.separator
+        room = self.end - self.start - len(data) - len(separator)
+        front = len(data) - cut
+        return memoryview(data)[:front], b" " * room, data[front:] + separator
+
+
+class Slots:
+    """Knows where pieces stood in the last file. For one thread at a time."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, Slot] = {}
+        """By the identity of the data, which is kept with it."""
+
+    def of(self, pieces: Sequence[Piece]) -> tuple[Slot, ...]:
+        """Place pieces one behind the other, those that are known where they stood, as far as that can be."""
+        if len(pieces) <= FEW:
+            self._known = {}
+            return _close(pieces)
+        placed: list[Slot] = []
+        start = 0
+        for piece, following in zip(pieces, (*pieces[1:], None), strict=True):
+            least = start + len(piece.data) + len(piece.separator)
+            end = self._end(piece, start, least, following) if following else least
+            placed.append(Slot(piece, start, end))
+            start = end
+        self._known = {id(slot.piece.data): slot for slot in placed}
+        return tuple(placed)
+
+    def _end(self, piece: Piece, start: int, least: int, following: Piece) -> int:
+        """Return where a piece ends that begins at `start` and has bytes up to `least`."""
+        then = self._known.get(id(following.data))
+        if then is not None and least - ROOM <= then.start <= least + MOST:
+            return max(least, then.start)
+        known = self._known.get(id(piece.data))
+        return max(least, known.end) if known is not None and known.start == start else least + ROOM
+
+
+def _close(pieces: Iterable[Piece]) -> tuple[Slot, ...]:
+    """Place pieces without any room."""
+    placed: list[Slot] = []
+    start = 0
+    for piece in pieces:
+        end = start + len(piece.data) + len(piece.separator)
+        placed.append(Slot(piece, start, end))
+        start = end
+    return tuple(placed)
