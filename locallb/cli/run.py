@@ -11,10 +11,11 @@ from pathlib import Path
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.exit_code import Exit
-from locallb.cli.failures import complain, in_thread
+from locallb.cli.failures import Refused, complain, in_thread
 from locallb.cli.invocation import Invocation
 from locallb.cli.projects.place import nearest_project
 from locallb.host import limits
+from locallb.host.capabilities import NO_MACOS, is_macos
 
 COMMANDS = {
     "up": "commands.deployments:up",
@@ -51,6 +52,8 @@ ANYWHERE = frozenset({"host", "state"})
 """Commands that leave the stack's proxies alone, wherever they live."""
 NOWHERE = frozenset({"ca", "gateway", "image", "init", "completion", "help"})
 """Commands that choose no project, or one by themselves."""
+ON_MACOS = frozenset({*NOWHERE - {"image"}, "host", "stack"})
+"""Commands that do something on macOS, where nothing is served: it is refused before anything is begun."""
 LEADERS = frozenset({"up", "refresh", "destroy"})
 """Commands that change a stack: with leader election they hold its Lease meanwhile."""
 _ASK_RUNTIME = frozenset({"up", "preview", "refresh", "destroy"})
@@ -72,7 +75,9 @@ def run(args: Arguments) -> int:
 
 
 def _project(args: Arguments, out: Out) -> Path:
-    """Return the directory of the project that is meant, whether one is needed or not."""
+    """Return the directory of the project that is meant, whether one is needed or not. Raises Refused on macOS."""
+    if is_macos() and not (args.command in ON_MACOS or args.offline):
+        raise Refused(NO_MACOS)
     if args.command in NOWHERE or _alone(args) == TEARDOWN:
         return nearest_project(args.directory)
     from locallb.cli.projects.choice import chosen  # noqa: PLC0415 - reads YAML

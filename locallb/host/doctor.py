@@ -30,6 +30,7 @@ def examine(seen: HostInspection) -> tuple[Finding, ...]:
     """Find everything that matters, in the order in which a person would look."""
     return (
         *_programs(seen),
+        *_windows(seen),
         *_rights(seen),
         *headroom_findings(seen),
         *_pools(seen),
@@ -53,7 +54,7 @@ def _programs(seen: HostInspection) -> Iterator[Finding]:
     if seen.envoy:
         yield Finding(Level.OK, "Envoy", f"Envoy {seen.envoy}")
     else:
-        yield Finding(Level.PROBLEM, "Envoy", seen.envoy_problem, "`make setup` installs what requirements.txt names")
+        yield Finding(Level.PROBLEM, "Envoy", *seen.envoy_problem.rsplit(": ", 1))
     states = {
         "usable": "answers to this user; the process runtime doesn't need it",
         "closed": "runs, but not for this user; the process runtime doesn't need it",
@@ -69,6 +70,13 @@ def _programs(seen: HostInspection) -> Iterator[Finding]:
     for path, state in seen.podman:
         if state:
             yield Finding(Level.NOTE, "Podman", f"Podman at {path} {states[state]}")
+
+
+def _windows(seen: HostInspection) -> Iterator[Finding]:
+    if seen.wsl:
+        text = "this Linux runs in Windows (WSL2), which reaches ports of its 127.0.0.1 and no other address; untested"
+        remedy = "" if seen.mapped else "`local-lb:portMapping: loopback` in the stack gives every Service such a port"
+        yield Finding(Level.NOTE, "WSL2", text, remedy)
 
 
 def _rights(seen: HostInspection) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from ipaddress import IPv4Network, IPv6Address, ip_address
 from pathlib import Path
 
 from locallb.config.settings import Pool
-from locallb.host.capabilities import is_macos
+from locallb.host.capabilities import NO_MACOS, is_macos
 from locallb.host.descriptors import socket_owners
 from locallb.host.netlink import RouteError, routes, rules
 from locallb.host.sockets import LISTEN, Row, rows
@@ -27,10 +27,6 @@ from locallb.model.network.routing_rules import Rule, diversions
 from locallb.model.snapshot import HostFacts, Socket
 
 _STATUS = "/proc/self/status"
-_NO_PROC = (
-    "macOS doesn't have it, and proxies don't run there yet: run local-lb in a Linux machine on it;"
-    " `locallb host setup` prints the aliases of lo0 that the pools need"
-)
 _PORT_START = "/proc/sys/net/ipv4/ip_unprivileged_port_start"
 _INSTANCES = "/proc/sys/fs/inotify/max_user_instances"
 _NAMESPACE_INSTANCES = "/proc/sys/user/max_inotify_instances"
@@ -119,7 +115,7 @@ def _status() -> dict[str, str]:
     try:
         lines = Path(_STATUS).read_text().splitlines()
     except OSError as error:
-        remedy = _NO_PROC if is_macos() else "use Linux, with /proc mounted"
+        remedy = NO_MACOS if is_macos() else "use Linux, with /proc mounted"
         raise HostError(f"{_STATUS} can't be read ({error.strerror}): {remedy}") from error
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 

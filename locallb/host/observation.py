@@ -72,7 +72,7 @@ class HostInspection:
     python: tuple[int, int]
     user: str
     envoy: str
-    """Version of the installed Envoy; empty if there is none, then `envoy_problem` says why."""
+    """Version of the installed Envoy; empty if there is none, then `envoy_problem` says why and what to do."""
     envoy_problem: str
     host: HostFacts
     limits: Limits
@@ -107,6 +107,10 @@ class HostInspection:
     """Where Docker is, if that isn't looked at."""
     podman: tuple[tuple[str, str], ...] = ()
     """Sockets that may be Podman's, each `usable`, `closed` or empty."""
+    wsl: bool = False
+    """This Linux runs in Windows."""
+    mapped: bool = False
+    """Services of the stack are ports of the loopback address."""
     disk_free: int = 1 << 40
     """Bytes free where proxies' directories are."""
     names: tuple[NameSeen, ...] = ()

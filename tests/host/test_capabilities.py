@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from locallb.host.capabilities import shortcoming_of
+from locallb.host.capabilities import is_wsl, shortcoming_of
 
 HERE = "unix:///var/run/docker.sock"
 GOOD: Mapping[str, object] = {"OperatingSystem": "Debian GNU/Linux 12", "OSType": "linux", "SecurityOptions": []}
@@ -22,7 +22,6 @@ def test_a_daemon_of_this_linux_host_will_do(host: str) -> None:
 @pytest.mark.parametrize(
     ("info", "host", "why"),
     [
-        ({"OperatingSystem": "Docker Desktop"}, HERE, "in a machine of its own"),
         ({"OSType": "windows"}, HERE, "runs containers of windows"),
         ({"SecurityOptions": ["name=seccomp", "name=rootless"]}, HERE, "it is rootless"),
         ({}, "tcp://10.0.0.5:2376", "isn't on this host"),
@@ -44,8 +43,29 @@ def test_a_rootless_docker_will_do_for_ports_of_the_loopback_address_alone() -> 
     rootless = {**GOOD, "SecurityOptions": ["name=rootless"]}
     assert shortcoming_of("docker", rootless, HERE, mapped=True) == ""
     assert "`network: publish` with `portMapping: loopback` does with it" in shortcoming_of("docker", rootless, HERE)
-    told = shortcoming_of("docker", {"OperatingSystem": "Docker Desktop"}, HERE, mapped=True)
-    assert "`network: publish` with `portMapping: loopback` doesn't help; use a Docker daemon" in told
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_docker_desktop_is_refused_with_what_to_use_beside_it(*, mapped: bool) -> None:
+    """Neither its network nor the sockets of proxies are this host's; Docker Engine may be installed as well."""
+    told = shortcoming_of("docker", {**GOOD, "OperatingSystem": "Docker Desktop"}, HERE, mapped=mapped)
+    assert "in a machine of its own" in told
+    assert "`network: publish` with `portMapping: loopback` doesn't help; use Docker Engine on this Linux host" in told
+    assert "`docker context use default`" in told
+
+
+@pytest.mark.parametrize(
+    ("release", "is_one"),
+    [
+        ("5.15.167.4-microsoft-standard-WSL2", True),
+        ("6.6.87.2-microsoft-standard-WSL2+", True),
+        ("4.4.0-19041-Microsoft", True),
+        ("6.1.0-32-amd64", False),
+    ],
+)
+def test_a_linux_in_windows_is_known_by_its_kernel(release: str, *, is_one: bool) -> None:
+    """As Microsoft builds it."""
+    assert is_wsl(release) is is_one
 
 
 def test_another_system_than_linux_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

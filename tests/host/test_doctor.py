@@ -47,7 +47,9 @@ def listener(port: int, process: str = "", address: str = "0.0.0.0") -> HostFact
     ("changes", "level", "topic", "words", "remedy"),
     [
         ({"python": (3, 10)}, Level.PROBLEM, "Python", "3.10", "3.11"),
-        ({"envoy": "", "envoy_problem": "no Envoy"}, Level.PROBLEM, "Envoy", "no Envoy", "make setup"),
+        ({"envoy": "", "envoy_problem": "no Envoy: install it"}, Level.PROBLEM, "Envoy", "no Envoy", "install it"),
+        ({"wsl": True}, Level.NOTE, "WSL2", "reaches ports of its 127.0.0.1 and no other", "portMapping: loopback"),
+        ({"wsl": True, "mapped": True}, Level.NOTE, "WSL2", "runs in Windows", ""),
         ({"docker": "usable"}, Level.NOTE, "Docker", "answers", ""),
         ({"docker_elsewhere": "at tcp://h:2375"}, Level.NOTE, "Docker", "is at tcp://h:2375, and isn't looked at", ""),
         ({"docker_context_problem": "there is no context: name one"}, Level.NOTE, "Docker", "there is no", "name one"),

@@ -103,10 +103,10 @@ def test_what_ifconfig_refuses_is_one_sentence(
 
 
 def test_on_macos_the_host_is_refused_with_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Proxies don't run there yet: `up` and `doctor` say so."""
+    """The program says so, as `pulumi up` runs it; commands say it before they begin."""
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.setattr(facts, "_STATUS", "/nowhere/status")
-    with pytest.raises(HostError, match="proxies don't run there yet: run local-lb in a Linux machine"):
+    with pytest.raises(HostError, match="local-lb doesn't serve on macOS: run it in a Linux machine"):
         host_facts((), ())
 
 

@@ -22,6 +22,7 @@ from locallb.engine.state.resource import ResourceState
 from locallb.envoy import binary
 from locallb.envoy.admin import EnvoyAdmin
 from locallb.host import container_sockets, inotify, limits
+from locallb.host.capabilities import is_wsl
 from locallb.host.facts import host_facts, inotify_limit
 from locallb.host.headroom import Limits, free_addresses
 from locallb.host.observation import Finding, HostInspection, Level, LockSeen, NameSeen, ProxySeen
@@ -92,6 +93,8 @@ def look(directory: Path, stack: str) -> HostInspection:
         docker_context_problem=container_sockets.docker_context_problem(),
         docker_elsewhere=container_sockets.docker_elsewhere(),
         podman=tuple(container_sockets.podman_sockets()),
+        wsl=is_wsl(os.uname().release),
+        mapped=bool(session and pools and session.settings.port_mapping),
         disk_free=troubles.guard("disk", lambda: limits.disk_left(paths.state_home()), limits.PLENTY),
     )
     if plan:

@@ -28,9 +28,11 @@ PATIENCE, ANSWER = 60, 20
 no longer than it was told to."""
 _LONGEST = 600
 """Seconds for which a daemon that fetches or unpacks an image may say nothing."""
+_IDLE = getattr(socket, "TCP_KEEPIDLE", 0x10)
+"""macOS has it by another name, and loads this module as well."""
 _KEPT_ALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+    (socket.IPPROTO_TCP, _IDLE, 30),
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
 )

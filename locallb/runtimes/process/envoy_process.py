@@ -13,7 +13,7 @@ from pathlib import Path
 
 from locallb.envoy import ADMIN_SOCKET, ALONE, ARGUMENTS, logs, push, rollout
 from locallb.envoy.admin import EnvoyAdmin
-from locallb.envoy.binary import EnvoyBinary, installed
+from locallb.envoy.binary import REMEDY, EnvoyBinary, installed
 from locallb.envoy.waiting import comes_to_answer
 from locallb.host import inotify
 from locallb.host.inotify import InotifyError
@@ -156,9 +156,7 @@ def _own_directory(new: EnvoyProcessInputs) -> Path:
 def _wanted_binary(version: str) -> EnvoyBinary:
     binary = installed()
     if binary.version != version:
-        raise ProviderError(
-            f"Envoy {version} is wanted, but {binary.version} is installed at {binary.path}: install requirements.txt"
-        )
+        raise ProviderError(f"Envoy {version} is wanted, but {binary.version} is installed at {binary.path}: {REMEDY}")
     return binary
 
 
@@ -180,7 +178,7 @@ def _require_sound(directory: Path, former: str, new: EnvoyProcessInputs) -> Non
     if why := why_unfit(binary, directory):
         raise ProviderError(
             f"Envoy {new.version} at {binary.path} can't be run: {why}; Envoy {former} goes on serving proxy"
-            f" {new.proxy}: install requirements.txt again, then run up"
+            f" {new.proxy}: {REMEDY}, then run up"
         )
 
 
