@@ -140,6 +140,20 @@ def test_options_say_what_the_stack_serves(place: Path, words: list[str], expect
     assert told == expected
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--kind"], "every cluster of kind on this host's Docker"),
+        (["--kind", "shop"], "the cluster shop of kind on this host's Docker"),
+        (["--context", "shop"], "the cluster of the context shop"),
+    ],
+)
+def test_what_is_served_is_told_in_words(place: Path, words: list[str], told: str) -> None:
+    """In the second of the five lines."""
+    write_contexts(place, "shop")
+    assert run("preview", *words).out.splitlines()[1] == f"  serves  {told}, as stacks/Pulumi.dev.yaml there says"
+
+
 def test_every_cluster_of_kind_is_served_where_there_is_one(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the current context of the kubeconfig, which is served where there is none."""
     write_contexts(place, "shop")
@@ -255,6 +269,10 @@ def test_a_command_line_without_a_command_shows_the_first_steps(place: Path, wor
         ("stack list", "`locallb watch` or `locallb up` makes that one"),
         ("host setup", "`locallb watch` or `locallb up` makes that one"),
         ("up --yes", "error: there is nothing to serve that could be found\nerror: kind: "),
+        (
+            "up --context shop",
+            "No such file or directory; repair that file, or set KUBECONFIG to the one that is meant",
+        ),
         ("watch", "name what to serve by `--kind`, `--context NAME` or `--manifests DIR`"),
         ("up --stack ../x --kind", "can't be the name of a stack"),
         ("up --kind No!", "No!"),
@@ -376,6 +394,9 @@ def test_init_begins_a_project_whose_own_test_passes(place: Path) -> None:
     done = run("init", "new", "--manifests", str(write_manifests(place)))
     assert done.code == Exit.OK, done.err
     root = place / "here/new"
+    first, second = done.out.splitlines()
+    assert first.startswith(f"Began a project in {root}; ")
+    assert second == f"Wrote {root}/stacks/Pulumi.dev.yaml. Look at it, then: `locallb -C new up`"
     expected = {"Pulumi.yaml", "__main__.py", "requirements.txt", ".gitignore", ".gitlab-ci.yml", "components", "tests"}
     assert {path.name for path in root.iterdir()} >= {*expected, "stacks", ".github", ".state"}
     subprocess.run([sys.executable, "tests/test_stacks.py"], cwd=root, check=True)

@@ -73,7 +73,9 @@ def init(args: Arguments, out: Out) -> int:
     check_stack_name(args.stack)
     sources = [{key: value} for key, value in args.sources] or [{"manifests": "manifests"}]
     settings = parse_settings({"sources": sources})  # a mistake is told before anything is written
-    project = _project(args.place or args.directory)
+    directory = args.place or args.directory
+    begins = not (directory / PROJECT_FILE).is_file()
+    project = _project(directory, begins=begins)
     path = project.stack_file(args.stack)
     try:
         path.parent.mkdir(exist_ok=True)
@@ -83,18 +85,20 @@ def init(args: Arguments, out: Out) -> int:
     if args.json:
         out.raw(json.dumps({"stack": args.stack, "configuration": str(path)}, indent=2))
     else:
+        if begins:
+            out.line(f"Began a project in {project.root}; `locallb help tool` tells what is in it.")
         out.line(f"Wrote {path}. Look at it, then: `locallb up`")
     for missing in _missing(settings, project.root):
         out.warning(f"{missing} isn't there yet; `locallb up` needs manifests in it, or another path in {path}")
     return Exit.OK
 
 
-def _project(directory: Path) -> Project:
+def _project(directory: Path, *, begins: bool) -> Project:
     """Open the project there, or begin one. Raises Refused where something else is there."""
-    if (directory / PROJECT_FILE).is_file():
-        require_ours(directory)
-    else:
+    if begins:
         begin(directory)
+    else:
+        require_ours(directory)
     return load_project(directory)
 
 

@@ -56,9 +56,19 @@ def require_there(sources: Sources, root: Path) -> None:
         if kind == "manifests" and not Path(str(value)).exists():
             raise Refused(f"there are no manifests in {value}, it doesn't exist; name another directory or a file")
         if kind == "kubernetes" and isinstance(value, dict):
-            from locallb.kubernetes.access.kubeconfig import resolve  # noqa: PLC0415 - loads a client of Kubernetes
+            _require_context(str(value.get("kubeconfig", "")), str(value["context"]), root)
 
-            resolve(str(value.get("kubeconfig", "")), str(value["context"]), root)
+
+def _require_context(kubeconfig: str, context: str, root: Path) -> None:
+    from locallb.kubernetes.access.errors import Fault, KubeError  # noqa: PLC0415 - loads a client of Kubernetes
+    from locallb.kubernetes.access.kubeconfig import resolve  # noqa: PLC0415 - likewise
+
+    try:
+        resolve(kubeconfig, context, root)
+    except KubeError as error:
+        if error.fault is Fault.KUBECONFIG:
+            raise Refused(f"{error}; repair that file, or set KUBECONFIG to the one that is meant") from None
+        raise
 
 
 def _why_no_kind() -> str:
@@ -78,11 +88,14 @@ def described(sources: Sources) -> str:
 
 def _described(kind: str, value: object) -> str:
     if kind == "kind":
-        return f"{'every cluster' if value == 'all' else _listed(value)} of kind on this host's Docker"
+        return f"{_clusters(value)} of kind on this host's Docker"
     if isinstance(value, dict):
         return f"the cluster of the context {value.get('context', 'that is current')}"
     return f"the manifests in {value}"
 
 
-def _listed(value: object) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+def _clusters(value: object) -> str:
+    if value == "all":
+        return "every cluster"
+    names = value if isinstance(value, list) else [value]
+    return f"the {'cluster' if len(names) == 1 else 'clusters'} {', '.join(map(str, names))}"
