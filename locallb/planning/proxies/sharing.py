@@ -12,7 +12,9 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from heapq import heapify, heappush, heapreplace
+from itertools import count, filterfalse
+from operator import itemgetter
 from typing import NamedTuple
 
 from locallb.config.settings import ProxySettings
@@ -63,20 +65,22 @@ def assign_shared(
         if assignment.service in wanted and is_shared(assignment.proxy)
     }
     numbers = range(1, settings.count + 1) if settings.count else sorted({*map(_number, held.values())}) or (1,)
-    names = [_shared(number) for number in numbers][:room]
+    names = {_shared(number): number for number in [*numbers][:room]}
     if not names:
         return Assignment()
     kept = {service: proxy for service, proxy in held.items() if proxy in names}
     load = Counter(kept.values())
+    least = [(load[name], number) for name, number in names.items()]
+    heapify(least)
+    unused = filterfalse({*names.values()}.__contains__, count(1))
     for service in services:
         if service not in kept:
-            least = min(names, key=lambda name: (load[name], _number(name)))
-            if not settings.count and load[least] >= settings.each and len(names) < room:
-                least = next(name for number in count(1) if (name := _shared(number)) not in load)
-                names.append(least)
-            kept[service] = least
-            load[least] += 1
-    return Assignment(tuple(sorted(names, key=_number)), kept)
+            if not settings.count and least[0][0] >= settings.each and len(least) < room:
+                heappush(least, (0, next(unused)))
+            has, number = least[0]
+            kept[service] = _shared(number)
+            heapreplace(least, (has + 1, number))
+    return Assignment(tuple(_shared(number) for _, number in sorted(least, key=itemgetter(1))), kept)
 
 
 def _shared(number: int) -> ProxyName:
