@@ -7,12 +7,24 @@ stays is taken out of its sight; what became garbage there all the same is found
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
-def set_aside(*, collected: bool = True) -> None:
-    """Look at all that there is now no more; before that collect what is garbage of it, unless there is no time."""
-    if collected:
-        gc.collect()
+@contextmanager
+def filling() -> Iterator[None]:
+    """Collect nothing while memory is filled with what nearly all stays; afterwards look at that no more."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+    gc.freeze()
+
+
+def set_aside() -> None:
+    """Collect what is garbage, and look at all that stays no more."""
+    gc.collect()
     gc.freeze()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from threading import Event
 
@@ -130,10 +131,9 @@ class Loop:
         self._schedule = self._schedule.taken(began)
         self.pulse = Pulse(began, busy=True)
         try:
-            reading, plan = self._read(marks, began)
             causes = {mark.cause for mark in marks}
-            if Cause.START in causes:
-                gc_tuning.set_aside(collected=False)
+            with gc_tuning.filling() if Cause.START in causes else nullcontext():
+                reading, plan = self._read(marks, began)
             self._converge(reading, plan, marks, began, first)
             self._schedule = self._schedule.well()
             if causes & _WHOLE:
