@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+
+import yaml
 
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.exit_code import Exit
-from locallb.cli.projects.glimpse import balancers, stacks
 from locallb.cli.projects.place import PROJECT_FILE, nearest_project
 from locallb.cli.syntax.grammar import make_parser
 from locallb.cli.syntax.parser import ANSWER
+from locallb.model.fields import at, object_of, text_of
 from locallb.storage import paths
+
+_BALANCER = "$locallb:index:LoadBalancer::"
+_LARGEST = 32 << 20
+"""Bytes of a state that are read while somebody waits for a key."""
 
 SCRIPTS = {
     "bash": f"""\
@@ -103,12 +110,41 @@ class _Line:
             return [choice for choice in action.choices if choice != ANSWER]
         project = self._project()
         if action.dest == "stack":
-            return stacks(project)
+            return _stacks(project)
         if action.metavar == "SERVICE":
-            return balancers(project, self._given["stack"])
+            return _balancers(project, self._given["stack"])
         return ()
 
     def _project(self) -> Path:
         """Return the project around, or this user's own."""
         around = nearest_project(Path(self._given["directory"]))
         return around if (around / PROJECT_FILE).exists() else paths.data_home()
+
+
+def _stacks(project: Path) -> list[str]:
+    """Return the stacks that have a configuration."""
+    files = (project / str(_declared(project).get("stackConfigDir") or ".")).glob("Pulumi.*.yaml")
+    return sorted(path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in files)
+
+
+def _balancers(project: Path, stack: str) -> list[str]:
+    """Return the load balancers that a stack's state has."""
+    declared = _declared(project)
+    url = text_of(at(declared, "backend", "url"))
+    path = project / url.removeprefix("file://") / ".pulumi/stacks" / str(declared.get("name")) / f"{stack}.json"
+    try:
+        if path.stat().st_size > _LARGEST:
+            return []
+        resources = json.loads(path.read_bytes())["checkpoint"]["latest"]["resources"]
+        urns = [str(resource["urn"]) for resource in resources]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return []
+    return sorted(name for urn in urns for _, mark, name in [urn.partition(_BALANCER)] if mark)
+
+
+def _declared(project: Path) -> Mapping[str, object]:
+    try:
+        declared = yaml.load((project / PROJECT_FILE).read_bytes(), yaml.CSafeLoader)
+    except (OSError, ValueError, yaml.YAMLError, RecursionError):
+        return {}
+    return object_of(declared)

@@ -1,7 +1,7 @@
 """Validation of an API server's answers: pages of a list, and lines of a watch.
 
 A list that lacks its items, or is of another kind, must not count as an empty one: everything would be taken for gone.
-Pure; whatever isn't as Kubernetes writes it raises OddError with a few words.
+Pure; whatever isn't as Kubernetes writes it raises MalformedAnswerError with a few words.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class WatchLine:
 
 
 def whole(text: bytes) -> Object:
-    """Read an answer that is neither list nor watch. Raises OddError."""
+    """Read an answer that is neither list nor watch. Raises MalformedAnswerError."""
     return _mapping(_json(text), "the answer")
 
 
 def list_page(text: bytes, api: str, kind: str) -> ListPage:
-    """Read a page of a list; items of a list don't say what they are, so that is added. Raises OddError."""
+    """Read a page of a list; items of a list don't say what they are, so that is added. Raises MalformedAnswerError."""
     document = _mapping(_json(text), "the list")
     if document.get("kind", f"{kind}List") != f"{kind}List":
         raise MalformedAnswerError(f"the list is a {document['kind']!s:.60} instead of a {kind}List")
@@ -63,7 +63,7 @@ def list_page(text: bytes, api: str, kind: str) -> ListPage:
 
 
 def watch_line(text: bytes, api: str, kind: str) -> WatchLine:
-    """Read a line of a watch. Raises OddError."""
+    """Read a line of a watch. Raises MalformedAnswerError."""
     document = _mapping(_json(text), "a line of the watch")
     sort, about = document.get("type"), _mapping(document.get("object"), "the object in a line of the watch")
     if sort == ERROR:
@@ -77,7 +77,7 @@ def watch_line(text: bytes, api: str, kind: str) -> WatchLine:
 
 
 def listed(value: object, api: str, kind: str) -> Object:
-    """Check an object of that kind and add what it is. Raises OddError."""
+    """Check an object of that kind and add what it is. Raises MalformedAnswerError."""
     document = _mapping(value, f"a {kind}")
     metadata = _mapping(document.get("metadata"), f"the metadata of a {kind}")
     if document.get("kind", kind) != kind:
@@ -88,7 +88,7 @@ def listed(value: object, api: str, kind: str) -> Object:
 
 
 def lines(chunks: Iterable[bytes], longest: int = LONGEST_LINE) -> Iterator[bytes | None]:
-    """Cut what comes into lines, without their ends; None after each chunk that completes none. Raises OddError."""
+    """Split chunks into lines; None after each chunk that completes none. Raises MalformedAnswerError."""
     rest = bytearray()
     for chunk in chunks:
         first, *others = chunk.split(b"\n")

@@ -14,6 +14,7 @@ from pathlib import Path
 from threading import Lock
 
 from locallb.ledger import lock
+from locallb.ledger.address_claims import AddressClaims
 from locallb.ledger.claims import (
     UNKNOWN,
     ClaimFile,
@@ -25,7 +26,6 @@ from locallb.ledger.claims import (
     unfinished,
 )
 from locallb.ledger.conflicts import LedgerError
-from locallb.ledger.look import AddressClaims
 from locallb.model.identities import IPAddress
 from locallb.model.memory import Memory
 from locallb.model.snapshot import Claim

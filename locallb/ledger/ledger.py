@@ -20,6 +20,7 @@ from pathlib import Path
 
 from locallb.kubernetes.api.fence import FENCE, Fence, NotLeaderError
 from locallb.ledger import lock
+from locallb.ledger.address_claims import AddressClaims
 from locallb.ledger.claim_files import TURN, ClaimFiles
 from locallb.ledger.claims import (
     LARGEST,
@@ -32,7 +33,6 @@ from locallb.ledger.claims import (
     read_entry,
 )
 from locallb.ledger.conflicts import ContendedError, LedgerError, refuse_copy, refuse_others
-from locallb.ledger.look import AddressClaims
 from locallb.ledger.publishing import ClaimRequest, among, publish, remove, rounds
 from locallb.model.identities import Home, IPAddress, Owner
 from locallb.model.memory import Memory

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from locallb.config.settings import Settings
 from locallb.engine.engine import Engine
-from locallb.kubernetes.api.known_silent import SILENT
+from locallb.kubernetes.api.unreachable import UNREACHABLE
 from locallb.model.identities import ClusterName, Home
 from locallb.planning.planned import Plan
 from locallb.sources.orders import seconds_until
@@ -87,7 +87,7 @@ class Planner:
         stale, access = self.stale(), result.snapshot.access
         self.back = frozenset(before - stale.keys())
         self.silent = {name: why for name, why in stale.items() if name in access}
-        SILENT.put({access[name]: why for name, why in self.silent.items()})
+        UNREACHABLE.put({access[name]: why for name, why in self.silent.items()})
         return result, plan
 
     def updated(self) -> None:
@@ -115,7 +115,7 @@ class Planner:
         self.triggers.stop()
         if self._workspace:
             self._cache().stop()
-        SILENT.put({})
+        UNREACHABLE.put({})
 
     def _opened(self) -> Workspace:
         if self._workspace is None:

@@ -11,9 +11,8 @@ from lightkube.types import PatchType
 
 from locallb.kubernetes.access.errors import KubeError
 from locallb.kubernetes.api.client import Cluster
+from locallb.kubernetes.api.discovery import REVIEWS, ROOT
 from locallb.kubernetes.api.feed import PATHS, Feed
-from locallb.kubernetes.api.kinds.gateway import ROOT
-from locallb.kubernetes.api.kinds.ingress import REVIEWS
 from locallb.kubernetes.api.object_types import NODE
 from locallb.kubernetes.rights import RULES
 from locallb.model.identities import ObjectKind

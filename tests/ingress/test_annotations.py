@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from locallb.config.ingress_settings import Dialect
 from locallb.config.parsing.ingress import parse_ingress
 from locallb.config.values import Mistakes
-from locallb.ingress.annotations import nginx, traefik
+from locallb.ingress.annotations import nginx
 from locallb.ingress.annotations.policy import NONE
-from locallb.ingress.annotations.reading import policy_of
+from locallb.ingress.annotations.reading import TRAEFIK, policy_of
 from locallb.ingress.translation import BoundIngresses
 from locallb.model.gateway.ingresses import Ingress
 from locallb.model.gateway.objects import Meta, Named
@@ -190,14 +190,14 @@ def test_a_canary_that_makes_no_sense_takes_nothing(said: dict[str, str]) -> Non
 
 def test_by_tls_alone_without_a_certificate_is_told() -> None:
     """It is served nowhere, and for no other reason."""
-    document = annotated(prefix=traefik.PREFIX, **{"router.tls": "true"})
+    document = annotated(prefix=TRAEFIK, **{"router.tls": "true"})
     (told,) = only(document, annotations=BOTH).notices
     assert "a.test is served by TLS alone, as its annotations say, and has no certificate; name one in" in told
     document["spec"]["tls"] = [{"hosts": ["a.test"], "secretName": "cert"}]
     assert not only(document, secret(), annotations=BOTH).notices
 
 
-_prefixes = st.sampled_from([nginx.PREFIX, traefik.PREFIX, ""])
+_prefixes = st.sampled_from([nginx.PREFIX, TRAEFIK, ""])
 _WORDS = """rewrite-target use-regex permanent-redirect temporal-redirect permanent-redirect-code app-root canary
 backend-protocol whitelist-source-range ssl-redirect force-ssl-redirect proxy-read-timeout enable-cors cors-max-age
 cors-allow-origin cors-allow-methods cors-allow-headers canary-weight canary-weight-total canary-by-header
@@ -241,7 +241,7 @@ def test_whatever_is_said_routes_are_made_or_a_reason_is_told(said: dict[str, st
 
 def policy_is_elsewhere(said: dict[str, str]) -> bool:
     """Return whether an Ingress is served by TLS alone."""
-    return f"{traefik.PREFIX}router.entrypoints" in said or f"{traefik.PREFIX}router.tls" in said
+    return f"{TRAEFIK}router.entrypoints" in said or f"{TRAEFIK}router.tls" in said
 
 
 def test_the_key() -> None:

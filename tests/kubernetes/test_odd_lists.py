@@ -13,7 +13,7 @@ import pytest
 from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.answers import MalformedAnswerError
 from locallb.kubernetes.api.client import Cluster
-from locallb.kubernetes.api.page_guard import PageGuard
+from locallb.kubernetes.api.connected import PageGuard
 from locallb.model.snapshot import Access
 from tests.kubernetes.test_answers import ODD_LISTS
 from tests.watch.api import Api, served

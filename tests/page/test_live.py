@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from locallb.cli.page import lanes, live
-from locallb.cli.page.teller import PageTeller
+from locallb.cli.page.reporter import PageReporter
 from locallb.cli.watching.http.http_server import HttpServerError
 from locallb.planning.planned import Plan
 from locallb.planning.status import Observation
@@ -25,7 +25,7 @@ PATIENCE = 120.0
 class Reader:
     """Follows the page's stream as a browser does."""
 
-    def __init__(self, page: PageTeller) -> None:
+    def __init__(self, page: PageReporter) -> None:
         connection = http.client.HTTPConnection(page.url.split("/")[2], timeout=PATIENCE)
         connection.request("GET", "/events")
         self._answer = connection.getresponse()  # which has the connection from now on
@@ -54,9 +54,9 @@ class Reader:
 
 
 @contextmanager
-def shown(seen: dict[str, Observation | None]) -> Iterator[PageTeller]:
+def shown(seen: dict[str, Observation | None]) -> Iterator[PageReporter]:
     """Show the page."""
-    page = PageTeller("127.0.0.1:0", "dev", lambda: seen, lambda: Pulse(time.monotonic()))
+    page = PageReporter("127.0.0.1:0", "dev", lambda: seen, lambda: Pulse(time.monotonic()))
     page.start()
     try:
         yield page
@@ -161,4 +161,4 @@ def becomes(fact: Callable[[], object]) -> None:
 def test_a_taken_port_is_told_in_a_sentence() -> None:
     """Before anything begins."""
     with shown({}) as page, pytest.raises(HttpServerError, match=r"can't be listened on \(Address already in use\)"):
-        PageTeller(page.url.split("/")[2], "dev", dict, lambda: Pulse(0.0))
+        PageReporter(page.url.split("/")[2], "dev", dict, lambda: Pulse(0.0))

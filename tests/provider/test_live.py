@@ -11,8 +11,8 @@ import pytest
 
 from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.api import live_service
-from locallb.kubernetes.api.known_silent import SILENT
 from locallb.kubernetes.api.recent import RECENT
+from locallb.kubernetes.api.unreachable import UNREACHABLE
 from locallb.kubernetes.events import ENSURED, NORMAL
 from locallb.kubernetes.status_patch import FINALIZER, SERVING, Published, claiming, publishing
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
@@ -179,9 +179,9 @@ def test_writes_that_others_forestall_wait_longer_each_time_and_end(
 @pytest.fixture
 def silent() -> Iterator[None]:
     """Know of the cluster that it doesn't answer."""
-    SILENT.put({ACCESS: "it doesn't answer"})
+    UNREACHABLE.put({ACCESS: "it doesn't answer"})
     yield
-    SILENT.put({})
+    UNREACHABLE.put({})
 
 
 @pytest.mark.usefixtures("silent")
@@ -199,7 +199,7 @@ def test_a_cluster_that_is_known_not_to_answer_is_not_asked(told: Access, monkey
             live_service.write(ACCESS, OWNER, claiming)
     live_service.tell(ACCESS, OWNER, Event(NORMAL, ENSURED, "serves"))
     assert cluster.asked == []
-    SILENT.put({})
+    UNREACHABLE.put({})
     assert ServiceClaim(None).read(claim) is None
     assert cluster.asked == ["get"]
 

@@ -21,7 +21,7 @@ from urllib.parse import parse_qs
 import yaml
 
 from locallb.ingress.kinds import INGRESS_KINDS, ROUTED_KINDS
-from locallb.kubernetes.api.kinds.ranges import PLURALS
+from locallb.kubernetes.api.discovery import PLURALS
 from locallb.kubernetes.pod_ranges import VERSIONS
 from locallb.model.gateway.objects import GROUP
 from locallb.model.identities import ClusterName

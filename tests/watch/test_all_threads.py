@@ -23,8 +23,8 @@ from locallb.cli.watching.http.http_server import HttpServer
 from locallb.cli.watching.log.lines import plain
 from locallb.cli.watching.metrics.metrics import Metrics
 from locallb.cli.watching.relay import Relay
+from locallb.cli.watching.reporting import EventReporter, Lines
 from locallb.cli.watching.signals import Signals
-from locallb.cli.watching.telling import EventReporter, Lines
 from locallb.config.lease_timing import Timing
 from locallb.host.route_events import RouteEvents
 from locallb.kubernetes.api.election import Election

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from locallb.config.settings import Settings
-from locallb.kubernetes.api.known_silent import SILENT
+from locallb.kubernetes.api.unreachable import UNREACHABLE
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.snapshot import Access, Snapshot
 from locallb.planning.planned import Plan
@@ -101,15 +101,15 @@ def test_a_cluster_is_silent_for_everybody_as_long_as_it_is_stale(loop: Loop, wo
     """Nothing is asked of it, and of the others as always; a loop that ends leaves nobody silent."""
     world.old = {AWAY: "source away: it doesn't answer"}
     look(loop)
-    assert SILENT.why(ACCESS[AWAY]) == "source away: it doesn't answer"
-    assert not SILENT.why(ACCESS[DEMO])
+    assert UNREACHABLE.why(ACCESS[AWAY]) == "source away: it doesn't answer"
+    assert not UNREACHABLE.why(ACCESS[DEMO])
     world.old = {}
     look(loop)
-    assert not SILENT.why(ACCESS[AWAY])
+    assert not UNREACHABLE.why(ACCESS[AWAY])
     world.old = {AWAY: "source away: it doesn't answer"}
     look(loop)
     loop._planner.stop()
-    assert not SILENT.why(ACCESS[AWAY])
+    assert not UNREACHABLE.why(ACCESS[AWAY])
 
 
 def test_what_a_silent_cluster_makes_fail_is_tried_once_it_answers_and_rarely_before(loop: Loop, world: World) -> None:
@@ -129,7 +129,7 @@ def test_what_a_silent_cluster_makes_fail_is_tried_once_it_answers_and_rarely_be
     world.old = {}
     loop._read(frozenset(), 0.0)
     assert loop._schedule.waiting(time.monotonic(), {}) <= {of_demo}
-    SILENT.put({})
+    UNREACHABLE.put({})
 
 
 @pytest.mark.parametrize("ends", ["all is done", "it is stopped", "something else came"])

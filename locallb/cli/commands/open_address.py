@@ -1,12 +1,17 @@
-"""The command `open`: shows a Service, a Gateway or an Ingress in the user's browser, or prints its URL."""
+"""The command `open`: shows a Service, a Gateway or an Ingress in the user's browser, or prints its URL.
+
+The standard library chooses the browser and starts it without a shell; it outlives us.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import sys
+import webbrowser
 from collections.abc import Sequence
 
 from locallb.cli.arguments import Arguments
-from locallb.cli.commands.browser import obstacle, show
 from locallb.cli.console import Out
 from locallb.cli.display.links import Link, links
 from locallb.cli.exit_code import Exit
@@ -16,6 +21,9 @@ from locallb.cli.session import Session
 from locallb.cli.targets import matching
 from locallb.model.identities import Protocol
 from locallb.planning.status import Row
+
+_DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+_SUDO = "SUDO_UID"
 
 
 def open_address(session: Session, args: Arguments, out: Out) -> int:
@@ -77,8 +85,27 @@ def _open(link: Link, args: Arguments, out: Out) -> Exit:
     out.line(link.url)
     if args.only_print:
         return Exit.OK
-    if why := obstacle():
+    if why := _obstacle():
         out.warning(f"no browser was started: {why}")
-    elif not show(link.url):
+    elif not _show(link.url):
         raise Refused("no browser could be started; open the URL yourself, or name a browser in BROWSER")
     return Exit.OK
+
+
+def _obstacle() -> str:
+    """Return why no browser is started here; empty where one may be."""
+    if os.geteuid() == 0 and _SUDO in os.environ:
+        return "root's browser under sudo would not be yours; open it yourself, or run it without sudo"
+    if not all(map(os.path.isabs, os.environ.get("PATH", os.defpath).split(os.pathsep))):
+        return "PATH has a directory that isn't absolute, from which anybody's program may be run; open it yourself"
+    if sys.platform != "darwin" and not any(os.environ.get(name) for name in _DISPLAYS):
+        return "there is no display here; open it where there is one, or name a browser in BROWSER"
+    return ""
+
+
+def _show(url: str) -> bool:
+    """Have the user's browser show a URL that `display.links` made; return whether one was started."""
+    try:
+        return webbrowser.open(url)
+    except (webbrowser.Error, OSError):
+        return False

@@ -22,10 +22,10 @@ from locallb.cli.watching.log.lines import as_json, is_journal, journal, plain
 from locallb.cli.watching.log.records import started
 from locallb.cli.watching.metrics.metrics import Metrics
 from locallb.cli.watching.relay import Relay
+from locallb.cli.watching.reporting import EventReporter, EventSink, Lines, OnScreen
 from locallb.cli.watching.screen import Screen
 from locallb.cli.watching.signals import Signals
 from locallb.cli.watching.supervision import Supervised, pages, refusal
-from locallb.cli.watching.telling import EventReporter, EventSink, Lines, OnScreen
 from locallb.config.loopback_socket import loopback_place
 from locallb.config.settings import Settings
 from locallb.engine.state.project import load_config
@@ -36,7 +36,7 @@ from locallb.watch.events import Broken, Cause, Leading, LoopEvent, Mark
 from locallb.watch.loop import Loop
 
 if TYPE_CHECKING:
-    from locallb.cli.page.teller import PageTeller
+    from locallb.cli.page.reporter import PageReporter
 
 _GLANCE = 0.2
 """Seconds between two looks whether the loop has ended, once it is to end."""
@@ -96,13 +96,13 @@ class _Watch:
         self._thread = SupervisedThread(Task.LOOP, "loop", self._follow)
         THREADS.listen(lambda escape: self._listen(Broken(escape.task, escape.sentence)))
 
-    def _shown(self, place: str) -> PageTeller | None:
+    def _shown(self, place: str) -> PageReporter | None:
         """Listen where the live page is to be, if it is to be anywhere."""
         if not place:
             return None
-        from locallb.cli.page.teller import PageTeller  # noqa: PLC0415 - only who wants the page loads it
+        from locallb.cli.page.reporter import PageReporter  # noqa: PLC0415 - only who wants the page loads it
 
-        return PageTeller(place, self._stack, self._health.seen, lambda: self._loop.pulse)
+        return PageReporter(place, self._stack, self._health.seen, lambda: self._loop.pulse)
 
     def run(self) -> int:
         """Run until stopped; give the exit code."""

@@ -1,7 +1,7 @@
 """URLs of what serves, for a browser: composed of addresses, numbers and checked names, and of nothing else.
 
 A cluster chooses names of Services and hostnames; so whatever becomes part of a URL is a number, an address that was
-parsed, or a name of letters, digits, hyphens and dots. Not here: who opens it (`commands.browser`).
+parsed, or a name of letters, digits, hyphens and dots. Not here: who opens it (`commands.open_address`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What annotations of an Ingress say, of the controllers that a stack names; what nobody understands is told."""
+"""The annotations of an Ingress, as the controllers that a stack names understand them; unknown ones are reported.
+
+Those of Traefik are read here, those of ingress-nginx in `nginx`.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,17 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from locallb.config.ingress_settings import Dialect
-from locallb.ingress.annotations import nginx, traefik
+from locallb.ingress.annotations import nginx
 from locallb.ingress.annotations.policy import NONE, Policy
 from locallb.ingress.annotations.values import Values
+from locallb.model.fields import FieldError
 from locallb.model.formatting import clipped, few
 from locallb.model.gateway.ingresses import Ingress
 
 _EXAMPLES = 5
+TRAEFIK = "traefik.ingress.kubernetes.io/"
+_PLAIN, _SECURED = "web", "websecure"
+"""Traefik's usual entry points."""
 
 
 def policy_of(ingress: Ingress, dialects: Collection[Dialect]) -> Policy:
@@ -22,9 +29,24 @@ def policy_of(ingress: Ingress, dialects: Collection[Dialect]) -> Policy:
         values = Values.of(nginx.PREFIX, ingress.meta.annotations)
         policy = _with_unknown(nginx.read(values), values)
     if Dialect.TRAEFIK in dialects:
-        values = Values.of(traefik.PREFIX, ingress.meta.annotations)
-        policy = _with_unknown(traefik.read(values, policy), values)
+        values = Values.of(TRAEFIK, ingress.meta.annotations)
+        policy = _with_unknown(_of_traefik(values, policy), values)
     return policy
+
+
+def _of_traefik(values: Values, policy: Policy) -> Policy:
+    """Return the policy with what Traefik's annotations say: which of both ports has the rules."""
+    try:
+        entries = set(values.items("router.entrypoints"))
+        if entries - {_PLAIN, _SECURED}:
+            raise values.fault("router.entrypoints", f"use {_PLAIN} and {_SECURED}")
+        by_tls = values.flag("router.tls")
+        if by_tls and entries == {_PLAIN}:
+            raise values.fault("router.tls", f"TLS has the entry point {_SECURED} here; add it")
+    except FieldError as error:
+        return replace(policy, is_denied=True, problems=(*policy.problems, str(error)))
+    plain, secured = not entries or _PLAIN in entries, not entries or _SECURED in entries
+    return replace(policy, plain=policy.plain and plain and not by_tls, secured=policy.secured and secured)
 
 
 def _with_unknown(policy: Policy, values: Values) -> Policy:

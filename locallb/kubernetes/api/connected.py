@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from threading import get_ident
 
 import httpx2
 from lightkube import Client, ConfigError
@@ -18,8 +19,8 @@ from lightkube import Client, ConfigError
 from locallb.kubernetes.access.auth import PluginAuth
 from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.access.kubeconfig import Stamp, connection, stamp
+from locallb.kubernetes.answers import MalformedAnswerError
 from locallb.kubernetes.api.deadline import limit
-from locallb.kubernetes.api.page_guard import PageGuard
 from locallb.kubernetes.api.quota import QUOTAS
 from locallb.model.snapshot import Access
 
@@ -28,6 +29,7 @@ TIMEOUT = httpx2.Timeout(10.0, connect=3.0)
 EVENT_TIMEOUT = httpx2.Timeout(1.0)
 """Seconds for anything about an event: what nobody misses holds nobody up."""
 _MANAGER = "local-lb"
+_MOST_PAGES = 1000
 
 
 class Connected:
@@ -70,3 +72,29 @@ def _hurry_event(request: httpx2.Request) -> None:
     """Don't wait for events as for other requests."""
     if request.method == "POST" and request.url.path.endswith("/events"):
         request.extensions["timeout"] = EVENT_TIMEOUT.as_dict()
+
+
+class PageGuard:
+    """Ends endless lists of one connection: a server that names a page again would keep the client going round.
+
+    Safe to use from several threads, each with lists of its own. Lists of watches follow their own pages (`feed`).
+    """
+
+    def __init__(self) -> None:
+        self._asked: dict[tuple[int, str], set[str]] = {}
+        self._last: dict[int, httpx2.Request] = {}
+        """Of each thread. The very same comes again where a credential was refused and another one is tried."""
+
+    def look(self, request: httpx2.Request) -> None:
+        """Raise MalformedAnswerError if this page of a list was asked for before, or if there are too many."""
+        last, self._last[get_ident()] = self._last.get(get_ident()), request
+        if last is request or "limit" not in request.url.params:
+            return
+        page, key = request.url.params.get("continue"), (get_ident(), request.url.path)
+        asked = self._asked.setdefault(key, set())
+        if page is None:
+            asked.clear()
+        elif page in asked or len(asked) >= _MOST_PAGES:
+            raise MalformedAnswerError("the list turns no page" if page in asked else "the list has no end")
+        else:
+            asked.add(page)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.api.fence import FENCE
-from locallb.kubernetes.api.known_silent import SILENT
 from locallb.kubernetes.api.quota import QUOTAS
 from locallb.kubernetes.api.recent import RECENT
+from locallb.kubernetes.api.unreachable import UNREACHABLE
 from locallb.kubernetes.events import event_body, namespace_of
 from locallb.kubernetes.status_patch import Live, is_it
 from locallb.model.identities import ObjectKind, Owner
@@ -49,7 +49,7 @@ def _clusters() -> Clusters:
 
 def _at(access: Access) -> Cluster:
     """Return the connection. Raises KubeError, at once where the cluster is known not to answer."""
-    if why := SILENT.why(access):
+    if why := UNREACHABLE.why(access):
         raise KubeError(Fault.UNREACHABLE, why)
     return _clusters().at(access)
 

@@ -1,6 +1,7 @@
 """The address pools during one allocation: held, newly given and free addresses, family by family.
 
-Not here: in which order Services are served, and which of their requests come first (`allocation`).
+Everything is interval arithmetic: an IPv6 pool of 2**64 addresses costs as much as one of 32, because nothing is ever
+enumerated. Not here: in which order Services are served, and which of their requests come first (`allocation`).
 """
 
 from __future__ import annotations
@@ -19,8 +20,48 @@ from locallb.model.reasons import Problem
 from locallb.model.snapshot import HostFacts
 from locallb.planning.addresses import refusals
 from locallb.planning.addresses.holders import ByGroup, ByService, Holdings, may_share
-from locallb.planning.addresses.pools import Slots, allows
 from locallb.planning.addresses.refusals import Asked
+from locallb.planning.selection import selects
+
+
+def allows(pool: Pool, service: Service) -> bool:
+    """Return whether the pool's namespaces and selector let `service` use it."""
+    return selects(service, pool.namespaces, pool.selector)
+
+
+class Slots:
+    """Which candidates are free. Taking and finding are near constant time, however full or large the pool is.
+
+    Each taken number points to a later one that may be free; `first_free` follows and shortens these paths.
+    """
+
+    def __init__(self, candidates: Candidates) -> None:
+        self._candidates = candidates
+        self._later: dict[int, int] = {}
+
+    def take(self, address: IPAddress) -> bool:
+        """Take `address`; return whether it was a free candidate."""
+        number = self._candidates.number(address)
+        if number is None or number in self._later:
+            return False
+        self._later[number] = number + 1
+        return True
+
+    def first_free(self, preferred: int) -> IPAddress | None:
+        """Return the first free candidate from `preferred` (modulo size) on, going round; None if all are taken."""
+        size = self._candidates.size
+        if len(self._later) >= size:
+            return None
+        number = self._follow(preferred % size)
+        return self._candidates[number if number < size else self._follow(0)]
+
+    def _follow(self, start: int) -> int:
+        end = start
+        while end in self._later:
+            end = self._later[end]
+        while start != end:
+            self._later[start], start = end, self._later[start]
+        return end
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from locallb.envoy import ADMIN_SOCKET, ARGUMENTS, logs, push, rollout
 from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError
-from locallb.envoy.beside import beside, idle
 from locallb.envoy.binary import EnvoyBinary
+from locallb.envoy.trial_config import idle, trial_files
 from locallb.host import inotify
 from locallb.programs import program
 from locallb.programs.program import Program, ProgramError
@@ -71,7 +71,7 @@ def _texts(directory: Path) -> Mapping[str, str]:
     texts = push.texts(directory)
     needed = rollout.all_watches(texts)
     there = inotify.available(needed)
-    return beside(texts) if there == needed else idle(texts) if there >= rollout.OWN_WATCHES else {}
+    return trial_files(texts) if there == needed else idle(texts) if there >= rollout.OWN_WATCHES else {}
 
 
 def _furnish(place: Path, texts: Mapping[str, str]) -> None:

@@ -12,8 +12,8 @@ from contextlib import closing
 from dataclasses import replace
 
 from locallb.kubernetes.access.errors import KubeError
+from locallb.kubernetes.api.discovery import range_discovery, range_kinds
 from locallb.kubernetes.api.feed import Feed
-from locallb.kubernetes.api.kinds.ranges import range_discovery, range_kinds
 from locallb.kubernetes.parsing.relevant import Document
 from locallb.kubernetes.pod_ranges import VERSIONS
 from locallb.model.identities import ClusterName

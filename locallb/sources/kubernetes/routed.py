@@ -15,9 +15,8 @@ from locallb.gateway.needs import CONFIG_MAP, NAMESPACE, SECRET, SERVICE, Known,
 from locallb.gateway.parsing.referred import is_bundle
 from locallb.ingress import needs as of_ingresses
 from locallb.ingress.kinds import INGRESS_KINDS
+from locallb.kubernetes.api.discovery import NAMESPACES, gateway_discovery, gateway_kinds, ingress_kinds, ingress_review
 from locallb.kubernetes.api.feed import Place
-from locallb.kubernetes.api.kinds.gateway import NAMESPACES, discovery, gateway_kinds
-from locallb.kubernetes.api.kinds.ingress import access_review, ingress_kinds
 from locallb.kubernetes.parsing.relevant import Document
 from locallb.model.gateway.objects import Reference
 from locallb.model.gateway.of_cluster import ObjectOfCluster
@@ -91,7 +90,7 @@ def word_of(document: Document) -> str:
 
 
 GATEWAYS = Routed(
-    Question("Gateway API", discovery, gateway_kinds),
+    Question("Gateway API", gateway_discovery, gateway_kinds),
     "Gateways",
     "deploy/rbac-gateways.yaml",
     frozenset(KINDS),
@@ -101,7 +100,7 @@ GATEWAYS = Routed(
     of_gateways.named_objects,
 )
 INGRESSES = Routed(
-    Question("Ingresses", access_review, ingress_kinds),
+    Question("Ingresses", ingress_review, ingress_kinds),
     "Ingresses",
     "deploy/rbac-ingresses.yaml",
     frozenset(INGRESS_KINDS),

@@ -21,8 +21,8 @@ from locallb.cli.watching.log.lines import plain
 from locallb.cli.watching.log.records import Narrator
 from locallb.cli.watching.metrics.metrics import Metrics
 from locallb.cli.watching.relay import Relay
+from locallb.cli.watching.reporting import EventReporter, Lines
 from locallb.cli.watching.supervision import BUSY_LIMIT, IDLE_LIMIT, pages, stuck
-from locallb.cli.watching.telling import EventReporter, Lines
 from locallb.model.serving import Proxy
 from locallb.planning.status import Observation
 from locallb.watch.events import Cause, Converged, Failed, LoopEvent, Mark, Pulse, Stopped

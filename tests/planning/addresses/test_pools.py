@@ -16,7 +16,7 @@ from locallb.model.identities import ClusterName, Family, ObjectKey
 from locallb.model.network.ranges import AddressRange
 from locallb.model.network.spans import Span, intersect, merge, subtract
 from locallb.model.objects import Service
-from locallb.planning.addresses.pools import Slots, allows
+from locallb.planning.addresses.address_pools import Slots, allows
 from tests.planning.strategies import IPV4, IPV6, pool_lists
 
 NUMBERS = st.integers(0, 40)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from locallb.cli.page.live import LivePage
 from locallb.cli.watching.log.log_record import LogRecord
 from locallb.cli.watching.relay import Relay
+from locallb.cli.watching.reporting import EventReporter
 from locallb.cli.watching.supervision import stuck
-from locallb.cli.watching.telling import EventReporter
 from locallb.planning.status import Observation
 from locallb.watch.events import LoopEvent, Pulse
 
@@ -17,7 +17,7 @@ _LAST_WORDS = 0.5
 """Seconds that the page has to be told of the end."""
 
 
-class PageTeller:
+class PageReporter:
     """Listens from the beginning. Raises AnsweringError. `listen` and `poke` may be called from any thread."""
 
     def __init__(

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from locallb.model.snapshot import Access
 
 
-class Silent:
+class UnreachableClusters:
     """Which clusters don't answer, and why. Safe to use from several threads."""
 
     def __init__(self) -> None:
@@ -26,5 +26,5 @@ class Silent:
         return self._why.get(access, "")
 
 
-SILENT = Silent()
+UNREACHABLE = UnreachableClusters()
 """Of this process."""

@@ -16,7 +16,7 @@ _Resource = dict[str, Any]
 _NOTHING = text(Discovered(()).response)
 
 
-def beside(texts: Mapping[str, str]) -> Mapping[str, str]:
+def trial_files(texts: Mapping[str, str]) -> Mapping[str, str]:
     """Make Envoy's files of a proxy: nothing is bound where clients connect, and no backend is checked."""
     return {
         **texts,

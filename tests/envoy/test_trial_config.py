@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from locallb.envoy import render, rollout
-from locallb.envoy.beside import beside, idle
+from locallb.envoy.trial_config import idle, trial_files
 from tests.envoy.support import quiet, validate
 from tests.envoy.test_goldens import CASES, V4, V6
 
@@ -17,7 +17,7 @@ from tests.envoy.test_goldens import CASES, V4, V6
 @pytest.mark.parametrize("case", ["dual-stack-ranges", "udp"])
 def test_a_second_envoy_takes_what_the_first_one_serves(case: str, tmp_path: Path) -> None:
     """Of every protocol."""
-    result = validate(tmp_path, beside(render(CASES[case]).files))
+    result = validate(tmp_path, trial_files(render(CASES[case]).files))
     assert (result.returncode, quiet(result.stderr)) == (0, ""), result.stdout
 
 
@@ -25,7 +25,7 @@ def test_a_second_envoy_takes_what_the_first_one_serves(case: str, tmp_path: Pat
 def test_nothing_is_bound_where_clients_connect_and_no_backend_is_asked(case: str) -> None:
     """All else is the same."""
     before = render(CASES[case]).files
-    after = beside(before)
+    after = trial_files(before)
     for listener in json.loads(after[rollout.LISTENERS])["resources"]:
         address = listener["address"]["socket_address"]["address"]
         assert listener.get("bind_to_port") is False or address not in (str(V4), str(V6))
@@ -38,5 +38,5 @@ def test_nothing_is_bound_where_clients_connect_and_no_backend_is_asked(case: st
 )
 def test_files_that_somebody_changed_serve_nothing(odd: str) -> None:
     """What is tried isn't what is damaged."""
-    texts = beside({rollout.LISTENERS: odd, rollout.CLUSTERS: odd})
+    texts = trial_files({rollout.LISTENERS: odd, rollout.CLUSTERS: odd})
     assert texts == idle(texts)

@@ -1,1 +1,0 @@
-"""Discovery of optional kinds: which ones a cluster has, and what their absence means."""
