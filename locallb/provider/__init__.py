@@ -1,6 +1,6 @@
 """The write edge: our Pulumi provider `locallb`, in-process for the embedded engine, a plugin for the Pulumi CLI.
 
-Each kind of resource is a module of its own, typed by what `schema.json` says. What can be planned isn't decided here.
+Each kind of resource is a class of its own, typed by what `schema.json` says. What can be planned isn't decided here.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from locallb.outputs.output import outputs
 from locallb.provider.dispatch import Dispatcher
 from locallb.provider.resource_types import AnyResourceType, ResourceTypes
 from locallb.provider.resources.local_certificate import LocalCertificate
-from locallb.provider.resources.loopback_address import LoopbackAddress
-from locallb.provider.resources.loopback_ports import LoopbackPorts
+from locallb.provider.resources.loopback_claims import LoopbackAddress, LoopbackPorts
 from locallb.provider.resources.pod_routes import PodRoutes
 from locallb.provider.resources.proxy_config import ProxyConfig
 from locallb.provider.resources.reachable import Reachable

@@ -71,11 +71,16 @@ def resources_module(schema: Schema) -> str:
         "",
         "_Options = pulumi.ResourceOptions | None",
         "\n",
-        "def _need(inputs: Mapping[str, Any], needed: str) -> None:",
-        *_docstring("Raise TypeError for an input that is missing; `needed` are names, by spaces.", "    "),
-        "    for name in needed.split():",
-        "        if inputs.get(name) is None:",
-        """            raise TypeError(f"Missing required property '{name}'")""",
+        "class _Resource(pulumi.CustomResource):",
+        *_docstring("A resource of our provider: its inputs, and its outputs, which aren't known yet.", "    "),
+        "",
+        "    def __init__(self, name: str, opts: _Options, inputs: Mapping[str, Any], needed: str) -> None:",
+        *_docstring("Raise TypeError for an input that is missing; `needed` are names, by spaces.", "        "),
+        "        for key in needed.split():",
+        "            if inputs.get(key) is None:",
+        """                raise TypeError(f"Missing required property '{key}'")""",
+        "        properties = {**dict.fromkeys(type(self).__annotations__), **inputs}",
+        """        super().__init__(f"locallb:index:{type(self).__name__}", name, properties, opts)""",
     ]
     for token, resource in schema["resources"].items():
         lines += ["", "", *_program_class(token, resource)]
@@ -180,16 +185,18 @@ def _program_class(token: str, resource: Schema) -> Iterator[str]:
     for key, value in resource["inputProperties"].items():
         given = f"pulumi.Input[{_argument(value)}]"
         yield f"    {key}: {given if key in resource['requiredInputs'] else f'NotRequired[{given}]'}"
-    yield from ("", "", f"class {name}(pulumi.CustomResource):")
+    yield from ("", "", f"class {name}(_Resource):")
     yield from _docstring(resource["description"], "    ")
     yield ""
     for key, value in resource["properties"].items():
         yield f"    {key}: pulumi.Output[{_written(value, _PROGRAM)}]"
     yield ""
     yield f"    def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_{name}]) -> None:"
-    yield f"        _need(inputs, {json.dumps(' '.join(resource['requiredInputs']))})"
-    yield f"        properties = {{**dict.fromkeys({name}.__annotations__), **inputs}}"
-    yield f'        super().__init__("{token}", resource_name, properties, opts)'
+    needed = json.dumps(" ".join(resource["requiredInputs"]))
+    if len(call := f"        super().__init__(resource_name, opts, inputs, {needed})") > _WIDTH:
+        yield f"        needed = {needed}"
+        call = "        super().__init__(resource_name, opts, inputs, needed)"
+    yield call
 
 
 def _argument(value: Schema) -> str:
@@ -203,20 +210,13 @@ def _argument(value: Schema) -> str:
 
 def _written(value: Schema, words: _Words) -> str:
     if "$ref" in value:
-        return _reference(value, words)
+        return "Mapping[str, Any]" if words is _PROGRAM else _short(value["$ref"])
     if "items" in value:
         return words.array.format(_written(value["items"], words))
     if "additionalProperties" in value:
         inner = _written(value["additionalProperties"], words)
         return f"map of {inner}" if words is _PLAIN else f"Mapping[str, {inner}]"
     return words.scalar[value["type"]]
-
-
-def _reference(value: Schema, words: _Words) -> str:
-    name = _short(value["$ref"].rpartition("/")[2])
-    if words is _PROGRAM:
-        return "Mapping[str, Any]"
-    return name
 
 
 def _docstring(text: str, indent: str) -> Iterator[str]:

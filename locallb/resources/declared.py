@@ -13,11 +13,16 @@ import pulumi
 _Options = pulumi.ResourceOptions | None
 
 
-def _need(inputs: Mapping[str, Any], needed: str) -> None:
-    """Raise TypeError for an input that is missing; `needed` are names, by spaces."""
-    for name in needed.split():
-        if inputs.get(name) is None:
-            raise TypeError(f"Missing required property '{name}'")
+class _Resource(pulumi.CustomResource):
+    """A resource of our provider: its inputs, and its outputs, which aren't known yet."""
+
+    def __init__(self, name: str, opts: _Options, inputs: Mapping[str, Any], needed: str) -> None:
+        """Raise TypeError for an input that is missing; `needed` are names, by spaces."""
+        for key in needed.split():
+            if inputs.get(key) is None:
+                raise TypeError(f"Missing required property '{key}'")
+        properties = {**dict.fromkeys(type(self).__annotations__), **inputs}
+        super().__init__(f"locallb:index:{type(self).__name__}", name, properties, opts)
 
 
 class _LoopbackAddress(TypedDict):
@@ -26,7 +31,7 @@ class _LoopbackAddress(TypedDict):
     sharing: pulumi.Input[str]
 
 
-class LoopbackAddress(pulumi.CustomResource):
+class LoopbackAddress(_Resource):
     """An address of this host, claimed in the ledger that all stacks share. Its id is the address."""
 
     address: pulumi.Output[str]
@@ -35,9 +40,7 @@ class LoopbackAddress(pulumi.CustomResource):
     claim: pulumi.Output[str]
 
     def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_LoopbackAddress]) -> None:
-        _need(inputs, "address owner sharing")
-        properties = {**dict.fromkeys(LoopbackAddress.__annotations__), **inputs}
-        super().__init__("locallb:index:LoopbackAddress", resource_name, properties, opts)
+        super().__init__(resource_name, opts, inputs, "address owner sharing")
 
 
 class _LoopbackPorts(TypedDict):
@@ -46,7 +49,7 @@ class _LoopbackPorts(TypedDict):
     ports: pulumi.Input[Sequence[pulumi.Input[str]]]
 
 
-class LoopbackPorts(pulumi.CustomResource):
+class LoopbackPorts(_Resource):
     """Ports of a loopback address that all Services share, claimed in the ledger.
 
     Its id is the address, a slash and the Service.
@@ -58,9 +61,7 @@ class LoopbackPorts(pulumi.CustomResource):
     claim: pulumi.Output[str]
 
     def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_LoopbackPorts]) -> None:
-        _need(inputs, "address owner ports")
-        properties = {**dict.fromkeys(LoopbackPorts.__annotations__), **inputs}
-        super().__init__("locallb:index:LoopbackPorts", resource_name, properties, opts)
+        super().__init__(resource_name, opts, inputs, "address owner ports")
 
 
 class _ProxyConfig(TypedDict):
@@ -73,7 +74,7 @@ class _ProxyConfig(TypedDict):
     serves: NotRequired[pulumi.Input[str]]
 
 
-class ProxyConfig(pulumi.CustomResource):
+class ProxyConfig(_Resource):
     """The directory of a proxy and Envoy's files in it.
 
     Its id is the proxy. A running proxy gets changes in an order in which no listener ever lacks its cluster.
@@ -90,9 +91,7 @@ class ProxyConfig(pulumi.CustomResource):
     bootstrap: pulumi.Output[str]
 
     def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_ProxyConfig]) -> None:
-        _need(inputs, "proxy name owner files versions shared")
-        properties = {**dict.fromkeys(ProxyConfig.__annotations__), **inputs}
-        super().__init__("locallb:index:ProxyConfig", resource_name, properties, opts)
+        super().__init__(resource_name, opts, inputs, "proxy name owner files versions shared")
 
 
 class _ServedCertificate(TypedDict):
@@ -108,7 +107,7 @@ class _ServedCertificate(TypedDict):
     serves: NotRequired[pulumi.Input[str]]
 
 
-class ServedCertificate(pulumi.CustomResource):
+class ServedCertificate(_Resource):
     """A certificate and its key, from a Secret, in the directory of a proxy: files that only Envoy reads.
 
     Its id names them. The key is in no state, plan or log.
@@ -127,9 +126,7 @@ class ServedCertificate(pulumi.CustomResource):
     chain: pulumi.Output[str]
 
     def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_ServedCertificate]) -> None:
-        _need(inputs, "proxy name owner access file namespace secret digest shared")
-        properties = {**dict.fromkeys(ServedCertificate.__annotations__), **inputs}
-        super().__init__("locallb:index:ServedCertificate", resource_name, properties, opts)
+        super().__init__(resource_name, opts, inputs, "proxy name owner access file namespace secret digest shared")
 
 
 class _LocalCertificate(TypedDict):
@@ -143,7 +140,7 @@ class _LocalCertificate(TypedDict):
     shared: pulumi.Input[bool]
 
 
-class LocalCertificate(pulumi.CustomResource):
+class LocalCertificate(_Resource):
     """A certificate of this user's own authority and its key, in the directory of a proxy: files that only Envoy reads.
 
     Its id names them. The keys of both are in no state, plan or log.
@@ -162,9 +159,7 @@ class LocalCertificate(pulumi.CustomResource):
     expires: pulumi.Output[str]
 
     def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_LocalCertificate]) -> None:
-        _need(inputs, "proxy name owner certificate hosts authority period shared")
-        properties = {**dict.fromkeys(LocalCertificate.__annotations__), **inputs}
-        super().__init__("locallb:index:LocalCertificate", resource_name, properties, opts)
+        super().__init__(resource_name, opts, inputs, "proxy name owner certificate hosts authority period shared")
 
 
 class _EnvoyProcess(TypedDict):
@@ -174,7 +169,7 @@ class _EnvoyProcess(TypedDict):
     version: pulumi.Input[str]
 
 
-class EnvoyProcess(pulumi.CustomResource):
+class EnvoyProcess(_Resource):
     """An Envoy on this host, in its proxy's directory.
 
     Its id is the proxy. It outlives whoever started it; replaced delete before create.
@@ -189,9 +184,7 @@ class EnvoyProcess(pulumi.CustomResource):
     binary: pulumi.Output[str]
 
     def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_EnvoyProcess]) -> None:
-        _need(inputs, "proxy owner bootstrap version")
-        properties = {**dict.fromkeys(EnvoyProcess.__annotations__), **inputs}
-        super().__init__("locallb:index:EnvoyProcess", resource_name, properties, opts)
+        super().__init__(resource_name, opts, inputs, "proxy owner bootstrap version")
 
 
 class _PodmanContainer(TypedDict):
@@ -211,7 +204,7 @@ class _PodmanContainer(TypedDict):
     labels: pulumi.Input[Mapping[str, pulumi.Input[str]]]
 
 
-class PodmanContainer(pulumi.CustomResource):
+class PodmanContainer(_Resource):
     """A container of Podman that runs a proxy's Envoy.
 
     Its id is the container. What isn't running, or was told to stop, counts as gone, and goes on when it is created
@@ -235,9 +228,8 @@ class PodmanContainer(pulumi.CustomResource):
     container: pulumi.Output[str]
 
     def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_PodmanContainer]) -> None:
-        _need(inputs, "proxy owner bootstrap name image pull command user memory cpus network addresses ports labels")
-        properties = {**dict.fromkeys(PodmanContainer.__annotations__), **inputs}
-        super().__init__("locallb:index:PodmanContainer", resource_name, properties, opts)
+        needed = "proxy owner bootstrap name image pull command user memory cpus network addresses ports labels"
+        super().__init__(resource_name, opts, inputs, needed)
 
 
 class _ServiceConfig(TypedDict):
@@ -248,7 +240,7 @@ class _ServiceConfig(TypedDict):
     clusters: pulumi.Input[Mapping[str, pulumi.Input[str]]]
 
 
-class ServiceConfig(pulumi.CustomResource):
+class ServiceConfig(_Resource):
     """What a proxy that isn't one Service's alone is told of a Service: its part of the listeners and clusters.
 
     Its id is the part. Gone means that the proxy has stopped listening there.
@@ -261,9 +253,7 @@ class ServiceConfig(pulumi.CustomResource):
     clusters: pulumi.Output[Mapping[str, str]]
 
     def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_ServiceConfig]) -> None:
-        _need(inputs, "proxy part owner listeners clusters")
-        properties = {**dict.fromkeys(ServiceConfig.__annotations__), **inputs}
-        super().__init__("locallb:index:ServiceConfig", resource_name, properties, opts)
+        super().__init__(resource_name, opts, inputs, "proxy part owner listeners clusters")
 
 
 class _Reachable(TypedDict):
@@ -276,7 +266,7 @@ class _Reachable(TypedDict):
     published: pulumi.Input[bool]
 
 
-class Reachable(pulumi.CustomResource):
+class Reachable(_Resource):
     """The proof that a proxy serves: these versions are active and every listener is bound. Its id is the proxy."""
 
     proxy: pulumi.Output[str]
@@ -289,9 +279,7 @@ class Reachable(pulumi.CustomResource):
     ports: pulumi.Output[Sequence[Mapping[str, Any]]]
 
     def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_Reachable]) -> None:
-        _need(inputs, "proxy part process listeners versions probes published")
-        properties = {**dict.fromkeys(Reachable.__annotations__), **inputs}
-        super().__init__("locallb:index:Reachable", resource_name, properties, opts)
+        super().__init__(resource_name, opts, inputs, "proxy part process listeners versions probes published")
 
 
 class _ServiceClaim(TypedDict):
@@ -299,7 +287,7 @@ class _ServiceClaim(TypedDict):
     owner: pulumi.Input[Mapping[str, Any]]
 
 
-class ServiceClaim(pulumi.CustomResource):
+class ServiceClaim(_Resource):
     """The finalizer on a Service of a live cluster.
 
     It is set before anything is made for the Service and taken away after all of it is gone. Its id is the Service.
@@ -310,9 +298,7 @@ class ServiceClaim(pulumi.CustomResource):
     finalizer: pulumi.Output[str]
 
     def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_ServiceClaim]) -> None:
-        _need(inputs, "access owner")
-        properties = {**dict.fromkeys(ServiceClaim.__annotations__), **inputs}
-        super().__init__("locallb:index:ServiceClaim", resource_name, properties, opts)
+        super().__init__(resource_name, opts, inputs, "access owner")
 
 
 class _ServiceStatus(TypedDict):
@@ -323,7 +309,7 @@ class _ServiceStatus(TypedDict):
     alone: pulumi.Input[bool]
 
 
-class ServiceStatus(pulumi.CustomResource):
+class ServiceStatus(_Resource):
     """What a Service of a live cluster is told: its addresses, ports and conditions.
 
     Written when they serve, withdrawn before they don't. Its id is the Service.
@@ -336,9 +322,7 @@ class ServiceStatus(pulumi.CustomResource):
     alone: pulumi.Output[bool]
 
     def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_ServiceStatus]) -> None:
-        _need(inputs, "access owner ingress conditions alone")
-        properties = {**dict.fromkeys(ServiceStatus.__annotations__), **inputs}
-        super().__init__("locallb:index:ServiceStatus", resource_name, properties, opts)
+        super().__init__(resource_name, opts, inputs, "access owner ingress conditions alone")
 
 
 class _GatewayStatus(TypedDict):
@@ -348,7 +332,7 @@ class _GatewayStatus(TypedDict):
     generation: pulumi.Input[int]
 
 
-class GatewayStatus(pulumi.CustomResource):
+class GatewayStatus(_Resource):
     """What an object of Gateway API in a live cluster is told: conditions, and in routes the parents of our controller.
 
     What others wrote stays; an object that is gone is fine. Withdrawn, it waits for a controller again. Its id is the
@@ -361,9 +345,7 @@ class GatewayStatus(pulumi.CustomResource):
     generation: pulumi.Output[int]
 
     def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_GatewayStatus]) -> None:
-        _need(inputs, "access owner status generation")
-        properties = {**dict.fromkeys(GatewayStatus.__annotations__), **inputs}
-        super().__init__("locallb:index:GatewayStatus", resource_name, properties, opts)
+        super().__init__(resource_name, opts, inputs, "access owner status generation")
 
 
 class _ServiceEvents(TypedDict):
@@ -372,7 +354,7 @@ class _ServiceEvents(TypedDict):
     events: pulumi.Input[Sequence[pulumi.Input[Mapping[str, Any]]]]
 
 
-class ServiceEvents(pulumi.CustomResource):
+class ServiceEvents(_Resource):
     """Events of a Service of a live cluster.
 
     What is new among them is sent, best effort and no more often than client-go would; an event that stays is not sent
@@ -386,9 +368,7 @@ class ServiceEvents(pulumi.CustomResource):
     since: pulumi.Output[int]
 
     def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_ServiceEvents]) -> None:
-        _need(inputs, "access owner events")
-        properties = {**dict.fromkeys(ServiceEvents.__annotations__), **inputs}
-        super().__init__("locallb:index:ServiceEvents", resource_name, properties, opts)
+        super().__init__(resource_name, opts, inputs, "access owner events")
 
 
 class _PodRoutes(TypedDict):
@@ -397,7 +377,7 @@ class _PodRoutes(TypedDict):
     routes: pulumi.Input[Sequence[pulumi.Input[str]]]
 
 
-class PodRoutes(pulumi.CustomResource):
+class PodRoutes(_Resource):
     """Ways to the pods of a cluster by its Nodes, in this host's table or in a proxy container's network namespace.
 
     Nobody else's route is touched. Its id is the table and the metric.
@@ -409,9 +389,7 @@ class PodRoutes(pulumi.CustomResource):
     metric: pulumi.Output[int]
 
     def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_PodRoutes]) -> None:
-        _need(inputs, "owner container routes")
-        properties = {**dict.fromkeys(PodRoutes.__annotations__), **inputs}
-        super().__init__("locallb:index:PodRoutes", resource_name, properties, opts)
+        super().__init__(resource_name, opts, inputs, "owner container routes")
 
 
 class _DnsName(TypedDict):
@@ -427,7 +405,7 @@ class _DnsName(TypedDict):
     records: pulumi.Input[Sequence[pulumi.Input[str]]]
 
 
-class DnsName(pulumi.CustomResource):
+class DnsName(_Resource):
     """A name in a zone whose server takes updates (RFC 2136), with the records that mark whose it is.
 
     Nothing that has no mark of this stack is changed. Its id is the name.
@@ -446,9 +424,7 @@ class DnsName(pulumi.CustomResource):
     records: pulumi.Output[Sequence[str]]
 
     def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_DnsName]) -> None:
-        _need(inputs, "owner zone name server port tsig mark takes ttl records")
-        properties = {**dict.fromkeys(DnsName.__annotations__), **inputs}
-        super().__init__("locallb:index:DnsName", resource_name, properties, opts)
+        super().__init__(resource_name, opts, inputs, "owner zone name server port tsig mark takes ttl records")
 
 
 class _StubZones(TypedDict):
@@ -457,7 +433,7 @@ class _StubZones(TypedDict):
     zones: pulumi.Input[Sequence[pulumi.Input[str]]]
 
 
-class StubZones(pulumi.CustomResource):
+class StubZones(_Resource):
     """The stack's zones in the CoreDNS of a running cluster: a marked block of stub zones.
 
     What others write there is left alone, and its id is the mark.
@@ -471,6 +447,4 @@ class StubZones(pulumi.CustomResource):
     block: pulumi.Output[str]
 
     def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_StubZones]) -> None:
-        _need(inputs, "owner access zones")
-        properties = {**dict.fromkeys(StubZones.__annotations__), **inputs}
-        super().__init__("locallb:index:StubZones", resource_name, properties, opts)
+        super().__init__(resource_name, opts, inputs, "owner access zones")

@@ -1,0 +1,140 @@
+"""LoopbackAddress and LoopbackPorts: an address of this host, or ports of one, claimed for one owner in the ledger."""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TypeVar
+
+from locallb.ledger.ledger import Ledger
+from locallb.model.identities import IPAddress, Owner
+from locallb.model.snapshot import MappedPort
+from locallb.resources.codec import is_unknown
+from locallb.resources.properties import (
+    LoopbackAddressInputs,
+    LoopbackAddressState,
+    LoopbackPortsInputs,
+    LoopbackPortsState,
+)
+from locallb.resources.resource_type import ResourceType, grown
+from locallb.storage import paths
+
+_InputsT = TypeVar("_InputsT", LoopbackAddressInputs, LoopbackPortsInputs)
+_StateT = TypeVar("_StateT", LoopbackAddressState, LoopbackPortsState)
+_Claimed = tuple[str, tuple[MappedPort, ...]]
+
+
+class _LoopbackClaim(ResourceType[_InputsT, _StateT]):
+    """Claims, hands over and releases."""
+
+    replaced_for = frozenset({"address"})
+    """Replace for another address, new claim first; another owner takes over."""
+    of_ports: bool
+    """Whether it claims ports of the address, never all of it."""
+
+    @abstractmethod
+    def _identity(self, new: _InputsT) -> str:
+        """Return the resource's id."""
+
+    @abstractmethod
+    def _claimed(self, known: _InputsT | _StateT) -> _Claimed:
+        """Return the sharing key, and the ports; none for all of the address."""
+
+    def preview_outputs(self, new: _InputsT, old: _StateT | None) -> Mapping[str, object]:
+        """Return the ledger."""
+        del new
+        return {"claim": old.claim if old else str(paths.ledger_directory())}
+
+    def create(self, new: _InputsT) -> tuple[str, _StateT]:
+        """Claim it; a claim of ours in a ledger that counted before host setup is given up."""
+        address, ledger = ip_address(new.address), Ledger(paths.ledger_directory())
+        ledger.claim(address, new.owner, *self._claimed(new))
+        _release_earlier(address, new.owner)
+        return self._identity(new), grown(self.state, new, claim=str(ledger.directory))
+
+    def read(self, state: _StateT) -> _StateT | None:
+        """Check that the claim is still there, still ours and for the same ports."""
+        ledger = Ledger(paths.ledger_directory())
+        if ledger.holds(ip_address(state.address), state.owner, self._claimed(state)[1]):
+            return replace(state, claim=str(ledger.directory))
+        return None
+
+    def update(self, old: _StateT, new: _InputsT) -> _StateT:
+        """Claim other ports, or hand the claim to the new owner, in one step."""
+        ledger = Ledger(paths.ledger_directory())
+        ledger.reown(ip_address(new.address), old.owner, new.owner, *self._claimed(new))
+        return grown(self.state, new, claim=str(ledger.directory))
+
+    def delete(self, state: _StateT) -> None:
+        """Release it where it was claimed, unless it belongs to the project that this one is a copy of."""
+        if not self.belongs_to_copied_project(state.owner):
+            ledger = Ledger(Path(state.claim) if state.claim else paths.ledger_directory())
+            ledger.release(ip_address(state.address), state.owner, mapped=self.of_ports)
+
+
+class LoopbackAddress(_LoopbackClaim[LoopbackAddressInputs, LoopbackAddressState]):
+    """All of an address."""
+
+    inputs = LoopbackAddressInputs
+    state = LoopbackAddressState
+    of_ports = False
+
+    def check(self, new: LoopbackAddressInputs) -> Iterator[tuple[str, str]]:
+        """Accept an address as its family writes it, so that one address has one name."""
+        if is_unknown(new.address):
+            return
+        try:
+            written = str(ip_address(new.address))
+        except ValueError:
+            yield "address", f"{new.address!r} isn't an IPv4 or IPv6 address"
+        else:
+            if written != new.address:
+                yield "address", f"write {new.address!r} as {written!r}"
+
+    def _identity(self, new: LoopbackAddressInputs) -> str:
+        return new.address
+
+    def _claimed(self, known: LoopbackAddressInputs) -> _Claimed:
+        return known.sharing, ()
+
+
+class LoopbackPorts(_LoopbackClaim[LoopbackPortsInputs, LoopbackPortsState]):
+    """Ports of an address that all Services share."""
+
+    inputs = LoopbackPortsInputs
+    state = LoopbackPortsState
+    of_ports = True
+
+    def check(self, new: LoopbackPortsInputs) -> Iterator[tuple[str, str]]:
+        """Accept a loopback address and at least one port."""
+        try:
+            if not is_unknown(new.address) and not ip_address(new.address).is_loopback:
+                yield "address", f"{new.address!r} isn't a loopback address"
+        except ValueError:
+            yield "address", f"{new.address!r} isn't an IPv4 or IPv6 address"
+        try:
+            if not is_unknown(new.ports) and not self._claimed(new)[1]:
+                yield "ports", "there is none; leave the resource out"
+        except ValueError as error:
+            yield "ports", str(error)
+
+    def _identity(self, new: LoopbackPortsInputs) -> str:
+        return f"{new.address}/{new.owner.service}"
+
+    def _claimed(self, known: LoopbackPortsInputs) -> _Claimed:
+        return "", tuple(map(MappedPort.parse, known.ports))
+
+
+def _release_earlier(address: IPAddress, owner: Owner) -> None:
+    """Release what `owner` has claimed of `address` in ledgers that count no longer, as nobody else ever would.
+
+    Raises LedgerError.
+    """
+    _, *earlier = paths.ledgers()
+    for path in earlier:
+        if os.access(path, os.W_OK):
+            Ledger(path).release(address, owner)
