@@ -171,7 +171,7 @@ def events(driven: Driven, play: Stage, node_port: int, figures: Figures, runs: 
 
 def planning(snapshot: Snapshot, driven: Driven, figures: Figures, runs: int) -> None:
     """Measure planning alone: with what the stack holds, and from nothing."""
-    empty = replace(snapshot, claims=(), remembered=(), proxies=(), stack_proxies=(), seats=())
+    empty = replace(snapshot, claims=(), remembered=(), proxies=(), stack_proxies=(), assignments=())
     for name, planned_from in (("planning alone", snapshot), ("planning alone, from nothing", empty)):
         for _ in range(runs):
             clock = Clock()

@@ -31,7 +31,7 @@ def serve() -> Planned:
 
     """
     if pulumi.runtime.settings.SETTINGS.monitor is None:
-        raise SystemExit("error: nobody runs this program: `locallb up` does, or `pulumi up`")
+        raise SystemExit("error: this program needs an engine: run `locallb up` or `pulumi up`")
     try:
         reading, plan = _planned()
     except (ClientError, EngineError, SettingsError, SourceError) as error:

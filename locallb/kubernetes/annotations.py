@@ -59,7 +59,7 @@ def unread_annotations(data: Mapping[object, object]) -> tuple[str, ...]:
     """Return what to say of annotations that look like ours and that nobody reads: they are misspelt."""
     names = object_of(at(data, "metadata", "annotations"))
     misspelt = tuple(
-        f"the annotation {clipped(name)} is read by nobody; use {any_of(_OURS)}, or remove it"
+        f"the annotation {clipped(name)} is unknown; use {any_of(_OURS)}, or remove it"
         for name in names
         if isinstance(name, str) and name.startswith(PREFIX) and name not in {*_OURS, PORTS_ANNOTATION}
     )

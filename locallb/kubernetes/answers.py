@@ -1,7 +1,7 @@
 """Validation of an API server's answers: pages of a list, and lines of a watch.
 
 A list that lacks its items, or is of another kind, must not count as an empty one: everything would be taken for gone.
-Pure; whatever isn't as Kubernetes writes it raises MalformedAnswerError with a few words.
+Pure; whatever isn't as Kubernetes writes it raises AnswerError with a few words.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LONGEST_LINE = 16 << 20
 """Bytes of a line of a watch: an object is at most 1.5 MiB in etcd, and JSON may write a byte with six characters."""
 
 
-class MalformedAnswerError(ValueError):
+class AnswerError(ValueError):
     """This isn't what a Kubernetes API says: a few words."""
 
 
@@ -43,27 +43,27 @@ class WatchLine:
 
 
 def whole(text: bytes) -> Object:
-    """Read an answer that is neither list nor watch. Raises MalformedAnswerError."""
+    """Read an answer that is neither list nor watch. Raises AnswerError."""
     return _mapping(_json(text), "the answer")
 
 
 def list_page(text: bytes, api: str, kind: str) -> ListPage:
-    """Read a page of a list; items of a list don't say what they are, so that is added. Raises MalformedAnswerError."""
+    """Read a page of a list; items of a list don't say what they are, so that is added. Raises AnswerError."""
     document = _mapping(_json(text), "the list")
     if document.get("kind", f"{kind}List") != f"{kind}List":
-        raise MalformedAnswerError(f"the list is a {document['kind']!s:.60} instead of a {kind}List")
+        raise AnswerError(f"the list is a {document['kind']!s:.60} instead of a {kind}List")
     metadata = _mapping(document.get("metadata"), "the list's metadata")
     if "items" not in document:
-        raise MalformedAnswerError("the list has no items")
+        raise AnswerError("the list has no items")
     items = document["items"]
     if not isinstance(items, list | None):
-        raise MalformedAnswerError(f"the list's items are a {type(items).__name__}")
+        raise AnswerError(f"the list's items are a {type(items).__name__}")
     objects = [listed(item, api, kind) for item in items or ()]
     return ListPage(objects, _version(metadata), _optional(metadata, "continue"))
 
 
 def watch_line(text: bytes, api: str, kind: str) -> WatchLine:
-    """Read a line of a watch. Raises MalformedAnswerError."""
+    """Read a line of a watch. Raises AnswerError."""
     document = _mapping(_json(text), "a line of the watch")
     sort, about = document.get("type"), _mapping(document.get("object"), "the object in a line of the watch")
     if sort == ERROR:
@@ -71,63 +71,63 @@ def watch_line(text: bytes, api: str, kind: str) -> WatchLine:
     if sort == BOOKMARK:
         return WatchLine(BOOKMARK, about, _version(_mapping(about.get("metadata"), "a bookmark's metadata")))
     if not isinstance(sort, str) or sort not in {ADDED, MODIFIED, DELETED}:
-        raise MalformedAnswerError(f"a line of the watch has the type {sort!s:.60}")
+        raise AnswerError(f"a line of the watch has the type {sort!s:.60}")
     read = listed(about, api, kind)
     return WatchLine(sort, read, _version(read["metadata"]))
 
 
 def listed(value: object, api: str, kind: str) -> Object:
-    """Check an object of that kind and add what it is. Raises MalformedAnswerError."""
+    """Check an object of that kind and add what it is. Raises AnswerError."""
     document = _mapping(value, f"a {kind}")
     metadata = _mapping(document.get("metadata"), f"the metadata of a {kind}")
     if document.get("kind", kind) != kind:
-        raise MalformedAnswerError(f"a {document['kind']!s:.60} came instead of a {kind}")
+        raise AnswerError(f"a {document['kind']!s:.60} came instead of a {kind}")
     if not _optional(metadata, "name"):
-        raise MalformedAnswerError(f"a {kind} has no name")
+        raise AnswerError(f"a {kind} has no name")
     return {**document, "apiVersion": api, "kind": kind}
 
 
 def lines(chunks: Iterable[bytes], longest: int = LONGEST_LINE) -> Iterator[bytes | None]:
-    """Split chunks into lines; None after each chunk that completes none. Raises MalformedAnswerError."""
+    """Split chunks into lines; None after each chunk that completes none. Raises AnswerError."""
     rest = bytearray()
     for chunk in chunks:
         first, *others = chunk.split(b"\n")
         rest += first
         if len(rest) > longest:
-            raise MalformedAnswerError(f"a line of the watch is longer than {longest >> 20} MiB")
+            raise AnswerError(f"a line of the watch is longer than {longest >> 20} MiB")
         for other in others:
             yield bytes(rest)
             rest[:] = other
         if not others:
             yield None
     if rest.strip():
-        raise MalformedAnswerError("the watch ended within a line")
+        raise AnswerError("the watch ended within a line")
 
 
 def _json(text: bytes) -> object:
     try:
         return json.loads(text)
     except RecursionError:
-        raise MalformedAnswerError("it is nested too deep") from None
+        raise AnswerError("it is nested too deep") from None
     except ValueError as error:
-        raise MalformedAnswerError(f"it isn't JSON: {error!s:.100}") from None
+        raise AnswerError(f"it isn't JSON: {error!s:.100}") from None
 
 
 def _mapping(value: object, what: str) -> Object:
     if not isinstance(value, dict):
-        raise MalformedAnswerError(f"{what} is {'missing' if value is None else f'a {type(value).__name__}'}")
+        raise AnswerError(f"{what} is {'missing' if value is None else f'a {type(value).__name__}'}")
     return value
 
 
 def _version(metadata: Mapping[str, Any]) -> str:
     version = _optional(metadata, "resourceVersion")
     if not version:
-        raise MalformedAnswerError("its metadata has no resourceVersion")
+        raise AnswerError("its metadata has no resourceVersion")
     return version
 
 
 def _optional(metadata: Mapping[str, Any], key: str) -> str:
     value = metadata.get(key)
     if not isinstance(value, str | None):
-        raise MalformedAnswerError(f"its metadata's {key} is a {type(value).__name__}")
+        raise AnswerError(f"its metadata's {key} is a {type(value).__name__}")
     return value or ""

@@ -223,7 +223,7 @@ class Snapshot:
     """Names of the proxies in the state that are the stack's and not one Service's: shared ones and spares."""
     http_proxies: frozenset[ProxyName] = frozenset()
     """Those of them to which HTTP may come."""
-    seats: tuple[HeldProxyAssignment, ...] = ()
+    assignments: tuple[HeldProxyAssignment, ...] = ()
     """Who is served by one of those."""
     host: HostFacts = field(default_factory=HostFacts)
     access: Mapping[ClusterName, Access] = field(default_factory=lambda: _NO_ACCESS)

@@ -28,7 +28,7 @@ class LastPlan:
     plan: Plan
     placed: tuple[Placed, ...]
     """What was placed, in the order of the plan's placements."""
-    seats: Mapping[ObjectKey, tuple[int, ProxyAssignment]]
+    assignments: Mapping[ObjectKey, tuple[int, ProxyAssignment]]
     """Where in that order each Service stands, and how it is served."""
 
     def others(self, now: Snapshot, settings: Settings) -> Sequence[Service] | None:
@@ -47,26 +47,26 @@ class LastPlan:
         mode = settings.proxies.mode
         for number in where:
             was, service = before.services[number], now.services[number]
-            same = seat_of(was, mode) == seat_of(service, mode) and wants_the_same(was, service)
-            if not same or service.key not in self.seats:
+            same = proxy_demand(was, mode) == proxy_demand(service, mode) and wants_the_same(was, service)
+            if not same or service.key not in self.assignments:
                 return None
         changed = [now.services[number] for number in where]
         if not slices:
             return changed
         behind = {some.slices[number].service for some in (before, now) for number in slices}
-        keys = {*behind, *(service.key for service in changed)} & self.seats.keys()
+        keys = {*behind, *(service.key for service in changed)} & self.assignments.keys()
         return [service for service in now.services if service.key in keys]
 
     def asked(self, service: Service) -> tuple[Service, tuple[IPAddress, ...], ProxyAssignment, None]:
-        """Return what decides about a Service: itself, its addresses and its seat."""
-        number, seat = self.seats[service.key]
-        return service, self.placed[number].placement.addresses, seat, None
+        """Return what decides about a Service: itself, its addresses and its proxy assignment."""
+        number, assignment = self.assignments[service.key]
+        return service, self.placed[number].placement.addresses, assignment, None
 
     def with_others(self, snapshot: Snapshot, some: Sequence[Placed]) -> LastPlan | None:
         """Return the plan with these in place of what was placed; None where the rest of it may depend on them."""
         placed, placements, proxies = list(self.placed), list(self.plan.placements), list(self.plan.proxies)
         for one in some:
-            number, _ = self.seats[one.placement.key]
+            number, _ = self.assignments[one.placement.key]
             was, placed[number], placements[number] = placed[number], one, one.placement
             if _told_of_all(was.placement) != _told_of_all(one.placement) or bool(was.own) != bool(one.own):
                 return None
@@ -85,7 +85,7 @@ def _place_of(proxy: PlannedProxy, proxies: Sequence[PlannedProxy]) -> int:
     return next(number for number, one in enumerate(proxies) if one is proxy)
 
 
-def seat_of(service: Service, mode: Sharing) -> tuple[object, ...]:
+def proxy_demand(service: Service, mode: Sharing) -> tuple[object, ...]:
     """Return all of a Service that decides about its proxy; what a Gateway asks for besides is in its files."""
     size = 0 if mode is Sharing.SHARED else len(service.ports) * len(service.families)
     return service.key, service.created, size

@@ -20,7 +20,7 @@ from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.addresses.allocation import Answer, allocate
 from locallb.planning.addresses.port_mapping import MappedServices
 from locallb.planning.gateways.gateways import Gateways, gateways_of
-from locallb.planning.last_plan import LastPlan, seat_of, wants_the_same
+from locallb.planning.last_plan import LastPlan, proxy_demand, wants_the_same
 from locallb.planning.planned import PlannedProxy, PlannedStatus
 from locallb.planning.ports import PortProblems
 from locallb.planning.proxies.assignment import ProxyAssignment, ProxyAssignments, assign_proxies
@@ -29,10 +29,10 @@ from locallb.planning.routes.pod_routes import RoutePlan, routes_of
 from locallb.planning.selection import is_ours
 
 Asked = tuple[Service, tuple[IPAddress, ...], ProxyAssignment, Bound | None]
-"""The first three of `PlacementInputs`, and its last: a Service, its addresses, its seat, what is bound for it."""
+"""The first three of `PlacementInputs`, and its last: a Service, its addresses, its proxy, what is bound for it."""
 _Value = TypeVar("_Value")
 _Question = tuple[Snapshot, Sequence[Service], Settings]
-_Seats = tuple[Sequence[Service], Snapshot, ProxySettings, Mapping[ObjectKey, int]]
+_AssignmentInputs = tuple[Sequence[Service], Snapshot, ProxySettings, Mapping[ObjectKey, int]]
 
 
 @dataclass(slots=True)
@@ -51,11 +51,11 @@ class PlanMemory:
     _files: Each[int] = field(default_factory=Each)
     _lists: Each[bool] = field(default_factory=Each)
     _rows: Each[Placed] = field(default_factory=Each)
-    """The placements of Services that are the very same ones, with the same addresses and seats."""
+    """The placements of Services that are the very same ones, with the same addresses and proxies."""
     _of_stack: Memory[PlannedProxy] = field(default_factory=Memory)
-    _seats: Memory[ProxyAssignments] = field(default_factory=lambda: Memory(_seat_the_same))
-    _seated: ProxyAssignments = field(default_factory=lambda: ProxyAssignments({}, ()))
-    """The last of those, whose seats are given on where they are equal, so that who keeps one is known by identity."""
+    _assignments: Memory[ProxyAssignments] = field(default_factory=lambda: Memory(_same_assignments))
+    _last_assignments: ProxyAssignments = field(default_factory=lambda: ProxyAssignments({}, ()))
+    """The last of those; equal members are used again, so that one that stays is known by identity."""
     _addresses: Mapping[ObjectKey, Answer] = field(default_factory=dict)
     """The last addresses, likewise."""
     _mapped: Mapping[ObjectKey, Service] = field(default_factory=dict)
@@ -108,10 +108,10 @@ class PlanMemory:
         def placed(service: Service, *asked: object) -> Placed:
             return self.place_alone(frame, give(service, *asked[:-1]))
 
-        asked, addresses, seats, bound = zip(*services, strict=True) if services else ((), (), (), ())
+        asked, addresses, assignments, bound = zip(*services, strict=True) if services else ((), (), (), ())
         # Of others' addresses claims decide, too: whose status lists some is asked for each time.
         again = (None if own else object() for own in self._lists.of(_lists, asked, addresses))
-        made = self._rows.of(placed, asked, addresses, seats, bound, again)
+        made = self._rows.of(placed, asked, addresses, assignments, bound, again)
         self._placed.keep([service.key for service in asked])
         return made
 
@@ -119,27 +119,29 @@ class PlanMemory:
         """Place one Service in the frame of the last placements."""
         return self._placed.of(given.service.key, lambda given: place(given, frame), given)
 
-    def of_stack(self, seated: ProxyAssignments, frame: PlanContext) -> list[PlannedProxy]:
+    def of_stack(self, assigned: ProxyAssignments, frame: PlanContext) -> list[PlannedProxy]:
         """Return the stack's proxies, those apart that are somebody's as a whole."""
         self._of_stack.within(frame)
 
         def planned(name: ProxyName, http: bool) -> PlannedProxy:  # noqa: FBT001 - as `Memory` gives it
             return proxy_of_stack(name, frame, may_serve_http=http)
 
-        proxies = [self._of_stack.of(name, planned, name, name in seated.http) for name in seated.proxies]
+        proxies = [self._of_stack.of(name, planned, name, name in assigned.http) for name in assigned.proxies]
         self._of_stack.evict_unused()
         return proxies
 
-    def seats(
+    def assignments(
         self, services: Sequence[Service], snapshot: Snapshot, settings: ProxySettings, files: Mapping[ObjectKey, int]
     ) -> ProxyAssignments:
         """Return by which proxies `services` are served."""
-        return self._seats.of(None, self._assigned, services, snapshot, settings, files)
+        return self._assignments.of(None, self._assigned, services, snapshot, settings, files)
 
     def _assigned(self, *question: Any) -> ProxyAssignments:  # noqa: ANN401 - as of assign_proxies
         made = assign_proxies(*question)
-        self._seated = replace(made, seats=_as_before(self._seated.seats, made.seats))
-        return self._seated
+        self._last_assignments = replace(
+            made, assignments=_as_before(self._last_assignments.assignments, made.assignments)
+        )
+        return self._last_assignments
 
     def gateways(self, snapshot: Snapshot, settings: Settings) -> Gateways:
         """Return the Gateways and Ingresses that the objects of a snapshot bind."""
@@ -207,23 +209,24 @@ def _held(snapshot: Snapshot) -> tuple[object, ...]:
     return snapshot.home, snapshot.claims, snapshot.remembered, snapshot.host, snapshot.external_ips, addresses
 
 
-def _seat_the_same(question: _Seats, other: _Seats) -> bool:
+def _same_assignments(question: _AssignmentInputs, other: _AssignmentInputs) -> bool:
     """Return whether two questions for proxies have the same answers for sure."""
     (before, seen_before, *rest_before), (now, seen, *rest) = question, other
     mode = other[2].mode
     return (
         rest_before == rest
-        and _seated(seen_before) == _seated(seen)
+        and _assignment_facts(seen_before) == _assignment_facts(seen)
         and len(before) == len(now)
         and all(
-            one is other or seat_of(one, mode) == seat_of(other, mode) for one, other in zip(before, now, strict=True)
+            one is other or proxy_demand(one, mode) == proxy_demand(other, mode)
+            for one, other in zip(before, now, strict=True)
         )
     )
 
 
-def _seated(snapshot: Snapshot) -> tuple[object, ...]:
+def _assignment_facts(snapshot: Snapshot) -> tuple[object, ...]:
     """Return all of a snapshot that decides about proxies, Services apart."""
-    return snapshot.host.watches, snapshot.proxies, snapshot.stack_proxies, snapshot.http_proxies, snapshot.seats
+    return snapshot.host.watches, snapshot.proxies, snapshot.stack_proxies, snapshot.http_proxies, snapshot.assignments
 
 
 def _want_the_same(before: Sequence[Service], now: Sequence[Service]) -> bool:

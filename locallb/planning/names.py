@@ -50,10 +50,10 @@ def with_names(plan: Plan, snapshot: Snapshot, gateways: Mapping[ObjectKey, Boun
     placements = [(services[placement.key], placement) for placement in plan.placements]
     placements.sort(key=lambda both: (both[0].created, both[0].key))
     problems = [fault for service, _ in placements for fault in _faults(service)]
-    wishes = [NameRequest(None, (name,), targets, dns.ttl) for name, targets in dns.records.items()]
+    requests = [NameRequest(None, (name,), targets, dns.ttl) for name, targets in dns.records.items()]
     for service, placement in placements:
-        wishes += _wishes(service, placement, gateways.get(service.key), dns)
-    names = assign(wishes, dns)
+        requests += _requests(service, placement, gateways.get(service.key), dns)
+    names = assign(requests, dns)
     told = _bounded((*problems, *names.refused))
     return replace(
         plan,
@@ -78,7 +78,7 @@ def _bounded(refused: Iterable[Refusal]) -> Mapping[ObjectKey | None, Sequence[s
     return told
 
 
-def _wishes(service: Service, placement: Placement, gateway: Bound | None, dns: DnsSettings) -> Iterator[NameRequest]:
+def _requests(service: Service, placement: Placement, gateway: Bound | None, dns: DnsSettings) -> Iterator[NameRequest]:
     """Return what one load balancer wishes, what it says itself first."""
     own = tuple(map(str, placement.addresses))
     targets = tuple(_listed(service, TARGET)) or own

@@ -51,7 +51,7 @@ def _with_few_others(snapshot: Snapshot, settings: Settings, memory: PlanMemory)
     others = last.others(snapshot, settings) if last else None
     if last is None or others is None:
         return None
-    inputs, frame = _Inputs.of(snapshot, settings, memory), PlanContext.around(snapshot.home, settings, snapshot.host)
+    inputs, frame = _Inputs.of(snapshot, settings, memory), PlanContext.of(snapshot.home, settings, snapshot.host)
     if any(map(inputs.ports.problems, others)):
         return None
     some = [memory.place_alone(frame, inputs.given(*last.asked(service), {})) for service in others]
@@ -66,7 +66,7 @@ class _Inputs:
     settings: Settings
     ports: HostPorts
     routing: RoutePlan
-    around: BackendIndex
+    index: BackendIndex
     lone: Mapping[ClusterName, str]
     """Sentences about clusters of which every Node is used although all are excluded."""
 
@@ -75,14 +75,14 @@ class _Inputs:
         """Look up what is behind Services, and what this host has."""
         nodes, lone = eligible(snapshot.nodes)
         routing = memory.routing(snapshot, settings)
-        around = BackendIndex.within(snapshot, nodes, settings, routing.routes)
-        return cls(snapshot, settings, HostPorts(snapshot.host), routing, around, lone)
+        index = BackendIndex.within(snapshot, nodes, settings, routing.routes)
+        return cls(snapshot, settings, HostPorts(snapshot.host), routing, index, lone)
 
     def given(
         self,
         service: Service,
         addresses: tuple[IPAddress, ...],
-        seat: ProxyAssignment,
+        assignment: ProxyAssignment,
         gateway: Bound | None,
         problems: PortProblems,
     ) -> PlacementInputs:
@@ -90,8 +90,8 @@ class _Inputs:
         return PlacementInputs(
             service,
             addresses,
-            seat,
-            backends_of(gateway, self.around) if gateway else self.around.of_service(service),
+            assignment,
+            backends_of(gateway, self.index) if gateway else self.index.of_service(service),
             problems,
             self.ports.taken(service, addresses),
             self.snapshot.access.get(service.key.cluster),
@@ -116,22 +116,22 @@ def _planned(snapshot: Snapshot, settings: Settings, memory: PlanMemory) -> Last
     servable, hopeless = _by_servable_ports(wanted, problems)
     answers = mapped.answers if mapped else memory.allocate(snapshot, servable, settings)
     placed = {key: answer for key, answer in answers.items() if not isinstance(answer, Problem)}
-    seated = memory.seats(
+    assigned = memory.assignments(
         [s for s in servable if s.key in placed],
         snapshot,
         settings.proxies,
         memory.files(gateways, _files),
     )
-    frame, routing = PlanContext.around(snapshot.home, settings, snapshot.host), inputs.routing
+    frame, routing = PlanContext.of(snapshot.home, settings, snapshot.host), inputs.routing
 
     def given(
-        service: Service, addresses: tuple[IPAddress, ...], seat: ProxyAssignment, gateway: Bound | None
+        service: Service, addresses: tuple[IPAddress, ...], assignment: ProxyAssignment, gateway: Bound | None
     ) -> PlacementInputs:
-        return inputs.given(service, addresses, seat, gateway, problems[service.key])
+        return inputs.given(service, addresses, assignment, gateway, problems[service.key])
 
-    seats = seated.seats
-    in_order = sorted((s for s in servable if s.key in seats), key=lambda service: service.key)
-    asked = [(s, placed[s.key], seats[s.key], _mapped(gateways.get(s.key), s)) for s in in_order]
+    assignments = assigned.assignments
+    in_order = sorted((s for s in servable if s.key in assignments), key=lambda service: service.key)
+    asked = [(s, placed[s.key], assignments[s.key], _mapped(gateways.get(s.key), s)) for s in in_order]
     made = memory.place(frame, beside(snapshot, settings), asked, given)
     of_services = [n.message for placed in made for n in placed.placement.notices if n.reason in TOLD_OF_THE_STACK]
     told_of_all = *inputs.lone.values(), *of_services, *routing.notices, *unused_pins(snapshot, settings), *told.notices
@@ -139,16 +139,16 @@ def _planned(snapshot: Snapshot, settings: Settings, memory: PlanMemory) -> Last
         placements=tuple(placed.placement for placed in made),
         proxies=(
             *(placed.own for placed in made if placed.own),
-            *memory.of_stack(seated, frame),
+            *memory.of_stack(assigned, frame),
         ),
-        rejections=_rejections(snapshot, settings, {**answers, **_beside(answers, hopeless)}, seats),
+        rejections=_rejections(snapshot, settings, {**answers, **_beside(answers, hopeless)}, assignments),
         routes=_on_host(routing, snapshot.home, settings),
         notices=told_of_all,
     )
     plan = with_statuses(with_names(plan, snapshot, gateways, frame), told, snapshot, settings, memory.statuses)
     gain = routes_to_gain(plan, snapshot, settings, memory.routing)
     left = (*left_out(snapshot, plan, settings), *told.left_out, *snapshot.hints, *gain)
-    where = {service.key: (number, seats[service.key]) for number, service in enumerate(in_order)}
+    where = {service.key: (number, assignments[service.key]) for number, service in enumerate(in_order)}
     return LastPlan(read, settings, replace(plan, left_out=left) if left else plan, tuple(made), where)
 
 
@@ -197,13 +197,13 @@ def _rejections(
     snapshot: Snapshot,
     settings: Settings,
     answers: Mapping[ObjectKey, Answer],
-    seats: Mapping[ObjectKey, ProxyAssignment],
+    assignments: Mapping[ObjectKey, ProxyAssignment],
 ) -> tuple[Rejection, ...]:
     """Return for every Service without a proxy why it has none."""
-    without = {key: answer for key, answer in answers.items() if key not in seats}
+    without = {key: answer for key, answer in answers.items() if key not in assignments}
     uids = {service.key: service.uid for service in snapshot.services if service.key in without} if without else {}
     problems = [
-        (key, answer if isinstance(answer, Problem) else _host_limit(key, snapshot, len(seats)), uids[key])
+        (key, answer if isinstance(answer, Problem) else _host_limit(key, snapshot, len(assignments)), uids[key])
         for key, answer in without.items()
     ]
     problems += [(rejected.key, rejected.problem, rejected.uid) for rejected in _malformed(snapshot, settings)]

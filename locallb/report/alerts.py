@@ -30,7 +30,7 @@ class Topic(StrEnum):
     ADDRESS = "address"
     EXPOSURE = "exposure"
     NARROWING = "narrowing"
-    """Clients that may not come any more, and ports that nobody is behind any more."""
+    """Clients that may not come any more, and ports without a backend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,9 @@ def withdrawn(narrowing: Narrowing) -> str:
         case Narrower.PORT:
             return f"{ports} {is_} removed"
         case Narrower.CLOSES:
-            return f"{ports} {'closes' if single else 'close'}: nobody is behind {'it' if single else 'them'} any more"
+            return (
+                f"{ports} {'closes' if single else 'close'}: {'it has' if single else 'they have'} no backend any more"
+            )
         case Narrower.RESTRICTED:
             return (
                 f"{ports} {'was' if single else 'were'} open to everybody and {lets} in only {listed(narrowing.after)}"

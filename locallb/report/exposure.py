@@ -50,7 +50,7 @@ class Narrower(StrEnum):
     FAMILY = "lost-address"
     PORT = "removed-port"
     CLOSES = "port-closes"
-    """A port that nobody is behind any more."""
+    """A port that lost its last backend."""
     RESTRICTED = "source-ranges-added"
     SOURCES = "source-ranges-narrowed"
 

@@ -36,7 +36,7 @@ def prove(listeners: Collection[str], admin: EnvoyAdmin, connected: Collection[s
     """
     if missing := sorted(unpublished(listeners)):
         raise ProviderError(
-            f"{missing[0]} isn't published: nobody on this host listens there. Docker must run on this host, with its"
+            f"{missing[0]} isn't published: nothing listens on it on this host. Docker must run on this host, with its"
             " userland proxy; `docker restart` of the container publishes its ports again"
         )
     before = admin.arrivals()

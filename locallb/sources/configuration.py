@@ -42,7 +42,7 @@ def _require_namespace(flat: Iterable[str]) -> None:
     odd = [key for key in flat if not key.startswith(f"{NAMESPACE}:") and _folded(key.partition(":")[0]) == ours]
     if odd:
         raise SettingsError(
-            tuple(f"{key}: nobody reads it; write {NAMESPACE}:{key.partition(':')[2]}" for key in map(clipped, odd))
+            tuple(f"{key}: no such key; write {NAMESPACE}:{key.partition(':')[2]}" for key in map(clipped, odd))
         )
 
 

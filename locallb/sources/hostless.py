@@ -59,7 +59,7 @@ def holding(snapshot: Snapshot, plan: Plan) -> Snapshot:
         ),
         stack_proxies=tuple(proxy.proxy.name for proxy in plan.proxies if not proxy.key.cluster),
         http_proxies=frozenset(proxy.proxy.name for proxy in plan.proxies if proxy.proxy.may_serve_http),
-        seats=(
+        assignments=(
             *(
                 HeldProxyAssignment(placement.key, placement.proxy, _patient(placement.part.part.listeners))
                 for placement in plan.placements

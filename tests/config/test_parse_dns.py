@@ -91,7 +91,7 @@ def test_a_zone_may_name_the_owner_of_its_marks() -> None:
     [
         ([], "dns: must be a mapping, not a list of 0 items; write {zones: [{zone: test, embedded: 127.0.0.77:5300}]}"),
         ({"zones": []}, "dns.zones: there is none; write a list such as [{zone: test, embedded: 127.0.0.77:5300}]"),
-        ({"zones": [{"zone": "test"}]}, "dns.zones[0]: nobody answers for it; write {zone: test, embedded:"),
+        ({"zones": [{"zone": "test"}]}, "dns.zones[0]: no server answers for it; write {zone: test, embedded:"),
         ({"zones": [{**ZONE, "zone": "*.test"}]}, 'dns.zones[0].zone: "*.test" is no zone: a zone has no wildcard;'),
         ({"zones": [{**ZONE, "zone": "a..b"}]}, 'dns.zones[0].zone: "a..b" is no zone: use labels of at most 63'),
         ({"zones": [ZONE, ZONE]}, "dns.zones: test is there twice; keep one of them"),

@@ -173,7 +173,7 @@ def test_a_reader_that_goes_away_ends_the_watch_and_nothing_else(play: Stage, ba
         assert "watching" in process.stdout.readline()
         process.stdout.close()
         play.write("more.yaml", service("more", port(8080, web.port)))
-        assert "nobody reads standard output any more" in process.stderr.read()
+        assert "standard output was closed" in process.stderr.read()
         assert process.wait(PATIENCE) == 1
     assert answers(play.addresses()["n/web"], 8080, "web")
 

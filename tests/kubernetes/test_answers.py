@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.kubernetes.answers import MalformedAnswerError, WatchLine, lines, list_page, watch_line
+from locallb.kubernetes.answers import AnswerError, WatchLine, lines, list_page, watch_line
 
 GOOD = b'{"kind": "NodeList", "metadata": {"resourceVersion": "1"}, "items": []}'
 ENDLESS = "no page after this one"
@@ -88,14 +88,14 @@ ODD_WATCHES: dict[str, bytes] = {
 @pytest.mark.parametrize("name", sorted(ODD_LISTS.keys() - {ENDLESS}))
 def test_an_odd_list_is_no_list(name: str) -> None:
     """Least of all an empty one."""
-    with pytest.raises(MalformedAnswerError):
+    with pytest.raises(AnswerError):
         list_page(ODD_LISTS[name], "v1", "Node")
 
 
 @pytest.mark.parametrize("name", [name for name in ODD_WATCHES if name not in {"cut", "an error"}])
 def test_an_odd_line_says_nothing(name: str) -> None:
     """One that is cut is found where lines are made."""
-    with pytest.raises(MalformedAnswerError):
+    with pytest.raises(AnswerError):
         watch_line(ODD_WATCHES[name], "v1", "Node")
 
 
@@ -136,7 +136,7 @@ def test_whatever_comes_is_understood_or_odd(value: object) -> None:
     """Nothing else escapes."""
     text = value if isinstance(value, bytes) else json.dumps(value).encode()
     for read in (list_page, watch_line):
-        with suppress(MalformedAnswerError):
+        with suppress(AnswerError):
             read(text, "v1", "Node")
 
 
@@ -154,7 +154,7 @@ def test_lines_are_the_same_however_they_arrive(texts: list[str], sizes: list[in
 
 def test_a_line_has_a_largest_length_and_an_end() -> None:
     """Whoever sends more, or stops within one, isn't an API server."""
-    with pytest.raises(MalformedAnswerError, match="longer than 1 MiB"):
+    with pytest.raises(AnswerError, match="longer than 1 MiB"):
         list(lines([b"x" * (1 << 19)] * 3, longest=1 << 20))
-    with pytest.raises(MalformedAnswerError, match="ended within a line"):
+    with pytest.raises(AnswerError, match="ended within a line"):
         list(lines([b"x\nrest"]))

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from locallb.kubernetes.access.errors import Fault, KubeError
-from locallb.kubernetes.answers import MalformedAnswerError
+from locallb.kubernetes.answers import AnswerError
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.connected import PageGuard
 from locallb.model.snapshot import Access
@@ -77,7 +77,7 @@ def test_a_page_that_is_asked_for_with_another_credential_is_no_circle() -> None
     )
     page = "https://api.invalid/api/v1/services?limit=500&continue=x"
     assert asked.get(page).status_code == httpx2.codes.OK
-    with pytest.raises(MalformedAnswerError, match="turns no page"):
+    with pytest.raises(AnswerError, match="turns no page"):
         asked.get(page)
 
 

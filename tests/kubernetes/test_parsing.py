@@ -237,7 +237,7 @@ def test_an_annotation_of_ours_that_nobody_reads_is_told() -> None:
     """Misspelt, it would have no effect without a word; the Service is served all the same."""
     said = parsed(service(meta={"annotations": {"local-lb.dev/address": "127.77.0.5", "other.dev/address": "x"}}))
     (notice,) = said.notices
-    assert notice.startswith("demo/shop/web: the annotation local-lb.dev/address is read by nobody; use local-lb.dev/")
+    assert notice.startswith("demo/shop/web: the annotation local-lb.dev/address is unknown; use local-lb.dev/")
     assert len(said.services) == 1
 
 

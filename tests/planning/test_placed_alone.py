@@ -46,7 +46,7 @@ from locallb.model.snapshot import (
     Snapshot,
     Socket,
 )
-from locallb.planning.last_plan import LastPlan, seat_of, wants_the_same
+from locallb.planning.last_plan import LastPlan, proxy_demand, wants_the_same
 from locallb.planning.memory import PlanMemory
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
@@ -382,7 +382,7 @@ OTHER_FACTS: Mapping[str, Any] = {
     "proxies": (HeldProxy(A.key, Discovery.STATIC),),
     "stack_proxies": (ProxyName("spare-1"),),
     "http_proxies": frozenset({ProxyName("spare-1")}),
-    "seats": (HeldProxyAssignment(A.key, ProxyName("shared-1")),),
+    "assignments": (HeldProxyAssignment(A.key, ProxyName("shared-1")),),
     "host": HostFacts(watches=0),
     "access": {C: Access("/kubeconfig", "demo")},
     "health_ports": {C: frozenset({Family.IPV4})},
@@ -417,7 +417,10 @@ def test_the_number_of_ports_decides_about_proxies_of_their_own_only() -> None:
     more = replace(A, ports=(port(8080), port(8443)))
     assert known(snapshot(A, B), SHARED).others(snapshot(more, B), SHARED) == [more]
     assert known(snapshot(A, B), OWN).others(snapshot(more, B), OWN) is None
-    assert (seat_of(A, Sharing.SHARED) == seat_of(more, Sharing.SHARED), seat_of(A, Sharing.PER_SERVICE)) == (
+    assert (
+        proxy_demand(A, Sharing.SHARED) == proxy_demand(more, Sharing.SHARED),
+        proxy_demand(A, Sharing.PER_SERVICE),
+    ) == (
         True,
         (A.key, A.created, 1),
     )

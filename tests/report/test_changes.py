@@ -147,7 +147,7 @@ def test_a_port_that_gets_its_first_backend_opens() -> None:
         "demo/shop/web: port 8080/TCP was closed and opens, for everybody"
     ]
     assert [a.message for a in alerts(compared([NODE, WEB], old))] == [
-        "demo/shop/web: port 8080/TCP closes: nobody is behind it any more"
+        "demo/shop/web: port 8080/TCP closes: it has no backend any more"
     ]
 
 

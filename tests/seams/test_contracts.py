@@ -131,7 +131,7 @@ def test_what_a_frontend_publishes_is_read_back_and_withdrawn(word: str, planned
 def test_a_run_is_planned_digested_and_told(word: str) -> None:
     """Equal inputs give equal runs; it names its runtime and its identity is read back."""
     settings = parse_settings({"sources": [{"manifests": "m"}], "runtime": word})
-    frame = PlanContext.around(HOME, settings, HostFacts(envoy="1.40.0"))
+    frame = PlanContext.of(HOME, settings, HostFacts(envoy="1.40.0"))
     planned = proxy_of_stack(ProxyName("shared-1"), frame)
     assert planned == proxy_of_stack(ProxyName("shared-1"), frame)
     assert (planned.run.runtime, digest(dict(planned.run.fields))) == (word, digest(dict(planned.run.fields)))

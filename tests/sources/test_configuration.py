@@ -16,8 +16,8 @@ def test_keys_under_a_misspelt_namespace_are_refused(namespace: str) -> None:
     with pytest.raises(SettingsError) as caught:
         stack_settings({**SOURCES, f"{namespace}:pools": "[]", f"{namespace}:pins": "{}"})
     assert caught.value.sentences == (
-        f"{namespace}:pools: nobody reads it; write local-lb:pools",
-        f"{namespace}:pins: nobody reads it; write local-lb:pins",
+        f"{namespace}:pools: no such key; write local-lb:pools",
+        f"{namespace}:pins: no such key; write local-lb:pins",
     )
 
 

@@ -102,14 +102,14 @@ def test_a_proxy_without_upstreams_keeps_no_way(tmp_path: Path) -> None:
 
 
 def test_seats_at_proxies_of_the_stack_are_held(tmp_path: Path) -> None:
-    """A proxy without a Service of its own is the stack's; who has a part in it keeps its seat there."""
+    """A proxy without a Service of its own is the stack's; who has a part in it keeps its place there."""
     its = {"proxy": "1" * 12, "name": "spare-1", "owner": owner_fields(proxy_owner(HOME, ProxyName("spare-1")))}
     spare = resource("ProxyConfig", {**its, "files": {"bootstrap.json": "{}"}})
     part = resource("ServiceConfig", {"proxy": "1" * 12, "owner": owner_fields(owner("web"))})
     lost = resource("ServiceConfig", {"proxy": "2" * 12, "owner": owner_fields(owner("lost"))})
     held = read_held(state(tmp_path, spare, part, lost))
     assert (held.stack_proxies, held.proxies) == (("spare-1",), ())
-    assert held.seats == (HeldProxyAssignment(key("web"), ProxyName("spare-1")),)
+    assert held.assignments == (HeldProxyAssignment(key("web"), ProxyName("spare-1")),)
 
 
 @pytest.mark.parametrize("may_serve_http", [True, False])
@@ -119,12 +119,12 @@ def test_a_spare_says_what_it_can_serve_and_whom_it_serves_whole(tmp_path: Path,
     empty = Proxy(name, ProxyId("1" * 12), Discovery.STATIC, may_serve_http=may_serve_http)
     its = {"proxy": empty.id, "name": name, "owner": owner_fields(proxy_owner(HOME, name))}
     waiting = read_held(state(tmp_path, resource("ProxyConfig", {**its, "files": dict(render_empty(empty).files)})))
-    assert (waiting.stack_proxies, waiting.proxies, waiting.seats) == ((name,), (), ())
+    assert (waiting.stack_proxies, waiting.proxies, waiting.assignments) == ((name,), (), ())
     assert waiting.http_proxies == ({name} if may_serve_http else set())
     files = {**render_empty(empty).files, "eds-a.json": "{}", "eds-b.json": "{}"}
     taken = read_held(state(tmp_path, resource("ProxyConfig", {**its, "files": files, "serves": str(gateway)})))
     assert taken.proxies == (HeldProxy(gateway, Discovery.EDS, 2),)
-    assert taken.seats == (HeldProxyAssignment(gateway, name, whole=True),)
+    assert taken.assignments == (HeldProxyAssignment(gateway, name, whole=True),)
     assert taken.stack_proxies == (name,)
 
 
@@ -152,8 +152,8 @@ def test_listeners_that_serve_say_whether_they_hold_clients(tmp_path: Path, *, p
     spare = resource("ProxyConfig", {**its, "files": {}})
     listeners = {"listeners": {made.name: text(listener(made))}}
     part = resource("ServiceConfig", {"proxy": "1" * 12, "owner": owner_fields(owner("web")), **listeners})
-    (seat,) = read_held(state(tmp_path, spare, part)).seats
-    assert seat.patient is patient
+    (assignment,) = read_held(state(tmp_path, spare, part)).assignments
+    assert assignment.patient is patient
 
 
 def test_old_instances_hold_nothing_but_their_process(tmp_path: Path) -> None:

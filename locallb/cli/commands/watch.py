@@ -184,7 +184,7 @@ class _Watch:
         self._loop.reload()
 
     def _nobody_listens(self, error: OSError) -> None:
-        self._fault = f"nobody reads standard output any more ({error.strerror}); what serves goes on serving"
+        self._fault = f"standard output was closed ({error.strerror}); what serves goes on serving"
         self._end()
 
 

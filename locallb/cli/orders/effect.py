@@ -26,7 +26,7 @@ def bring_about(session: Session, keys: Iterable[ObjectKey], args: Arguments, ou
     if not (there := [name for name in names if name in deployed]):
         return Exit.OK
     if session.election():
-        out.warning(f"the process that leads stack {session.stack} brings it about; where none does, `locallb up`")
+        out.warning(f"the leader of stack {session.stack} applies it; if none is running, run `locallb up`")
         return Exit.OK
     session.require_runtime(planned=True)
     with Progress(out, f"Updating ({session.stack})", silent=args.json) as progress:

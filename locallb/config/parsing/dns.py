@@ -91,7 +91,7 @@ def _zone(mistakes: Mistakes, key: str, value: object) -> Zone | None:
     name = _name(mistakes, f"{key}.zone", entry.get("zone"))
     servers = [word for word in ("embedded", "rfc2136") if word in entry]
     if len(servers) != 1:
-        why = "two servers answer for it; keep one of them" if servers else f"nobody answers for it; write {_ZONE}"
+        why = "two servers answer for it; keep one of them" if servers else f"no server answers for it; write {_ZONE}"
         mistakes.add(key, why)
         return None
     (word,) = servers

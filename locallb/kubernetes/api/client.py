@@ -20,7 +20,7 @@ from lightkube.types import PatchType
 
 from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.access.kubeconfig import stamp
-from locallb.kubernetes.answers import MalformedAnswerError, Object, listed
+from locallb.kubernetes.answers import AnswerError, Object, listed
 from locallb.kubernetes.api import object_types as kinds
 from locallb.kubernetes.api.connected import Connected
 from locallb.kubernetes.api.object_types import namespaced, object_name, written_types
@@ -159,7 +159,7 @@ class Cluster:
             page = pages(client)
             objects = [listed(item, api, kind) for item in page]
             if not page.resourceVersion:  # an answer that is no list must not count as an empty one
-                raise MalformedAnswerError("the list has no version")
+                raise AnswerError("the list has no version")
             return objects
 
         return self._call(f"the list of {kind}s", read) or []

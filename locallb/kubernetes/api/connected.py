@@ -19,7 +19,7 @@ from lightkube import Client, ConfigError
 from locallb.kubernetes.access.auth import PluginAuth
 from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.access.kubeconfig import Stamp, connection, stamp
-from locallb.kubernetes.answers import MalformedAnswerError
+from locallb.kubernetes.answers import AnswerError
 from locallb.kubernetes.api.deadline import limit
 from locallb.kubernetes.api.quota import QUOTAS
 from locallb.model.snapshot import Access
@@ -86,7 +86,7 @@ class PageGuard:
         """Of each thread. The very same comes again where a credential was refused and another one is tried."""
 
     def look(self, request: httpx2.Request) -> None:
-        """Raise MalformedAnswerError if this page of a list was asked for before, or if there are too many."""
+        """Raise AnswerError if this page of a list was asked for before, or if there are too many."""
         last, self._last[get_ident()] = self._last.get(get_ident()), request
         if last is request or "limit" not in request.url.params:
             return
@@ -95,6 +95,6 @@ class PageGuard:
         if page is None:
             asked.clear()
         elif page in asked or len(asked) >= _MOST_PAGES:
-            raise MalformedAnswerError("the list turns no page" if page in asked else "the list has no end")
+            raise AnswerError("the list turns no page" if page in asked else "the list has no end")
         else:
             asked.add(page)

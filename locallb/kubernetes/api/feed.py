@@ -24,16 +24,7 @@ from locallb.kubernetes.access.auth import PluginAuth
 from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.access.kubeconfig import connection
 from locallb.kubernetes.access.tls import TLS
-from locallb.kubernetes.answers import (
-    ERROR,
-    MalformedAnswerError,
-    Object,
-    WatchLine,
-    lines,
-    list_page,
-    watch_line,
-    whole,
-)
+from locallb.kubernetes.answers import ERROR, AnswerError, Object, WatchLine, lines, list_page, watch_line, whole
 from locallb.kubernetes.api.quota import QUOTAS
 from locallb.kubernetes.frontend import frontends
 from locallb.model.snapshot import Access
@@ -137,7 +128,7 @@ class Feed:
                 if not page.more:
                     return objects, page.version
                 if page.more == parameters.get("continue"):
-                    raise MalformedAnswerError("the list turns no page")
+                    raise AnswerError("the list turns no page")
             parameters["continue"] = page.more
             if number >= PAGES_AT_ONCE:
                 pause(PAGE_EVERY)
@@ -169,7 +160,7 @@ class Feed:
                     yield self._event(watch_line(line, self._api, self.kind))
                     last = time.monotonic()
                 elif time.monotonic() - last > SILENCE:
-                    raise MalformedAnswerError("a line of the watch doesn't end")
+                    raise AnswerError("a line of the watch doesn't end")
 
     def _watching(self, version: str) -> Mapping[str, str]:
         """Return what is said of a watch that begins after `version`."""
@@ -194,9 +185,9 @@ class Feed:
         for chunk in answer.iter_bytes():
             text += chunk
             if len(text) > LARGEST:
-                raise MalformedAnswerError(f"a page of the list is larger than {LARGEST >> 20} MiB")
+                raise AnswerError(f"a page of the list is larger than {LARGEST >> 20} MiB")
             if time.monotonic() > self._due:
-                raise MalformedAnswerError(f"the list takes longer than {PATIENCE:.0f} s")
+                raise AnswerError(f"the list takes longer than {PATIENCE:.0f} s")
         return bytes(text)
 
     @contextmanager
@@ -244,7 +235,7 @@ class Feed:
         """Return in a sentence what goes wrong with the connection."""
         try:
             yield
-        except MalformedAnswerError as error:
+        except AnswerError as error:
             told = f"{self._server} answers with something that isn't a Kubernetes API's ({error!s:.200})"
             raise KubeError(Fault.UNREACHABLE, told) from None
         except (httpx2.HTTPError, httpx2.StreamError, ssl.SSLError, OSError) as error:

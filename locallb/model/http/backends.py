@@ -38,7 +38,9 @@ class BackendTls:
         if not self.believes_all:
             check.hostname(self.server_name, wildcard=False)
         elif self.server_name or self.authorities or self.dns_names or self.uris:
-            raise ValueError("where whoever answers is believed, no name and no authority is asked for")
+            raise ValueError(
+                "without verification of backends there may be no server name and no certificate authority"
+            )
         _ = self.authorities and check.authorities(self.authorities)
         for name in self.dns_names:
             check.hostname(name)

@@ -46,10 +46,10 @@ def map_ports(snapshot: Snapshot, services: Sequence[Service]) -> MappedServices
     answers: dict[ObjectKey, Answer] = {service.key: _addresses(service, snapshot.host, whole) for service in services}
     asking = [service for service in sorted(services, key=age) if not isinstance(answers[service.key], Problem)]
     given = _Numbers(snapshot, frozenset(service.key for service in asking))
-    wishes = [(service.key, port) for service in asking for port in _mappable(service)]
+    open_ports = [(service.key, port) for service in asking for port in _mappable(service)]
     for take in (given.take_held, given.take_own, given.take_next):
-        wishes = [wish for wish in wishes if not take(*wish)]
-    answers |= {key: _exhausted(key, port) for key, port in reversed(wishes)}
+        open_ports = [open_port for open_port in open_ports if not take(*open_port)]
+    answers |= {key: _exhausted(key, port) for key, port in reversed(open_ports)}
     return MappedServices(tuple(given.mapped(service) for service in services), answers)
 
 

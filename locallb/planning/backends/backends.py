@@ -50,32 +50,32 @@ class _Found:
     straight: bool = False
 
 
-def detours(service: Service, around: BackendIndex) -> Iterator[PortBackends]:
+def failover_backends(service: Service, index: BackendIndex) -> Iterator[PortBackends]:
     """Find the backends that TCP ports have as long as some of theirs count as if they refused; none where alike."""
     if not service.ordered.down:
         return
     out = service.ordered.drained | service.ordered.down.names
-    for entry in upstreams(service, around):
-        others = _entry(service, entry.port, entry.family, _find(service, entry.port, entry.family, around, out))
+    for entry in upstreams(service, index):
+        others = _entry(service, entry.port, entry.family, _find(service, entry.port, entry.family, index, out))
         if entry.port.protocol is Protocol.TCP and others.backends != entry.backends:
             yield others
 
 
-def upstreams(service: Service, around: BackendIndex) -> tuple[PortBackends, ...]:
+def upstreams(service: Service, index: BackendIndex) -> tuple[PortBackends, ...]:
     """Find the backends of each port of `service` in each of its families, but for those that are drained."""
     out = service.ordered.drained
     return tuple(
-        _told_of_drain(service, around, _entry(service, port, family, _find(service, port, family, around, out)))
+        _told_of_drain(service, index, _entry(service, port, family, _find(service, port, family, index, out)))
         for port in service.ports
         for family in service.families
     )
 
 
-def _told_of_drain(service: Service, around: BackendIndex, entry: PortBackends) -> PortBackends:
+def _told_of_drain(service: Service, index: BackendIndex, entry: PortBackends) -> PortBackends:
     """Say of a port that has no backends for that reason alone that they are drained."""
     if not (service.ordered.drained and entry.problem):
         return entry
-    undrained = _entry(service, entry.port, entry.family, _find(service, entry.port, entry.family, around))
+    undrained = _entry(service, entry.port, entry.family, _find(service, entry.port, entry.family, index))
     if undrained.problem:
         return undrained
     told = f"all its backends are drained; `locallb drain {service.key} --undo` brings them back"
@@ -93,27 +93,27 @@ def _entry(service: Service, port: ServicePort, family: Family, reached: _Found)
 
 
 def _find(
-    service: Service, port: ServicePort, family: Family, around: BackendIndex, out: Collection[str] = ()
+    service: Service, port: ServicePort, family: Family, index: BackendIndex, out: Collection[str] = ()
 ) -> _Found:
     """Find the backends without those that `out` names; whether they are pods or NodePorts is decided by all."""
-    nodes = nodes_without(around.nodes.get(service.key.cluster, ()), out)
-    slices = around.slices.get(service.key, ())
+    nodes = nodes_without(index.nodes.get(service.key.cluster, ()), out)
+    slices = index.slices.get(service.key, ())
     ready = usable(port, family, slices)
     # Not before: where the last ready ones are out, those that terminate must not get new connections instead.
     left = endpoints_without(ready, out)
     if slices and not left:
         return _Found(why_none=why_none_is(port, family, slices))
-    choice = service.backends or around.choice
+    choice = service.backends or index.choice
     if not port.node_port:
         cluster, anywhere = service.key.cluster, choice is BackendChoice.PODS
-        return _direct(port, family, left, lambda address: anywhere or around.has_route(cluster, address))
-    health = Health(around.health_ports.get(service.key.cluster, frozenset()))
-    reached = _reached(ready, choice, around.reaches.get(service.key.cluster, Reach()))
+        return _direct(port, family, left, lambda address: anywhere or index.has_route(cluster, address))
+    health = Health(index.health_ports.get(service.key.cluster, frozenset()))
+    reached = _reached(ready, choice, index.reaches.get(service.key.cluster, Reach()))
     here = health.of(service, port, family, beside_pods=reached > 0)
     by_nodes = _on_nodes(service, here, nodes, left if slices else None)
     if not reached or reached < len(ready):
         return by_nodes
-    backends = [_endpoint(port, match, *_asked(here, service.key.cluster, match, around)) for match in left]
+    backends = [_endpoint(port, match, *_asked(here, service.key.cluster, match, index)) for match in left]
     # Behind NodePorts Kubernetes chooses the pod, also one that is out.
     stands_by = not out or names_of_endpoints(slices).isdisjoint(out)
     standby = (*by_nodes.backends, *by_nodes.standby) if stands_by else ()
@@ -135,12 +135,12 @@ def _reached(ready: Sequence[Usable], choice: BackendChoice, reach: Reach) -> in
 
 
 def _asked(
-    here: NodePorts, cluster: ClusterName, ready: Usable, around: BackendIndex
+    here: NodePorts, cluster: ClusterName, ready: Usable, index: BackendIndex
 ) -> tuple[IPAddress | None, int | None]:
     """Return whom the check of an endpoint asks: itself or, for UDP, kube-proxy of its Node."""
     if here.health is None:
         return None, 0
-    node = around.health_port(cluster, ready.endpoint.node)
+    node = index.health_port(cluster, ready.endpoint.node)
     return node, KUBE_PROXY_PORT if node else None
 
 

@@ -19,7 +19,7 @@ from locallb.planning.backends.reach import Reach, reach_of
 
 @dataclass(frozen=True, slots=True)
 class BackendIndex:
-    """Nodes, EndpointSlices and what is known of the ways to them."""
+    """Nodes, EndpointSlices and the routes to them."""
 
     nodes: Mapping[ClusterName, Sequence[Node]]
     slices: Mapping[ObjectKey, Sequence[EndpointSlice]]
@@ -31,7 +31,7 @@ class BackendIndex:
     """The addresses of all Nodes, whether they may be backends or not."""
     choice: BackendChoice = BackendChoice.AUTO
     """What the stack says of Services that say nothing."""
-    ways: Mapping[ClusterName, Sequence[PodRoute]] = field(default_factory=dict)
+    routes_to_pods: Mapping[ClusterName, Sequence[PodRoute]] = field(default_factory=dict)
     """Routes of ours to pods, there or about to be."""
     drained: Mapping[ObjectKey, frozenset[str]] = field(default_factory=dict)
     """Which backends of Services get no new connections."""
@@ -53,18 +53,18 @@ class BackendIndex:
         snapshot: Snapshot,
         nodes: Iterable[Node],
         settings: Settings | None = None,
-        ways: Mapping[ClusterName, Sequence[PodRoute]] = MappingProxyType({}),
+        routes_to_pods: Mapping[ClusterName, Sequence[PodRoute]] = MappingProxyType({}),
     ) -> BackendIndex:
         """Take from a snapshot all but the Nodes, of which only the eligible ones count.
 
-        `ways` are routes of ours, there or about to be, each for the pods of one cluster.
+        `routes_to_pods` are routes of ours, there or about to be, each for the pods of one cluster.
         """
         made = cls.of(nodes, snapshot.slices)
         everywhere = cls.of(snapshot.nodes, ()).nodes
         # A container's network has routes of its own.
         host = HostFacts() if settings and settings.publishes else snapshot.host
         reached = {
-            cluster: reach_of(some, (*host.routes, *_made(ways.get(cluster, ()))), host.diversions)
+            cluster: reach_of(some, (*host.routes, *_made(routes_to_pods.get(cluster, ()))), host.diversions)
             for cluster, some in everywhere.items()
         }
         return cls(
@@ -75,7 +75,7 @@ class BackendIndex:
             reached,
             {cluster: {node.name: node.addresses for node in nodes} for cluster, nodes in everywhere.items()},
             settings.backends if settings else BackendChoice.AUTO,
-            ways,
+            routes_to_pods,
             {key: order.drained for key, order in snapshot.orders.items() if order.drained},
         )
 
@@ -93,7 +93,7 @@ class BackendIndex:
             {cluster: self.reaches.get(cluster, Reach())},
             {cluster: self.asked_at.get(cluster, {})},
             self.choice,
-            {cluster: self.ways.get(cluster, ())},
+            {cluster: self.routes_to_pods.get(cluster, ())},
             {key: names for key, names in self.drained.items() if key in keys} if self.drained else self.drained,
         )
 
@@ -113,5 +113,5 @@ class BackendIndex:
         return next((address for address in addresses if Family.of(address) in families), None)
 
 
-def _made(ways: Iterable[PodRoute]) -> Iterator[Route]:
-    return (Route(way.destination, "unicast", gateway=way.gateway, protocol=POD_PROTOCOL) for way in ways)
+def _made(routes_to_pods: Iterable[PodRoute]) -> Iterator[Route]:
+    return (Route(way.destination, "unicast", gateway=way.gateway, protocol=POD_PROTOCOL) for way in routes_to_pods)

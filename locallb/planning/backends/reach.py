@@ -21,7 +21,7 @@ from locallb.model.network.routing_rules import Diversion
 from locallb.model.objects import Node
 
 
-class Way(NamedTuple):
+class Destination(NamedTuple):
     """A destination of this host's routes, in numbers, and whether what is there is the cluster's."""
 
     version: int
@@ -34,13 +34,15 @@ class Way(NamedTuple):
 class Reach:
     """What this host reaches of one cluster's pods."""
 
-    ways: tuple[Way, ...] = ()
+    destinations: tuple[Destination, ...] = ()
     """Longest prefixes first; empty where none leads to the cluster."""
 
     def has(self, address: IPAddress) -> bool:
         """Return whether packets to `address` come to the cluster."""
         version, number = address.version, int(address)
-        return next((leads for v, first, last, leads in self.ways if v == version and first <= number <= last), False)
+        return next(
+            (leads for v, first, last, leads in self.destinations if v == version and first <= number <= last), False
+        )
 
 
 def reach_of(nodes: Sequence[Node], routes: Iterable[Route], diversions: tuple[Diversion, ...] = ()) -> Reach:
@@ -62,24 +64,24 @@ def _reach(
     for route in routes:
         by_destination.setdefault(route.destination, []).append(route)
     is_node = any(route.is_own and route.destination[0] in nodes for route in routes)
-    ways = [
-        Way(where.version, *span_of(where), all(_leads(route, nodes, is_node=is_node) for route in some))
+    destinations = [
+        Destination(where.version, *span_of(where), all(_leads(route, nodes, is_node=is_node) for route in some))
         for where, some in by_destination.items()
     ]
     links = [] if is_node else [where for where, some in by_destination.items() if any(map(_is_link, some))]
-    ways += [_nowhere(route) for route in behind if _is_passed_on(route, links, by_destination)]
-    ways += [
+    destinations += [_nowhere(route) for route in behind if _is_passed_on(route, links, by_destination)]
+    destinations += [
         _nowhere(diversion.network)
         for diversion in diversions
         if diversion.yields and diversion.network not in by_destination
     ]
-    ways.sort(key=lambda way: (way.last - way.first, way))
-    ways[:0] = [_nowhere(diversion.network) for diversion in diversions if not diversion.yields]
-    return Reach(tuple(ways)) if any(way.leads for way in ways) else Reach()
+    destinations.sort(key=lambda destination: (destination.last - destination.first, destination))
+    destinations[:0] = [_nowhere(diversion.network) for diversion in diversions if not diversion.yields]
+    return Reach(tuple(destinations)) if any(destination.leads for destination in destinations) else Reach()
 
 
-def _nowhere(network: IPNetwork) -> Way:
-    return Way(network.version, *span_of(network), leads=False)
+def _nowhere(network: IPNetwork) -> Destination:
+    return Destination(network.version, *span_of(network), leads=False)
 
 
 def _is_link(route: Route) -> bool:

@@ -53,14 +53,14 @@ class Serving(NamedTuple):
     upstreams: tuple[Upstream, ...]
 
 
-def backends_of(gateway: Bound, around: BackendIndex) -> BackendIndex:
+def backends_of(gateway: Bound, index: BackendIndex) -> BackendIndex:
     """Leave only what may be behind one of them."""
-    return around.of_services(dict.fromkeys(target.service for target in gateway.targets.values()), gateway.key.cluster)
+    return index.of_services(dict.fromkeys(target.service for target in gateway.targets.values()), gateway.key.cluster)
 
 
-def serve(gateway: Bound, where: Where, around: BackendIndex) -> Serving:
+def serve(gateway: Bound, where: Where, index: BackendIndex) -> Serving:
     """Put ports on addresses, and backends behind them."""
-    entries = {name: _behind(target, around, gateway.want.ordered.drained) for name, target in gateway.targets.items()}
+    entries = {name: _behind(target, index, gateway.want.ordered.drained) for name, target in gateway.targets.items()}
     merged = tuple(_merged(gateway, entries))
     answering = frozenset(upstream.name for upstream in merged if upstream.backends)
     ports = tuple(_port(gateway, port, where, _via(entries.values()), answering) for port in gateway.want.ports)
@@ -76,11 +76,11 @@ def serve(gateway: Bound, where: Where, around: BackendIndex) -> Serving:
     )
 
 
-def _behind(target: BackendTarget, around: BackendIndex, drained: frozenset[str]) -> PortBackends:
+def _behind(target: BackendTarget, index: BackendIndex, drained: frozenset[str]) -> PortBackends:
     """Find the backends of a port of a Service that aren't drained, in the first family that has any."""
-    out = Order(drained=drained | around.drained.get(target.service, frozenset()))
+    out = Order(drained=drained | index.drained.get(target.service, frozenset()))
     service = Service(target.service, (target.port,), families=tuple(Family), ordered=out)
-    found = upstreams(service, around)
+    found = upstreams(service, index)
     return next((entry for entry in found if entry.backends), found[0])
 
 

@@ -54,7 +54,7 @@ class ProxyAssignment:
 class ProxyAssignments:
     """Who is served and how. Who is missing doesn't fit."""
 
-    seats: Mapping[ObjectKey, ProxyAssignment]
+    assignments: Mapping[ObjectKey, ProxyAssignment]
     proxies: tuple[ProxyName, ...]
     """The stack's proxies that shall run, those apart that are somebody's as a whole."""
     http: frozenset[ProxyName] = frozenset()
@@ -83,7 +83,7 @@ def assign_proxies(
     left = replace(snapshot.host, watches=snapshot.host.watches - _each(settings) * soon)
     alone = replace(snapshot, host=left, stack_proxies=spares)
     own = _per_service(gateways, alone, settings, files)
-    return ProxyAssignments({**shared.seats, **own.seats}, (*shared.proxies, *own.proxies), own.http)
+    return ProxyAssignments({**shared.assignments, **own.assignments}, (*shared.proxies, *own.proxies), own.http)
 
 
 def _each(settings: ProxySettings) -> int:
@@ -92,10 +92,10 @@ def _each(settings: ProxySettings) -> int:
 
 
 def _shared(services: Sequence[ObjectKey], snapshot: Snapshot, settings: ProxySettings) -> ProxyAssignments:
-    wanted = assign_shared(services, snapshot.seats, settings, settings.count or len(services) + 1)
+    wanted = assign_shared(services, snapshot.assignments, settings, settings.count or len(services) + 1)
     room = max(0, snapshot.host.watches - _leaving(snapshot, wanted.proxies, (), settings)) // _each(settings)
-    given = assign_shared(services, snapshot.seats, settings, room)
-    return ProxyAssignments(_seats(given, snapshot), given.proxies)
+    given = assign_shared(services, snapshot.assignments, settings, room)
+    return ProxyAssignments(_assignments(given, snapshot), given.proxies)
 
 
 def _per_service(
@@ -103,11 +103,11 @@ def _per_service(
 ) -> ProxyAssignments:
     held = {proxy.service: proxy.discovery for proxy in snapshot.proxies}
     keys = [service.key for service in services]
-    seated = {assignment.service for assignment in snapshot.seats if assignment.proxy in snapshot.stack_proxies}
-    newcomers = [key for key in keys if key not in held and key not in seated]
+    assigned = {assignment.service for assignment in snapshot.assignments if assignment.proxy in snapshot.stack_proxies}
+    newcomers = [key for key in keys if key not in held and key not in assigned]
     http = Http(files, snapshot.http_proxies)
-    given = assign_spares(newcomers, set(keys), snapshot.stack_proxies, snapshot.seats, http)
-    parts, whole = _apart(given.seats, files)
+    given = assign_spares(newcomers, set(keys), snapshot.stack_proxies, snapshot.assignments, http)
+    parts, whole = _apart(given.assignments, files)
     needs = [
         Need(service.key, wanted, held.get(service.key), settings.logs)
         for service in services
@@ -117,7 +117,7 @@ def _per_service(
     each = _each(settings)
     budget = max(0, snapshot.host.watches - _leaving(snapshot, given.proxies, keys, settings)) - each * len(parts)
     spares = min(
-        settings.spares, _room_for_spares(needs, budget, each, len({*given.proxies} - {*given.seats.values()}))
+        settings.spares, _room_for_spares(needs, budget, each, len({*given.proxies} - {*given.assignments.values()}))
     )
     kept = {proxy.service: (proxy.patient, proxy.may_fail) for proxy in snapshot.proxies}
     ways = share_out(needs, budget - each * spares)
@@ -128,7 +128,7 @@ def _per_service(
     others = tuple(name for name in given.proxies if name not in whole.values())
     given = with_spares(Assignment(others, parts), snapshot.stack_proxies, spares)
     able = (name for name in given.proxies if name in snapshot.http_proxies or name not in snapshot.stack_proxies)
-    return ProxyAssignments({**_seats(given, snapshot), **own}, given.proxies, frozenset(able))
+    return ProxyAssignments({**_assignments(given, snapshot), **own}, given.proxies, frozenset(able))
 
 
 def _room_for_spares(needs: Sequence[Need], budget: int, each: int, waiting: int) -> int:
@@ -145,16 +145,19 @@ def _room_for_spares(needs: Sequence[Need], budget: int, each: int, waiting: int
 
 
 def _apart(
-    seats: Mapping[ObjectKey, ProxyName], files: Mapping[ObjectKey, int]
+    assignments: Mapping[ObjectKey, ProxyName], files: Mapping[ObjectKey, int]
 ) -> tuple[Mapping[ObjectKey, ProxyName], Mapping[ObjectKey, ProxyName]]:
     """Set Services, which have a part of a proxy, apart from Gateways, which take one whole."""
-    whole = {key: name for key, name in seats.items() if key in files}
-    return {key: name for key, name in seats.items() if key not in files}, whole
+    whole = {key: name for key, name in assignments.items() if key in files}
+    return {key: name for key, name in assignments.items() if key not in files}, whole
 
 
-def _seats(given: Assignment, snapshot: Snapshot) -> Mapping[ObjectKey, ProxyAssignment]:
-    held = {(seat.service, seat.proxy): seat.patient for seat in snapshot.seats}
-    return {key: ProxyAssignment(Discovery.STATIC, proxy, held.get((key, proxy))) for key, proxy in given.seats.items()}
+def _assignments(given: Assignment, snapshot: Snapshot) -> Mapping[ObjectKey, ProxyAssignment]:
+    held = {(assignment.service, assignment.proxy): assignment.patient for assignment in snapshot.assignments}
+    return {
+        key: ProxyAssignment(Discovery.STATIC, proxy, held.get((key, proxy)))
+        for key, proxy in given.assignments.items()
+    }
 
 
 def _leaving(
@@ -164,7 +167,7 @@ def _leaving(
 
     `proxies` are those of the stack that stay, `own` the Services that may stay with a proxy of their own.
     """
-    keys, whole = set(own), {seat.proxy for seat in snapshot.seats if seat.whole}
+    keys, whole = set(own), {assignment.proxy for assignment in snapshot.assignments if assignment.whole}
     alone = [proxy for proxy in snapshot.proxies if proxy.service not in keys]
     leaving = sum(watches(proxy.discovery, proxy.upstreams, logs=settings.logs) for proxy in alone)
     return leaving + _each(settings) * len(set(filter(serves_services, snapshot.stack_proxies)) - {*proxies, *whole})

@@ -22,7 +22,7 @@ from locallb.model.objects import BackendChoice, Discovery, Service, ServicePort
 from locallb.model.reasons import Problem, Reason
 from locallb.model.serving import Listener, Part, Proxy
 from locallb.model.snapshot import Access, HostFacts
-from locallb.planning.backends.backends import detours, upstreams
+from locallb.planning.backends.backends import failover_backends, upstreams
 from locallb.planning.backends.index import BackendIndex
 from locallb.planning.gateways.serving import Serving, Where, serve
 from locallb.planning.notices import Notice
@@ -42,7 +42,7 @@ class PlanContext(NamedTuple):
     """Only what goes into a proxy; what else the host has or lacks comes with each Service."""
 
     @classmethod
-    def around(cls, home: Home, settings: Settings, host: HostFacts) -> PlanContext:
+    def of(cls, home: Home, settings: Settings, host: HostFacts) -> PlanContext:
         """Take from the host what goes into proxies."""
         return cls(home, settings, HostFacts(envoy=host.envoy, group=host.group, subnets=host.subnets))
 
@@ -52,8 +52,8 @@ class PlacementInputs(NamedTuple):
 
     service: Service
     addresses: tuple[IPAddress, ...]
-    seat: ProxyAssignment
-    around: BackendIndex
+    assignment: ProxyAssignment
+    backend_index: BackendIndex
     """What may be behind this Service; others' EndpointSlices aren't in it."""
     problems: PortProblems
     """Its ports that can't be served on this host at all."""
@@ -74,7 +74,7 @@ class Placed(NamedTuple):
 
 def place(given: PlacementInputs, frame: PlanContext) -> Placed:
     """Put one Service on its addresses, behind a proxy of its own or one of the stack's."""
-    service, seat = given.service, given.seat
+    service, assignment = given.service, given.assignment
     ports, listeners, http, served = _served(given, frame)
     if frame.settings.traffic_details:
         served = tuple(replace(upstream, measured=True) for upstream in served)
@@ -83,9 +83,9 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
         listeners = tuple(replace(one, log=reader) if one.protocol is Protocol.TCP else one for one in listeners)
         http = tuple(replace(one, log=reader) for one in http)
     every: tuple[Listener | HttpListener, ...] = (*listeners, *http)
-    name = seat.proxy or proxy_name(service.key)
+    name = assignment.proxy or proxy_name(service.key)
     owner, identity = Owner(frame.home, service.key, service.uid), proxy_id(frame.home, name)
-    part = Part(part_id(service.key), identity, listeners, served) if seat.in_part else None
+    part = Part(part_id(service.key), identity, listeners, served) if assignment.in_part else None
     placement = Placement(
         owner,
         given.addresses,
@@ -105,22 +105,24 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
     if part:
         return Placed(placement, None)
     may_serve_http = given.gateway is not None
-    proxy = Proxy(name, identity, seat.discovery, listeners, served, http=http, may_serve_http=may_serve_http)
-    return Placed(placement, _taken(placement, proxy, frame) if seat.whole else _own(placement, proxy, given, frame))
+    proxy = Proxy(name, identity, assignment.discovery, listeners, served, http=http, may_serve_http=may_serve_http)
+    return Placed(
+        placement, _taken(placement, proxy, frame) if assignment.whole else _own(placement, proxy, given, frame)
+    )
 
 
 def _served(given: PlacementInputs, frame: PlanContext) -> Serving:
     """Return the ports of a Service or a Gateway, and what its proxy serves."""
     if given.gateway:
-        http3 = frame.settings.http3 and not given.seat.in_part
+        http3 = frame.settings.http3 and not given.assignment.in_part
         where = Where(given.addresses, given.problems, given.taken, http3)
-        made, fault = serve(given.gateway, where, given.around), given.service.failing
-        may_fail = given.seat.may_fail is not False or fault is not None or bool(given.gateway.faults)
+        made, fault = serve(given.gateway, where, given.backend_index), given.service.failing
+        may_fail = given.assignment.may_fail is not False or fault is not None or bool(given.gateway.faults)
         return made._replace(http=tuple(replace(one, may_fail=may_fail, fault=fault) for one in made.http))
     service = given.service
     mine = _prefix(given)
-    usable = [entry for entry in upstreams(service, given.around) if entry.port not in given.problems]
-    others = [entry for entry in detours(service, given.around) if entry.port not in given.problems]
+    usable = [entry for entry in upstreams(service, given.backend_index) if entry.port not in given.problems]
+    others = [entry for entry in failover_backends(service, given.backend_index) if entry.port not in given.problems]
     served = tuple(
         upstream
         for entries, suffix in ((usable, ""), (others, DETOUR))
@@ -138,7 +140,7 @@ def _served(given: PlacementInputs, frame: PlanContext) -> Serving:
 
 def _prefix(given: PlacementInputs) -> str:
     """Return how names begin that no other Service may have in a proxy of the stack."""
-    return f"{part_id(given.service.key)}-" if given.seat.in_part else ""
+    return f"{part_id(given.service.key)}-" if given.assignment.in_part else ""
 
 
 def proxy_of_stack(name: ProxyName, frame: PlanContext, *, may_serve_http: bool = False) -> PlannedProxy:
@@ -166,7 +168,7 @@ def _own(placement: Placement, proxy: Proxy, given: PlacementInputs, frame: Plan
     inputs = RunInputs(placement.owner, frame.settings, frame.host, placement.addresses, places)
     proxy, run = run_planner(frame.settings.runtime).plan(proxy, inputs)
     routed = frame.settings.pod_routes is PodRouting.CONTAINER
-    routes = tuple(given.around.ways.get(given.service.key.cluster, ())) if routed else ()
+    routes = tuple(given.backend_index.routes_to_pods.get(given.service.key.cluster, ())) if routed else ()
     return PlannedProxy(proxy, placement.owner, render(proxy), run, routes)
 
 
@@ -185,8 +187,8 @@ def _is_patient(given: PlacementInputs, frame: PlanContext, *, straight: bool) -
     It is a part of the listener, which going over to NodePorts and back must not touch, nor another choice, nor a
     version of local-lb that decides otherwise: listeners that serve stay as they are.
     """
-    if given.seat.patient is not None:
-        return given.seat.patient
-    choice = given.service.backends or given.around.choice
+    if given.assignment.patient is not None:
+        return given.assignment.patient
+    choice = given.service.backends or given.backend_index.choice
     wanted = straight or frame.settings.pod_routes is not PodRouting.OFF
     return choice is BackendChoice.PODS or (choice is BackendChoice.AUTO and wanted)

@@ -31,7 +31,7 @@ class Assignment:
 
     proxies: tuple[ProxyName, ...] = ()
     """Names, in order of their numbers."""
-    seats: Mapping[ObjectKey, ProxyName] = field(default_factory=dict)
+    assignments: Mapping[ObjectKey, ProxyName] = field(default_factory=dict)
 
 
 class Http(NamedTuple):
@@ -55,13 +55,13 @@ def serves_services(name: ProxyName) -> bool:
 
 
 def assign_shared(
-    services: Sequence[ObjectKey], seats: Iterable[HeldProxyAssignment], settings: ProxySettings, room: int
+    services: Sequence[ObjectKey], assignments: Iterable[HeldProxyAssignment], settings: ProxySettings, room: int
 ) -> Assignment:
     """Assign a shared proxy to each of `services`, in this order; `room` is how many proxies fit at all."""
     wanted = set(services)
     held = {
         assignment.service: assignment.proxy
-        for assignment in seats
+        for assignment in assignments
         if assignment.service in wanted and is_shared(assignment.proxy)
     }
     numbers = range(1, settings.count + 1) if settings.count else sorted({*map(_number, held.values())}) or (1,)
@@ -91,7 +91,7 @@ def assign_spares(
     newcomers: Sequence[ObjectKey],
     staying: Collection[ObjectKey],
     held: Iterable[ProxyName],
-    seats: Collection[HeldProxyAssignment],
+    assignments: Collection[HeldProxyAssignment],
     http: Http = NO_HTTP,
 ) -> Assignment:
     """Assign the spares that wait to `newcomers`, in this order; who stays keeps the one that it took.
@@ -102,10 +102,10 @@ def assign_spares(
     running = set(held)
     kept = {
         assignment.service: assignment.proxy
-        for assignment in seats
+        for assignment in assignments
         if assignment.proxy in running and assignment.service in staying
     }
-    waiting = _spares(running) - {assignment.proxy for assignment in seats}
+    waiting = _spares(running) - {assignment.proxy for assignment in assignments}
     taken = _taken(newcomers, sorted(waiting, key=lambda name: (name in http.proxies, _number(name))), http)
     return Assignment(tuple(sorted({*kept.values(), *waiting}, key=_order)), {**kept, **taken})
 
@@ -123,11 +123,11 @@ def _taken(newcomers: Sequence[ObjectKey], waiting: list[ProxyName], http: Http)
 
 def with_spares(assignment: Assignment, held: Iterable[ProxyName], wanted: int) -> Assignment:
     """Have just `wanted` proxies wait, besides those that are taken; new ones get numbers that nobody has."""
-    taken = set(assignment.seats.values())
+    taken = set(assignment.assignments.values())
     waiting = [name for name in assignment.proxies if name not in taken]
     fresh = _unused({*held, *assignment.proxies})
     spares = [*waiting[:wanted], *(next(fresh) for _ in range(wanted - len(waiting)))]
-    return Assignment(tuple(sorted({*taken, *spares}, key=_order)), assignment.seats)
+    return Assignment(tuple(sorted({*taken, *spares}, key=_order)), assignment.assignments)
 
 
 def _unused(names: set[ProxyName]) -> Iterator[ProxyName]:

@@ -36,7 +36,7 @@ class HeldByState:
     """Names of the proxies that are the stack's and not one Service's."""
     http_proxies: frozenset[ProxyName] = frozenset()
     """Those of them to which HTTP may come."""
-    seats: tuple[HeldProxyAssignment, ...] = ()
+    assignments: tuple[HeldProxyAssignment, ...] = ()
     """Who is served by one of those."""
     authority: str = ""
     """The fingerprint of whoever made its local certificates."""
@@ -106,9 +106,11 @@ def _held(every: tuple[object, ...]) -> HeldByState:
 
     of_stack = of(OfStack)
     names = {config.id: config.name for config in of_stack}
-    seats = [HeldProxyAssignment(one.service, names[one.proxy], one.patient) for one in of(Part) if one.proxy in names]
+    assignments = [
+        HeldProxyAssignment(one.service, names[one.proxy], one.patient) for one in of(Part) if one.proxy in names
+    ]
     whole = [(config.serves, config.name) for config in of_stack if config.serves]
-    seats += [HeldProxyAssignment(proxy.service, name, whole=True) for proxy, name in whole]
+    assignments += [HeldProxyAssignment(proxy.service, name, whole=True) for proxy, name in whole]
     return HeldByState(
         tuple(sorted(of(Claim), key=attrgetter("order"))),
         tuple(sorted((*of(HeldProxy), *(proxy for proxy, _ in whole)), key=lambda proxy: proxy.service)),
@@ -116,6 +118,6 @@ def _held(every: tuple[object, ...]) -> HeldByState:
         frozenset(one.runtime for one in of(Run)),
         tuple(sorted(names.values())),
         frozenset(config.name for config in of_stack if config.may_serve_http),
-        tuple(sorted(seats)),
+        tuple(sorted(assignments)),
         next((one.fingerprint for one in of(Authority)), ""),
     )

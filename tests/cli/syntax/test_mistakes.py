@@ -205,7 +205,7 @@ def test_whatever_the_umask_our_own_files_stay_readable(play: Stage) -> None:
     ("command", "code", "told"),
     [
         ([sys.executable, "-m", "locallb", "--version"], 0, "local-lb "),
-        ([sys.executable, "__main__.py"], 1, "error: nobody runs this program: `locallb up` does"),
+        ([sys.executable, "__main__.py"], 1, "error: this program needs an engine: run `locallb up`"),
         (["make", "-n", "stack=mine", "status"], 2, "The stack is named in capitals: STACK=mine"),
     ],
 )

@@ -8,11 +8,11 @@ from ipaddress import ip_address
 import pytest
 
 from locallb.model.faults import ALL, Down, Order
-from locallb.planning.backends.backends import PortBackends, detours, upstreams
+from locallb.planning.backends.backends import PortBackends, failover_backends, upstreams
 from locallb.planning.backends.drained import names_of, names_of_endpoints
 from locallb.planning.backends.index import BackendIndex
 from locallb.planning.backends.nodes import eligible
-from locallb.planning.backends.reach import Reach, Way
+from locallb.planning.backends.reach import Destination, Reach
 from tests.planning.objects import DEMO, JsonObject, endpoint, endpoints, node, parsed, service
 
 A, B = node("a", "10.0.0.1", "fd00::1"), node("b", "10.0.0.2", "fd00::2")
@@ -106,8 +106,8 @@ def test_a_drain_does_not_change_how_pods_are_reached(drained: set[str]) -> None
     """They are behind NodePorts as long as one of all isn't reached from here."""
     result = parsed(service(), PODS, A, B)
     first, last = int(ip_address("10.1.0.1")), int(ip_address("10.1.0.2"))
-    around = BackendIndex.of(eligible(result.nodes)[0], result.slices)
-    near = replace(around, reaches={DEMO: Reach((Way(4, first, last, leads=True),))})
+    index = BackendIndex.of(eligible(result.nodes)[0], result.slices)
+    near = replace(index, reaches={DEMO: Reach((Destination(4, first, last, leads=True),))})
     (entry,) = upstreams(replace(result.services[0], ordered=Order(drained=frozenset(drained))), near)
     assert (bool(entry.backends), entry.straight) == (True, False)
 
@@ -118,7 +118,7 @@ def test_no_node_port_stands_by_on_a_detour_around_a_pod(names: set[str]) -> Non
     result = parsed({**service(), **STRAIGHT}, PODS, A, B)
     order = Order(down=Down(frozenset(names), "2999-01-01T00:00:00Z"))
     index = BackendIndex.of(eligible(result.nodes)[0], result.slices)
-    (entry,) = detours(replace(result.services[0], ordered=order), index)
+    (entry,) = failover_backends(replace(result.services[0], ordered=order), index)
     assert (len(entry.backends), entry.standby) == (2, ())
 
 
@@ -147,10 +147,10 @@ def test_a_detour_is_there_where_backends_differ() -> None:
     def found_where(down: set[str], drained: set[str]) -> list[list[str]]:
         order = Order(drained=frozenset(drained), down=Down(frozenset(down), "2999-01-01T00:00:00Z"))
         wanted = replace(result.services[0], ordered=order)
-        return [[str(backend) for backend in entry.backends] for entry in detours(wanted, index)]
+        return [[str(backend) for backend in entry.backends] for entry in failover_backends(wanted, index)]
 
     assert found_where({"a"}, set()) == [["10.0.0.2:30080", "10.0.0.3:30080"]]
     assert found_where({"a"}, {"b"}) == [["10.0.0.3:30080"]]
     assert found_where({"a", "b", "c"}, set()) == [[]]
     assert found_where({"a"}, {"a"}) == found_where({"nobody"}, set()) == []
-    assert list(detours(result.services[0], index)) == []
+    assert list(failover_backends(result.services[0], index)) == []

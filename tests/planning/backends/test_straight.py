@@ -244,8 +244,8 @@ def test_each_family_goes_its_own_way() -> None:
     six = Route(ip_network("fd00:10:244::/64"), "unicast", "br-kind", ip_address("fd00::2"))
     for routes, expected in ((ROUTED, [True, False]), ((*ROUTED, six), [True, True])):
         snapshot = Snapshot(HOME, nodes=result.nodes, slices=result.slices, host=HostFacts(routes=routes))
-        around = BackendIndex.within(snapshot, result.nodes, settings())
-        assert [port_backends.straight for port_backends in upstreams(result.services[0], around)] == expected
+        index = BackendIndex.within(snapshot, result.nodes, settings())
+        assert [port_backends.straight for port_backends in upstreams(result.services[0], index)] == expected
 
 
 def test_containers_with_a_network_of_their_own_dont_have_this_hosts_routes() -> None:

@@ -61,11 +61,20 @@ class World:
         made = self.plan(names)
         self.snapshot = Snapshot(
             HOME,
-            proxies=tuple(HeldProxy(key, seat.discovery, 3) for key, seat in made.seats.items() if not seat.in_part),
-            stack_proxies=(*made.proxies, *(seat.proxy for seat in made.seats.values() if seat.whole)),
-            http_proxies=made.http | {seat.proxy for seat in made.seats.values() if seat.whole},
-            seats=tuple(
-                HeldProxyAssignment(key, seat.proxy, whole=seat.whole) for key, seat in made.seats.items() if seat.proxy
+            proxies=tuple(
+                HeldProxy(key, assignment.discovery, 3)
+                for key, assignment in made.assignments.items()
+                if not assignment.in_part
+            ),
+            stack_proxies=(
+                *made.proxies,
+                *(assignment.proxy for assignment in made.assignments.values() if assignment.whole),
+            ),
+            http_proxies=made.http | {assignment.proxy for assignment in made.assignments.values() if assignment.whole},
+            assignments=tuple(
+                HeldProxyAssignment(key, assignment.proxy, whole=assignment.whole)
+                for key, assignment in made.assignments.items()
+                if assignment.proxy
             ),
         )
         return made
@@ -73,7 +82,7 @@ class World:
 
 @given(HISTORIES, SHARED | GROWING | SPARES, st.integers())
 def test_the_order_of_what_was_read_means_nothing(history: list[set[str]], settings: ProxySettings, seed: int) -> None:
-    """Equal inputs in another order give the same seats and the same proxies."""
+    """Equal inputs in another order give the same assignments and the same proxies."""
     world, random = World(settings), Random(seed)
     for names in history:
         shuffled = sorted(names)
@@ -89,8 +98,12 @@ def test_who_stays_keeps_the_proxy_whoever_comes_or_goes(history: list[set[str]]
     before = world.run(sorted(history[0]))
     for names in history[1:]:
         after = world.run(sorted(names))
-        assert all(after.seats[key] == seat for key, seat in before.seats.items() if key in after.seats)
-        assert set(after.seats) == {key(name) for name in names}
+        assert all(
+            after.assignments[key] == assignment
+            for key, assignment in before.assignments.items()
+            if key in after.assignments
+        )
+        assert set(after.assignments) == {key(name) for name in names}
         before = after
 
 
@@ -109,8 +122,8 @@ def test_a_spare_serves_one_service_and_is_replaced(history: list[set[str]], set
     world, served = World(settings), dict[ProxyName, ObjectKey]()
     for names in history:
         made = world.run(sorted(names))
-        taken = {seat.proxy: key for key, seat in made.seats.items() if seat.proxy}
-        assert len(taken) == sum(1 for seat in made.seats.values() if seat.proxy)
+        taken = {assignment.proxy: key for key, assignment in made.assignments.items() if assignment.proxy}
+        assert len(taken) == sum(1 for assignment in made.assignments.values() if assignment.proxy)
         assert set(taken) <= set(made.proxies)
         assert len(made.proxies) - len(taken) == settings.spares
         before = {proxy: key for proxy, key in served.items() if proxy in made.proxies}
@@ -125,15 +138,15 @@ def test_a_newcomer_gets_a_waiting_spare_if_there_is_one(
     """It is served by a proxy that ran before; with none waiting it gets one of its own."""
     world = World(settings)
     before = world.run(sorted(names - {newcomer}))
-    seat = world.run(sorted(names | {newcomer})).seats[key(newcomer)]
-    assert (seat.proxy in before.proxies) if settings.spares else (seat.proxy == "")
+    assignment = world.run(sorted(names | {newcomer})).assignments[key(newcomer)]
+    assert (assignment.proxy in before.proxies) if settings.spares else (assignment.proxy == "")
 
 
 @given(st.sets(st.sampled_from(NAMES)), SHARED)
 def test_services_are_spread_evenly_over_shared_proxies(names: set[str], settings: ProxySettings) -> None:
     """From nothing, no proxy has two more than another; all are there, used or not."""
     made = World(settings).run(sorted(names))
-    load = Counter(seat.proxy for seat in made.seats.values())
+    load = Counter(assignment.proxy for assignment in made.assignments.values())
     assert made.proxies == tuple(f"shared-{number}" for number in range(1, settings.count + 1))
     assert max(load.values(), default=0) - min((load[name] for name in made.proxies), default=0) <= 1
 
@@ -146,7 +159,7 @@ def test_shared_proxies_grow_with_the_services_and_go_with_their_last(
     world = World(settings)
     for run, names in enumerate(history):
         made = world.run(sorted(names))
-        load = Counter(seat.proxy for seat in made.seats.values())
+        load = Counter(assignment.proxy for assignment in made.assignments.values())
         assert max(load.values(), default=0) <= settings.each
         assert set(made.proxies) == (set(load) or {ProxyName("shared-1")})
         if not run:
@@ -159,19 +172,19 @@ def test_who_had_a_number_of_proxies_and_has_none_keeps_those_that_serve(
 ) -> None:
     """However full they are: nobody moves, and who comes gets a place elsewhere."""
     world = World(ProxySettings(Sharing.SHARED, count=before))
-    old = world.run(sorted(names)).seats
+    old = world.run(sorted(names)).assignments
     world.settings = ProxySettings(Sharing.SHARED, each=each)
     made = world.run([*sorted(names), "z"])
-    assert all(made.seats[key] == seat for key, seat in old.items())
-    load = Counter(seat.proxy for seat in made.seats.values())
-    assert load[made.seats[key("z")].proxy] <= each
+    assert all(made.assignments[key] == assignment for key, assignment in old.items())
+    load = Counter(assignment.proxy for assignment in made.assignments.values())
+    assert load[made.assignments[key("z")].proxy] <= each
 
 
 @given(st.sets(st.sampled_from(NAMES), min_size=1), st.integers(1, 3))
 def test_where_no_more_proxies_fit_those_that_do_serve_everybody(names: set[str], fitting: int) -> None:
     """The bound gives way before a Service does."""
     made = World(ProxySettings(Sharing.SHARED, each=1), watches=fitting * EACH).run(sorted(names))
-    assert set(made.seats) == {key(name) for name in names}
+    assert set(made.assignments) == {key(name) for name in names}
     assert len(made.proxies) == min(fitting, len(names))
 
 
@@ -179,11 +192,13 @@ def test_where_no_more_proxies_fit_those_that_do_serve_everybody(names: set[str]
 def test_another_number_of_shared_proxies_moves_only_who_must(names: set[str], before: int, after: int) -> None:
     """More proxies move nobody; fewer move those whose proxy goes."""
     world = World(ProxySettings(Sharing.SHARED, count=before))
-    old = world.run(sorted(names)).seats
+    old = world.run(sorted(names)).assignments
     world.settings = ProxySettings(Sharing.SHARED, count=after)
     made = world.run(sorted(names))
-    assert all(made.seats[key] == seat for key, seat in old.items() if seat.proxy in made.proxies)
-    assert {seat.proxy for seat in made.seats.values()} <= set(made.proxies)
+    assert all(
+        made.assignments[key] == assignment for key, assignment in old.items() if assignment.proxy in made.proxies
+    )
+    assert {assignment.proxy for assignment in made.assignments.values()} <= set(made.proxies)
 
 
 @given(st.sets(st.sampled_from(NAMES)), SHARED | GROWING | SPARES, st.integers(0, 40))
@@ -192,12 +207,14 @@ def test_a_plan_from_nothing_never_takes_more_instances_than_there_are(
 ) -> None:
     """Inotify instances of own proxies, shared ones and spares together; real Services come before spares."""
     made = World(settings, watches).run(sorted(names))
-    own = [Need(key, 1).cost(seat.discovery) for key, seat in made.seats.items() if not seat.proxy]
+    own = [
+        Need(key, 1).cost(assignment.discovery) for key, assignment in made.assignments.items() if not assignment.proxy
+    ]
     assert EACH * len(made.proxies) + sum(own) <= watches
     if settings.mode is Sharing.PER_SERVICE:
-        assert len(made.seats) == min(len(names), watches // EACH)
+        assert len(made.assignments) == min(len(names), watches // EACH)
     else:
-        assert set(made.seats) == ({key(name) for name in names} if watches >= EACH else set())
+        assert set(made.assignments) == ({key(name) for name in names} if watches >= EACH else set())
 
 
 @pytest.mark.parametrize("spares", [0, 1])
@@ -206,9 +223,9 @@ def test_a_service_with_a_proxy_of_its_own_keeps_it(spares: int) -> None:
     world = World(ProxySettings())
     world.run("ab")
     world.settings = ProxySettings(spares=spares)
-    assert set(world.run("ab").seats.values()) == {world.run("ab").seats[key("a")]}
-    assert world.run("ab").seats[key("a")].proxy == ""
-    assert world.run("ab").seats[key("a")].discovery is Discovery.EDS
+    assert set(world.run("ab").assignments.values()) == {world.run("ab").assignments[key("a")]}
+    assert world.run("ab").assignments[key("a")].proxy == ""
+    assert world.run("ab").assignments[key("a")].discovery is Discovery.EDS
 
 
 @given(MIXED, SPARED)
@@ -219,11 +236,19 @@ def test_gateways_and_services_keep_what_they_have_and_share_no_spare(
     world, used, before = World(settings), dict[ProxyName, ObjectKey](), ProxyAssignments({}, ())
     for names in history:
         made = world.run(sorted(names))
-        assert set(made.seats) == {key(name) for name in names}
-        assert all(made.seats[key] == seat for key, seat in before.seats.items() if key in made.seats)
-        spares = {seat.proxy: key for key, seat in made.seats.items() if seat.proxy.startswith("spare")}
+        assert set(made.assignments) == {key(name) for name in names}
+        assert all(
+            made.assignments[key] == assignment
+            for key, assignment in before.assignments.items()
+            if key in made.assignments
+        )
+        spares = {
+            assignment.proxy: key
+            for key, assignment in made.assignments.items()
+            if assignment.proxy.startswith("spare")
+        }
         assert all(used.get(proxy, key) == key for proxy, key in spares.items())
-        assert all(made.seats[key].whole is (key.kind is ObjectKind.GATEWAY) for key in spares.values())
+        assert all(made.assignments[key].whole is (key.kind is ObjectKind.GATEWAY) for key in spares.values())
         waiting = {name for name in made.proxies if name.startswith("spare")} - spares.keys()
         assert len(waiting) == settings.spares
         assert waiting <= made.http
@@ -237,9 +262,9 @@ def test_a_gateway_takes_a_spare_that_waits(names: set[str], newcomer: str, sett
     """In both modes it is served by a proxy that ran before; with none waiting it gets one of its own."""
     world = World(settings)
     waiting = {name for name in world.run(sorted(names)).proxies if name.startswith("spare")}
-    seat = world.run([*sorted(names), newcomer]).seats[key(newcomer)]
-    assert (seat.proxy in waiting and seat.whole) if settings.spares else seat.proxy == ""
-    assert seat.discovery is Discovery.EDS
+    assignment = world.run([*sorted(names), newcomer]).assignments[key(newcomer)]
+    assert (assignment.proxy in waiting and assignment.whole) if settings.spares else assignment.proxy == ""
+    assert assignment.discovery is Discovery.EDS
 
 
 @given(st.integers(1, 3), st.integers(1, 3))
@@ -251,9 +276,11 @@ def test_a_spare_of_an_earlier_version_is_for_services_only(old: int, services: 
     assert world.run("").proxies == held
     assert world.run("").http == frozenset()
     made = world.run("A")
-    assert (made.seats[key("A")].proxy, made.proxies, made.http) == ("", held, frozenset())
+    assert (made.assignments[key("A")].proxy, made.proxies, made.http) == ("", held, frozenset())
     made = world.run(["A", *NAMES[:services]])
-    assert {seat.proxy for key, seat in made.seats.items() if seat.proxy} == set(held[:services])
+    assert {assignment.proxy for key, assignment in made.assignments.items() if assignment.proxy} == set(
+        held[:services]
+    )
     assert made.http == frozenset(made.proxies) - {*held}
 
 
@@ -264,9 +291,9 @@ def test_gateways_and_spares_stay_within_the_budget_too(names: set[str], setting
     for _ in range(2):
         made = world.run(sorted(names))
         own = [
-            Need(key, 3 if key.kind is ObjectKind.GATEWAY else 1).cost(seat.discovery)
-            for key, seat in made.seats.items()
-            if not seat.in_part
+            Need(key, 3 if key.kind is ObjectKind.GATEWAY else 1).cost(assignment.discovery)
+            for key, assignment in made.assignments.items()
+            if not assignment.in_part
         ]
         assert EACH * len(made.proxies) + sum(own) <= watches
 
@@ -275,7 +302,10 @@ def test_gateways_and_spares_stay_within_the_budget_too(names: set[str], setting
 def test_spares_that_are_started_take_nobody_files(names: set[str], spares: int, watches: int) -> None:
     """Whatever number of instances there is, all are served just as without spares."""
     ways = [
-        {key: seat.discovery for key, seat in World(settings, watches).run(sorted(names)).seats.items()}
+        {
+            key: assignment.discovery
+            for key, assignment in World(settings, watches).run(sorted(names)).assignments.items()
+        }
         for settings in (ProxySettings(), ProxySettings(spares=spares))
     ]
     assert ways[0] == ways[1]
@@ -290,7 +320,7 @@ def test_the_next_spare_waits_until_the_one_that_took_this_one_has_its_files(new
     whole = Need(key(newcomer), 3)
     if waiting:
         fits = whole.cost(Discovery.EDS) <= watches
-        assert made.seats[key(newcomer)].discovery is (Discovery.EDS if fits else Discovery.STATIC)
+        assert made.assignments[key(newcomer)].discovery is (Discovery.EDS if fits else Discovery.STATIC)
     assert world.run(newcomer) == made
 
 
@@ -305,4 +335,4 @@ def test_spares_keep_no_service_from_a_shared_proxy(
     ]
     for names in history:
         with_none, with_some = [[world.run(sorted(names)) for _ in range(3)][-1] for world in worlds]
-        assert with_some.seats.keys() == with_none.seats.keys()
+        assert with_some.assignments.keys() == with_none.assignments.keys()

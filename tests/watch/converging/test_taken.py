@@ -25,7 +25,7 @@ from locallb.watch.events import Cause, Mark
 from locallb.watch.troubles.troubles import Troubles
 
 HOME = Home("p", "s", "/p")
-FRAME = PlanContext.around(HOME, Settings((), ()), HostFacts())
+FRAME = PlanContext.of(HOME, Settings((), ()), HostFacts())
 WEB, OLDER = ObjectKey.parse("c/gateways/n/web"), ObjectKey.parse("c/gateways/n/older")
 FIRST, SECOND = ObjectKey.parse("spare-1"), ObjectKey.parse("spare-2")
 

@@ -36,7 +36,9 @@ def snapshot(*services: JsonObject, **others: Any) -> Snapshot:  # noqa: ANN401 
     """Read Services of a running cluster, each served by the first of two proxies."""
     read = parsed(*services, node(meta={"name": "worker"}))
     stay = tuple(HeldProxyAssignment(one.key, ProxyName("shared-1")) for one in read.services)
-    seen = Snapshot(HOME, read.services, nodes=read.nodes, access={DEMO: Access("/kubeconfig", "demo")}, seats=stay)
+    seen = Snapshot(
+        HOME, read.services, nodes=read.nodes, access={DEMO: Access("/kubeconfig", "demo")}, assignments=stay
+    )
     return replace(seen, **{"stack_proxies": (ProxyName("shared-1"), ProxyName("shared-2")), **others})
 
 
@@ -47,14 +49,14 @@ def some(*names: str, **ports: object) -> list[JsonObject]:
 
 TWO = snapshot(*some("a", "b"))
 SCTP = {"port": 7, "protocol": "SCTP", "nodePort": 30007}
-MOVED = (HeldProxyAssignment(ObjectKey(DEMO, "shop", "a"), ProxyName("shared-2")), TWO.seats[1])
+MOVED = (HeldProxyAssignment(ObjectKey(DEMO, "shop", "a"), ProxyName("shared-2")), TWO.assignments[1])
 CHANGES: Mapping[str, tuple[Snapshot, Settings]] = {
     "another port": (snapshot(*some("a", "b", a={**ON["a"], "port": 9090})), settings()),
     "another comes": (snapshot(*some("a", "b", "c")), settings()),
     "one goes": (snapshot(*some("a")), settings()),
     "one is refused": (snapshot(*some("a", "b", b=SCTP)), settings()),
     "another in its place": (snapshot(*some("a", "c")), settings()),
-    "another proxy": (replace(TWO, seats=MOVED), settings()),
+    "another proxy": (replace(TWO, assignments=MOVED), settings()),
     "another Envoy": (replace(TWO, host=HostFacts(envoy="9.9.9")), settings()),
     "a spare": (TWO, settings({**SHARED, "spares": 1})),
     "proxies of their own": (TWO, settings({"mode": "per-service"})),
