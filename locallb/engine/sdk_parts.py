@@ -1,4 +1,4 @@
-"""Parts of the SDK that it loads at its start and that hardly a program uses: here they are loaded by their first use.
+"""Defers rarely used parts of the Pulumi SDK, which it loads at its start, until their first use.
 
 Whoever loads the SDK first decides, so `pulumi up` has it as it is. Not here: what replaces functions of the SDK
 (`protocol.sdk_fast_path`).

@@ -1,1 +1,1 @@
-"""Gateway API: its objects, who is bound to whom, and what that makes of each Gateway. Pure: no cluster is asked."""
+"""Gateway API: objects, attachment of routes, and the configuration and status of each Gateway. Pure: no requests."""

@@ -1,4 +1,4 @@
-"""All objects of clusters by kind, and routes by whom they attach to, for whoever asks again and again.
+"""Indexes of all objects by kind and of routes by parent, updated incrementally.
 
 Most changes are of a route or two, which then are put in the places of those that they were before. Where that can't be
 said for sure all are sorted again. It saves work and decides nothing.

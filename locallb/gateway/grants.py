@@ -1,4 +1,4 @@
-"""Who may refer to an object of another namespace: whom a ReferenceGrant there allows, and what is said otherwise.
+"""ReferenceGrants: which objects of another namespace may be referred to, and the reason otherwise.
 
 Not here: what comes of it.
 """

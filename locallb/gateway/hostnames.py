@@ -1,4 +1,4 @@
-"""Which hostnames a listener and a route have in common, and which of several is the most specific one.
+"""Hostname intersection of a listener and a route, and which of several hostnames is the most specific.
 
 `*.` stands for any number of labels, one at least; an empty hostname is every one. Not here: which are
 valid (`fields`).

@@ -1,4 +1,4 @@
-"""Which kinds of Gateway API are read, in which versions, and how each becomes an object of the model.
+"""The kinds of Gateway API that are read: their versions, and the parser of each.
 
 Versions are those of the standard and the experimental channel, preferred ones first; they are the same in all fields
 that are used. Not here: who asks a cluster which it has.

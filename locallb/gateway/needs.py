@@ -1,4 +1,4 @@
-"""What Gateways of ours need of a running cluster, so that nothing else is asked for, and what is known of it by now.
+"""Which objects of a live cluster Gateways need, in stages, so that nothing else is requested.
 
 Classes are asked for first, then Gateways where a class is ours, then all else where a Gateway is. Not here: requests,
 and which GatewayClasses a stack chooses (`translation.our_classes`).

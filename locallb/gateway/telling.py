@@ -1,4 +1,4 @@
-"""What a user reads of a Gateway: a line for each route that is served, and a sentence for what isn't taken.
+"""Texts about Gateways for the user: one line for each route that is served, one sentence for what isn't.
 
 Not here: statuses, which say the same to the cluster (`status`).
 """

@@ -1,4 +1,4 @@
-"""From Gateway API's objects to what each Gateway wants: addresses and ports, and what is served there.
+"""Translates Gateway API objects into what each Gateway requests: addresses and ports, and what is served there.
 
 Gateways are planned as Services are: what this makes of one is a `Service` of the model whose key names the kind, and
 by port what the proxy serves. Nothing here knows addresses, endpoints or this host. Not here: hosts and routes

@@ -1,4 +1,4 @@
-"""The read edge: Services, Nodes, EndpointSlices, held addresses and facts of the host, read into one Snapshot."""
+"""Sources: Services, Nodes, EndpointSlices, held addresses and facts of the host, read into one Snapshot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This user's own authority as a plan sees it: what it is called, what it may certify, and which day it is.
+"""This user's own certificate authority as an input of the plan: its name, its domains, and the day.
 
 Who can't use it goes by what the state says: what it has made serves on, and what is new fails by itself. Not here: its
 key, and what is made with it (`certificates`).

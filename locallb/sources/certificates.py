@@ -1,4 +1,4 @@
-"""What is told of a Secret's certificate wherever the Secret lives: a digest, or why it can't be used.
+"""Certificates in Secrets as an input of the plan: a digest, or why one can't be used.
 
 Not here: which Secrets are read, and who reads the keys when a proxy is told of them.
 """

@@ -1,4 +1,4 @@
-"""The sources of a stack: those that are configured, and those that its finders find.
+"""The effective sources of a stack: those configured, and those that finders such as `kind` discover.
 
 Several finders may be of one type, such as two seeds: each keeps what it found in a directory of its own, and what two
 of them have is one cluster. Not here: finding (`source.FinderType`), and reading sources.

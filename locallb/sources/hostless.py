@@ -1,4 +1,4 @@
-"""Manifests alone, read where nothing runs: no state, no ledger, no facts of a host, no last good reading.
+"""Snapshots of manifests alone: no state, no ledger, no facts of a host, no last good reading.
 
 For comparing two revisions where neither is deployed, as in CI. The host counts as one without limits, which has every
 address; where that needn't be so it is told.

@@ -1,4 +1,4 @@
-"""Kubeconfigs that a finder makes for the clusters that it found, kept for this user only.
+"""Kubeconfigs that finders generate for the clusters they found, readable by this user only.
 
 Others wrote what they are made of, so certificates and tokens are taken, as texts, and nothing that could run a command
 here, read a file, or lead elsewhere. Not here: where a finder has them from, and which clusters there are.

@@ -1,4 +1,4 @@
-"""Clusters whose API doesn't keep `ipMode`, without which ports of 127.0.0.1 are kube-proxy's (before Kubernetes 1.30).
+"""Clusters whose API drops `ipMode` (before Kubernetes 1.30), where kube-proxy would take mapped ports for its own.
 
 Seen by what came back: a Service whose annotation says where clients find mapped ports was told a mode in the same
 writing. Pure. Not here: that an entry without a mode is as it shall be, and isn't written again (`status_patch`).

@@ -1,4 +1,4 @@
-"""What commands ordered for Services, Gateways and Ingresses: a file of this stack, read with its sources.
+"""Orders of this stack (faults, drains): a file that commands write, read with the sources.
 
 Orders are of this stack and not of a cluster: who else serves the same hears of them by conditions only, and
 nothing has to be taken out of a cluster again. What is over counts as absent; `destroy` removes the file with all

@@ -1,4 +1,4 @@
-"""One moment of everything that a plan is made from: sources, own state, ledger, host.
+"""Reads one Snapshot: sources, own state, ledger, host.
 
 What is held is read first, because it decides whether a source that can't be read may be passed over.
 """

@@ -1,4 +1,4 @@
-"""Everything that a plan is made from, as last read: each source, what is held, the ledger, the host.
+"""The cache of a Snapshot's parts: only what may have changed is read again.
 
 Only what may be different is read again. Clusters are followed, so nothing is asked of them. Not here: who knows that
 something may be different (`watch.events`), and what to do with it.

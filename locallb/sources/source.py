@@ -1,4 +1,4 @@
-"""What a type of source must do: read what it has, follow it, and say what there is to watch and to compare.
+"""The interface of a source type: read, follow, and name the files and APIs that it depends on.
 
 A finder is a type of source that names others: which clusters there are now. Not here: how an entry of the
 configuration is parsed (`config.entries`), and when anything is read.

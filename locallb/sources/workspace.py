@@ -1,7 +1,7 @@
-"""A stack of this host, read and planned: the one way from its configuration to a plan.
+"""A stack of this host, read and planned: the only path from its configuration to a plan.
 
-For the program, for commands and for the loop. With a cache only what may be different is read and planned again, to
-the same plan. Not here: the configuration itself, when to look, and what becomes of a plan.
+For the program, for commands and for the loop. With a cache, only what may have changed is read and planned again, with
+the same result. Not here: the configuration itself, when to look, and what becomes of a plan.
 """
 
 from __future__ import annotations

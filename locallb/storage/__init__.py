@@ -1,1 +1,1 @@
-"""Files of this host: whole files, directories that are watched, where local-lb keeps things."""
+"""Files of this host: atomic writes, watched directories, and the places where local-lb keeps things."""

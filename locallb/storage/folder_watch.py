@@ -1,4 +1,4 @@
-"""Reports that something below a directory, or a single file, is different now; never what.
+"""Reports that something below a directory, or a single file, has changed; never what.
 
 A directory that is swapped for another one, removed or made again is followed: what counts is what stands under the
 name. Editors, git and `mv` all change files in many steps, so more than one call may come for one change. Not here:

@@ -1,4 +1,4 @@
-"""Reads a directory of files, or a single file, as it is at one moment, as far as a file system allows.
+"""Reads a directory of files, or a single file, consistently as of one moment, as far as a file system allows.
 
 The walk follows descriptors, so a directory that is swapped meanwhile is read whole, old or new. Files that vanish or
 change while they are read make it start again, once. Hidden entries are skipped, links to files are followed, links to

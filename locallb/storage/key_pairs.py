@@ -1,4 +1,4 @@
-"""Whether TLS can be served with a certificate and a key, asked of OpenSSL without a file on any disk.
+"""Validation of a TLS certificate and key by OpenSSL, without a file on any disk.
 
 Not here: whose they are, and the files that a proxy reads.
 """

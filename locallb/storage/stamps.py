@@ -1,4 +1,4 @@
-"""Whether a file is another one than before, or has other content: told by its stamp. Not here: who looks, and when."""
+"""Stamps of files, by which a change of a file or its content is recognised. Not here: who looks, and when."""
 
 from __future__ import annotations
 

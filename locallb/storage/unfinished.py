@@ -1,4 +1,4 @@
-"""Files that are being written beside the one that they are to replace, and those that a killed writer left.
+"""Temporary files of atomic writes: in progress, or left by a writer that was killed.
 
 Who writes one keeps it locked, so whatever nobody locks is a dead writer's. Not here: what is written.
 """

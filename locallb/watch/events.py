@@ -1,4 +1,4 @@
-"""What the loop tells while it runs: frozen data for a log, for metrics, for a live view. They never influence it."""
+"""Events of the loop: frozen data for a log, for metrics, for a live view. They never influence it."""
 
 from __future__ import annotations
 

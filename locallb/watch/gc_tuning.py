@@ -1,4 +1,4 @@
-"""Keeps Python's collector of cycles away from what stays: state, plan and sources of a thousand Services.
+"""Garbage collector tuning: long-lived objects (state, plan, sources of a thousand Services) are frozen.
 
 It would look through all of that again and again, for a fifth of a second each time, and find that it stays. What
 stays is taken out of its sight; what became garbage there all the same is found at the next full pass.

@@ -1,4 +1,4 @@
-"""What the loop sees: the configuration as last read, the stack that it names, and which of its clusters don't answer.
+"""The loop's planner: the configuration as last read, its stack, and which clusters don't answer.
 
 Not here: when to look (`schedule`), and what of the plan isn't so yet (`converge`).
 """

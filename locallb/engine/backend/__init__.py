@@ -1,4 +1,4 @@
-"""One stack's state in a file backend: its places, locks, backups, what an earlier run left, and the store of all that.
+"""The file backend of one stack: its files, locks, backups, recovery, and the store of all that.
 
-What is in the files is `state`'s.
+The content of the files is in `state`.
 """

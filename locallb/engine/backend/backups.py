@@ -1,4 +1,4 @@
-"""Copies of a stack's state as it was before each update: which are kept, and what is put aside for good.
+"""Backups of a stack's state from before each update: which are kept, and what is never removed.
 
 Backups are thinned by age, so that they reach back days, whatever the pace of updates. What a run put aside because
 nobody may lose it (journals, broken states) has other endings and is never removed here.

@@ -1,4 +1,4 @@
-"""What a run makes of a journal that an earlier one left: replayed onto its state, or salvaged where that is another.
+"""Recovery from a journal that an earlier run left: replayed onto its state, or salvaged where the state is another.
 
 Changes can't be applied to a state that the journal doesn't know (another engine wrote it since), and mustn't be
 forgotten: what they made may exist, what they removed may be listed. So each resource that they left different from

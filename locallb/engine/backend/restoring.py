@@ -1,4 +1,4 @@
-"""Goes back to the last good state, where a journal or a state can't be used: nothing of either is lost.
+"""Restores the last good state where a journal or a state can't be used: nothing of either is lost.
 
 What was made since then is still there: providers adopt it in the next update, as after any interruption.
 """

@@ -1,4 +1,4 @@
-"""The file backend of one stack: where its state, lock, journal and backups lie, and how a run reads and writes them.
+"""The file backend of one stack: how a run reads and writes state, lock, journal and backups.
 
 Kept in memory between runs and read again when somebody else wrote the file. A run applies changes through a
 `Recorder`, which writes them to the journal before anybody relies on them; `save` makes the complete file.

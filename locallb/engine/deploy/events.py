@@ -1,4 +1,4 @@
-"""What the engine tells while it works and when it is done: frozen data for a display or a log.
+"""Events of the engine during and after an update: frozen data for a display or a log.
 
 Events come from several threads, one at a time. They never influence the update.
 """

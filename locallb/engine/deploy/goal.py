@@ -1,4 +1,4 @@
-"""What the program registers, from Pulumi's wire, and what it is told; what this engine lacks is refused by name."""
+"""Registrations of the program, parsed from Pulumi's protocol; what this engine lacks is refused by name."""
 
 import re
 from collections.abc import Callable, Mapping

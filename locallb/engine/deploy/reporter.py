@@ -1,4 +1,4 @@
-"""Collects what a run does and tells it to the listener, one event at a time."""
+"""Collects the events of a run and passes them to the listener, one at a time."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""What one run of the engine works with, and the parts of its work that every kind of run shares.
+"""The context of one run of the engine, and the steps that every kind of run shares.
 
 Not here: which parts a run has (`engine.engine`).
 """

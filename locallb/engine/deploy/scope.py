@@ -1,4 +1,4 @@
-"""What an update is about: everything, or some root resources with all that is below them.
+"""The scope of an update: everything, or some root resources with all that is below them.
 
 Inside the scope: registered, compared, deleted when absent. Outside: carried over as it is, still usable as parent and
 dependency. The Stack and the providers belong to every scope; outputs of the Stack that

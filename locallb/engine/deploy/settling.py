@@ -1,4 +1,4 @@
-"""Resolves operations that an earlier run began and didn't end, before anything else is decided.
+"""Resolves pending operations of an interrupted run before anything else is decided.
 
 A creation is run again with the inputs that were recorded: providers take over what they made for the same owner, so
 the resource gets into the state and is then kept, changed or deleted like any other. An update or deletion is resolved

@@ -1,4 +1,4 @@
-"""Threads that an engine keeps from run to run: to start one takes longer than most of what it does then.
+"""A thread pool that an engine keeps from run to run, because starting threads takes longer than most of their work.
 
 A run has a shift of its own, which ends with the run: what it submitted is waited for then, or dropped.
 """

@@ -1,7 +1,7 @@
-"""For programs that either engine may run: the official command line must not start from a state that isn't the last.
+"""A guard for programs that either engine may run: the official one must not start from an outdated state.
 
-What an update of this engine did before it broke off stands in its journal, which the official command line doesn't
-read: it would make once more what is there already.
+An interrupted update of this engine is in its journal, which the official command line doesn't read: it would create
+again what exists already.
 """
 
 from pathlib import Path

@@ -1,1 +1,1 @@
-"""TLS to the backends of routes: which BackendTLSPolicy is meant, what it comes to, what its status says."""
+"""BackendTLSPolicy: which policy applies to a backend, the TLS settings it gives, and its status."""

@@ -1,4 +1,4 @@
-"""Which policy counts for a port of a Service, which ones lose to it, and what each comes to.
+"""The BackendTLSPolicy of each Service port, and the policies that lose a conflict.
 
 Of several for one target the oldest counts, whatever else may be wrong with it; one for a port goes before one for the
 whole Service. Not here: how a policy is judged for itself (`validation`).

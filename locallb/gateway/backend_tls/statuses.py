@@ -1,4 +1,4 @@
-"""What the status of a BackendTLSPolicy says, for each Gateway whose routes lead to a Service of it.
+"""The status of a BackendTLSPolicy, for each Gateway whose routes lead to a Service of it.
 
 Not here: times, and what others wrote (`status.patch`).
 """

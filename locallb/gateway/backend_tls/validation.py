@@ -1,4 +1,4 @@
-"""What a policy comes to: how backends are believed, or the specification's reason why that can't be.
+"""Validation of a BackendTLSPolicy: its TLS settings, or the specification's reason why it is invalid.
 
 A reference that leads nowhere takes nothing from the others; without one that is left nobody is believed. Not here:
 whom a policy is about (`policies`), and ConfigMaps, of which whoever reads them keeps certificates only.

@@ -1,1 +1,1 @@
-"""What each listener of a Gateway may serve: which are distinct, their certificates, who is let in, how much."""
+"""Listeners of a Gateway: conflicts, certificates, allowed routes, limits."""

@@ -1,4 +1,4 @@
-"""How much one Gateway may ask of its proxy: a bound on what routes and hostnames come to together.
+"""Limits of one Gateway: how many matches and hostnames all its routes may have together.
 
 A proxy gets each match of a route once for every host that the route takes, so that few objects can want much. Whoever
 comes last and wants more than is left is refused; others go on. Not here: bounds of single objects (`gateway.parsing`).

@@ -1,4 +1,4 @@
-"""The listeners of one Gateway, its own and those of ListenerSets: which are distinct, what each may serve.
+"""The listeners of one Gateway, its own and those of ListenerSets: which conflict, and what each may serve.
 
 Those of the Gateway come first, then those of ListenerSets, the oldest first. Between objects the earlier one wins; of
 listeners of one object, as far as no earlier one keeps them out, none does. Not here: routes (`gateway.routes`) and

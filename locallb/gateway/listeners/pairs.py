@@ -1,4 +1,4 @@
-"""Secrets that are named as certificates: what a listener or a Gateway shows, or why it can't.
+"""Secrets named as certificates by a listener or a Gateway: usable, or the reason why not.
 
 Not here: authorities (`validation`), and reading Secrets.
 """

@@ -1,4 +1,4 @@
-"""What clients of a Gateway are asked for at each port, by its spec.tls.frontend, or why nobody can be let in there.
+"""Client certificate validation (spec.tls.frontend) for each port of a Gateway, or why the port is closed.
 
 It holds for every listener that speaks HTTPS, also of ListenerSets: a connection may be used for all hosts of a port.
 Not here: certificates that listeners show (`listeners`), and reading ConfigMaps.

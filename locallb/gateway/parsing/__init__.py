@@ -1,1 +1,1 @@
-"""From Kubernetes objects to Gateway API's, field by field. Pure, and total: rubbish is told, never raised."""
+"""Parses Gateway API objects, field by field. Pure and total: mistakes are reported, never raised."""

@@ -1,4 +1,4 @@
-"""Readers of what Gateway API's fields have in common: bounded lists, hostnames, durations, names.
+"""Readers for fields that Gateway API objects have in common: bounded lists, hostnames, durations, names.
 
 Every one raises FieldError with the value and the remedy, by the bounds of the API's CRDs, because manifests never met
 an API server. Not here: which field has what.

@@ -1,4 +1,4 @@
-"""From filters of a rule, or of a backend, to what is done to requests. Raises FieldError for what can't be done.
+"""Parses the filters of a rule or of a backend. Raises FieldError for unsupported ones.
 
 A filter that isn't served makes its rule one that says why: ignoring it would serve what nobody asked for. Not here:
 the rest of a rule (`rules`), and which texts are safe (`model.http.checks`).

@@ -1,4 +1,4 @@
-"""TLS of a Gateway as a whole: what clients are asked for, and what backends are shown.
+"""Parses the TLS settings of a whole Gateway: client certificates, and the one shown to backends.
 
 Raises FieldError, but for what concerns single ports. Not here: TLS of single listeners (`gateways`), and whether what
 is named can be used (`listeners.validation`).

@@ -1,4 +1,4 @@
-"""From Kubernetes objects to Gateway API's, one by one. Never raises: rubbish is kept with its problem, or is nothing.
+"""Parses Gateways, GatewayClasses and ListenerSets. Never raises: a malformed object keeps its problem, or is dropped.
 
 Only a name is needed; an object without a usable one is nobody that a status could be told. Not here: routes
 (`routes`), policies (`policies`), and which kinds a cluster has (`kinds`).

@@ -1,4 +1,4 @@
-"""From Kubernetes objects to BackendTLSPolicies. Never raises: rubbish is kept with its problem.
+"""Parses BackendTLSPolicies. Never raises: a malformed one keeps its problem.
 
 Not here: what a policy refers to (`referred`), and what becomes of it (`backend_tls`).
 """

@@ -1,4 +1,4 @@
-"""From what Gateway API's objects refer to, to the little that is used of it: Services of any type, Namespaces.
+"""Parses the objects that Gateway API objects refer to, as far as used: Services of any type, Namespaces.
 
 Never raises. Not here: Secrets themselves, of which nothing but a digest may leave whoever reads them, and ConfigMaps,
 of which nothing but certificates does.

@@ -1,4 +1,4 @@
-"""From an object of a route's kind to a Route. Never raises: one that can't be understood says why.
+"""Parses a route of any kind. Never raises: one that can't be understood keeps its problem.
 
 Not here: its rules (`rules`), and what it is bound to (`routes.attachment`).
 """

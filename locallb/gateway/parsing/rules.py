@@ -1,4 +1,4 @@
-"""From a rule of a route to what it says. A rule that can't be served is one that says why; its neighbours go on.
+"""Parses a rule of a route. A rule that can't be served keeps its problem; its neighbours are served.
 
 The bounds of the API's CRDs are checked again, because manifests never met an API server. Not here: filters
 (`filters`), the rest of a route (`routes`), which texts are safe (`model.http.checks`).

@@ -1,1 +1,1 @@
-"""What routes come to: who is attached to whom, who is behind them, what a proxy serves for them."""
+"""Routes: their attachment to listeners, their backends, and the HTTP configuration made of them."""

@@ -1,4 +1,4 @@
-"""Which routes are attached to which listeners, and what each parent says of a route.
+"""Attachment of routes to listeners, and the verdict of each parent on a route.
 
 Not here: listeners themselves (`gateway.listeners`), backends of rules (`backends`), and how it becomes
 a status (`gateway.status`).

@@ -1,4 +1,4 @@
-"""Which port of which Service a reference to a backend means, and how that is spoken to.
+"""Backend references: which port of which Service each means, and the protocol and TLS to reach it.
 
 A policy that can't be kept is no fault of a route, and yet nobody is spoken to in clear text instead. Not here: which
 endpoints are behind a Service (`planning.backends`), nor what is answered where a reference leads nowhere.

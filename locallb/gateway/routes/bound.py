@@ -1,4 +1,4 @@
-"""What is served by routes, whatever object it was made of: as it is planned, what its ports do, who is behind them.
+"""What Gateways and Ingresses have in common once bound: ports, served traffic, backends by reference.
 
 Not here: how it comes about (`gateway.translation`, and `ingress.translation`), addresses and endpoints
 (`planning.gateways.serving`).

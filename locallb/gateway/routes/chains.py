@@ -1,4 +1,4 @@
-"""What becomes of the connections and datagrams to one port of a Gateway: filter chains, how TLS ends, who gets bytes.
+"""Filter chains of one port of a Gateway: TLS termination or passthrough, and TCP and UDP targets.
 
 Not here: hosts and routes of HTTP (`http_translation`), and which listeners share a port (`gateway.translation`).
 """

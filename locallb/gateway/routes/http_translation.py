@@ -1,4 +1,4 @@
-"""From routes that are attached to listeners of one port to the hosts that a proxy serves there.
+"""Translates the routes of one port into the hosts that a proxy serves there.
 
 A request belongs to the most specific listener of its host, and to no other one (listener isolation); there the routes
 with the more specific hostname come first. With TLS the name in the client's hello decides, and a request for a host of

@@ -1,4 +1,4 @@
-"""Which of two matches is asked first: the more specific one, then that of the older route, then the earlier one.
+"""The order of matches: the more specific one, then that of the older route, then the earlier one.
 
 The proxy takes the first match that fits, so sorting is all that the API's rules of precedence need. Not here:
 hostnames, which decide before (`gateway.hostnames`).

@@ -1,1 +1,1 @@
-"""What statuses of Gateway API's objects and of Ingresses say, what they said, and the patch from one to the other."""
+"""Statuses of Gateway API objects and Ingresses: desired, observed, and the patch between them."""

@@ -1,4 +1,4 @@
-"""What of Gateway API is served, in the names of its conformance suite: GatewayClasses say so in their status.
+"""The features of Gateway API that are supported, by the names of its conformance suite, for GatewayClass statuses.
 
 A feature is here when every test of it passes. Not here: what isn't served, and why (docs/conformance/README.md).
 """

@@ -1,4 +1,4 @@
-"""The patch after which an object's status says what it shall, beside what others wrote; none where it says so.
+"""The patch from an object's status to the desired one, which keeps what others wrote; none where it is as desired.
 
 Others' conditions, parents and ancestors stay as and where they are. A condition keeps its time for as long as its
 status is the same, and none that was written of a newer generation is touched. Not here: what it shall say.

@@ -1,4 +1,4 @@
-"""What the status of an object of Gateway API, or of an Ingress, says of what is ours to write, and what is otherwise.
+"""Our part of the observed status of a Gateway API object or an Ingress, and how it differs from the desired one.
 
 Anybody may have written it: what makes no sense is left out, and what others say of theirs as well, so that nobody is
 woken for it. Not here: the patch that repairs it (`patch`), and when that is sent.

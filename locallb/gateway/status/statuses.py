@@ -1,4 +1,4 @@
-"""What the status of each object says, as the specification names it: conditions, listeners, parents, addresses.
+"""The desired status of each object, as the specification names it: conditions, listeners, parents, addresses.
 
 Made of what was bound and of what became of it on this host. Plain data in the API's fields, without times: those, and
 what others wrote, are added where it is written (`patch`). Not here: when it is true.

@@ -1,6 +1,6 @@
-"""What a status that we write comes to: in one word for who counts objects, and what in it is bad news.
+"""Summaries of a status that we write: one verdict for counting, and the bad news in it for events.
 
-Not here: what it says (`statuses`), and whether it stands there (`standing`).
+Not here: the status itself (`statuses`), and the observed one (`standing`).
 """
 
 from __future__ import annotations

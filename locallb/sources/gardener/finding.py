@@ -1,4 +1,4 @@
-"""The shoots of a seed, each taken as a source `kubernetes` of its own, and the seed before them.
+"""The shoots of a seed, each followed as a source `kubernetes` of its own, and the seed before them.
 
 How a shoot is reached is kept, for this user only, in a kubeconfig under a path that stays the same: what was made can
 be taken away after the shoot has gone. A seed that doesn't answer isn't one without shoots: then those count that were

@@ -1,4 +1,4 @@
-"""A seed, asked every few seconds whether its shoots, or how they are reached, are others than at the last time.
+"""Polls a seed for changes of its shoots, or of how they are reached.
 
 What would be watched are objects of a whole Shoot each, of which two fields count, and Secrets, one by one.
 Not here: what is done about it.

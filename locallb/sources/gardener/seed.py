@@ -1,4 +1,4 @@
-"""A seed's API, asked which shoots it has and for the Secrets of those that are meant; for nobody else's.
+"""Requests to a seed's API: its shoots, and the Secrets of those that are selected; no others.
 
 Not here: what the answers mean (`shoots`).
 """

@@ -1,4 +1,4 @@
-"""What a seed's objects say of its shoots, whatever stands in them: which there are, and how their APIs are reached.
+"""Parses a seed's objects: which shoots there are, and how their APIs are reached.
 
 Pure. Not here: asking the seed (`seed`), and what becomes of the answers (`finding`).
 """

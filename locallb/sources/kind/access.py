@@ -1,4 +1,4 @@
-"""How the API of a cluster of kind is reached: what is taken from the administrator's kubeconfig in its container.
+"""Access to a cluster of kind: taken from the administrator's kubeconfig in its container.
 
 Not here: what may be taken of a kubeconfig, and keeping it (`kept_access`), and finding containers (`finding`).
 """

@@ -1,4 +1,4 @@
-"""The source `kind`: clusters of kind on this host's Docker, each taken as a source `kubernetes` of its own.
+"""Clusters of kind on this host's Docker, each followed as a source `kubernetes` of its own.
 
 Endpoint and credentials come from the control-plane container and are kept, for this user only, in a kubeconfig under a
 path that stays the same: what was made can be taken away without the program, and with the container gone. A Docker

@@ -1,4 +1,4 @@
-"""Which engine has the clusters of kind: the one that kind itself takes on this host. Not here: finding them."""
+"""The container engine of kind on this host, chosen as kind itself chooses it. Not here: finding clusters."""
 
 from __future__ import annotations
 

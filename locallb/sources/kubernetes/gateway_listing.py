@@ -1,4 +1,4 @@
-"""What Gateways and Ingresses of ours need of a cluster, read once, as `up` does.
+"""Lists once, for `up`, what Gateways and Ingresses of ours need of a cluster.
 
 Whatever can't be read counts as last read, and is told: Services don't wait for Gateways. Not here: which kinds are
 needed (`routed`), and Services, which are read anyway.

@@ -1,4 +1,4 @@
-"""EndpointSlices that may not be read: nothing is known of pods then, and Services are reached by NodePorts.
+"""Clusters whose EndpointSlices may not be read: pods are unknown, and Services are reached by NodePorts.
 
 Not here: rights that Gateways need (`gateway_listing`), and without which nothing is known of a cluster at all.
 """

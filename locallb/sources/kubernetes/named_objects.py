@@ -1,4 +1,4 @@
-"""What stands for the Secrets and ConfigMaps of a cluster that are named: each is read by its name, and no other.
+"""Reads single Secrets and ConfigMaps of a cluster by name, and keeps only digests and authority certificates.
 
 Of a Secret nothing leaves this but a digest, of a ConfigMap nothing but certificates of authorities. One that can't be
 read holds up no other: it counts as last read, and is asked for more and more rarely. Not here: which may be read

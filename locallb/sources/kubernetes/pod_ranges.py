@@ -1,4 +1,4 @@
-"""Where a CNI says that the pods of a running cluster have their addresses: read once, as `up` does, and followed.
+"""Pod ranges from a CNI's own objects in a live cluster: listed once for `up`, or followed.
 
 Read only where routes to pods are asked for. What can't be read counts as last read, and is told. Not here: what the
 objects say (`kubernetes.pod_ranges`), and routes.

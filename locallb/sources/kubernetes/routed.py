@@ -1,4 +1,4 @@
-"""What of a cluster is read in stages, and only as far as something of ours needs it: Gateway API, and Ingresses.
+"""Tables of what is read in stages, for Gateway API and for Ingresses, and only as far as something of ours needs it.
 
 A table for each: what is asked first, which kinds follow from what is known, what counts while it isn't. Not here: how
 it is read once (`gateway_listing`), and how it is followed (`followed_gateways`).

@@ -1,4 +1,4 @@
-"""What stands for certificates and authorities of a file of manifests: of a Secret nothing leaves this but a digest.
+"""Certificates and authorities in manifests: reduced to digests, so that no key leaves the file.
 
 They stand among the objects of a source, so that the last good reading has them, too. Not here: who reads the keys,
 when a proxy is told of them (`provider.resources.served_certificate`).

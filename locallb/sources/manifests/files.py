@@ -1,4 +1,4 @@
-"""The files of a directory of manifests: what each of them means, and why some can't be read.
+"""The files of a directory of manifests: the objects in each, and why some can't be read.
 
 A file with the bytes of the last reading isn't read again. Not here: what counts in place of a broken one (`reading`).
 """

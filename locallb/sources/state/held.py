@@ -1,4 +1,4 @@
-"""What this stack's own state says that it holds: addresses, proxies and their processes.
+"""Addresses, proxies and processes that this stack's own state lists.
 
 Read from the state file that the engine and the Pulumi CLI share, without either. Not here: whether any of it still
 lives, and what other stacks hold (the ledger).

@@ -1,6 +1,6 @@
-"""What each resource of a state says that this stack holds, one by one.
+"""The resources of a state that hold something, parsed one by one.
 
-Not here: what they come to together, and where the state is (`held`).
+Not here: what they amount to together, and where the state is (`held`).
 """
 
 from __future__ import annotations

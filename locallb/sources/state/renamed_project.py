@@ -1,4 +1,4 @@
-"""A project under an earlier name: what it deployed would be served a second time under the new one.
+"""A guard against renamed projects: what was deployed under the old name would be served a second time.
 
 A backend keeps states by the project's name, so a stack that was deployed before `name` in Pulumi.yaml was changed has
 no state under the new name. Not here: a directory that was renamed or copied (`stack_home`), which keeps its states.

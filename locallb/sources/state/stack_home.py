@@ -1,4 +1,4 @@
-"""Where a stack belongs: the state home in which its proxies live, the user who runs them, the project's directory.
+"""The home of a stack: the state home in which its proxies live, the user who runs them, the project's directory.
 
 Written beside the last readings at the first deployment; what an earlier version deployed says it by its state. A
 stack is used from there only: elsewhere its proxies would be missed, and started once more. Not here: moving it.

@@ -1,5 +1,5 @@
-"""What of a plan isn't so yet, and the updates that make it so: what is wanted, what differs, who goes with whom.
+"""Converging: the differences between a plan and the applied state, and the updates that remove them.
 
-Told the plan, it decides what to update together and in which order. Not here: when (`watch.marks`), and what changed
+Given the plan, it decides what to update together and in which order. Not here: when (`watch.marks`), and what changed
 although the plan is the same (`watch.troubles`).
 """

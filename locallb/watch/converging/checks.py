@@ -1,4 +1,4 @@
-"""What hasn't been looked at since the loop began, and what of it only needs a look.
+"""Load balancers that weren't verified since the loop began, and which of these need only a refresh.
 
 A load balancer that is as planned by digest may still not be what this version of the program makes of that plan: an
 update finds out. Once this very code has brought all about, the state that it wrote is noted beside the last readings;

@@ -1,4 +1,4 @@
-"""Who is updated together with others: whoever refers to what goes, and whoever's proof somebody waits for.
+"""Load balancers that must be in the same update as others, because one refers to or waits for another.
 
 An update leaves alone what isn't of it, and removes nothing to which that refers. Not here: the update (`converge`).
 """

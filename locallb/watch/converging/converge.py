@@ -1,4 +1,4 @@
-"""Brings a stack to its plan, load balancer by load balancer: what differs, in updates of a few.
+"""Converges a stack to its plan, load balancer by load balancer: what differs, in updates of a few.
 
 What was applied is remembered by digest, after a start by what the state says. Not here: when, in which order (`work`),
 and what is planned.

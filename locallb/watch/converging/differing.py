@@ -1,4 +1,4 @@
-"""What an update would change in an object that others wrote to, by the same decision that the update makes.
+"""The differences in an object that others wrote to, found by the same decision that the update makes.
 
 Not here: when that is known, and when it is repaired (`converge`, `disputes`).
 """

@@ -1,4 +1,4 @@
-"""How an update ended for each load balancer that it was about.
+"""The result of an update for each load balancer in it.
 
 Not here: the update itself (`converge`), and what is told of it (`events`).
 """

@@ -1,4 +1,4 @@
-"""Proxies of the stack that a Gateway took whole: they change with it, and are nothing by themselves any more.
+"""Spare proxies that a Gateway has taken: they are updated with it, no longer by themselves.
 
 For one thread. Not here: who takes which (`planning.proxies`), and the update (`converge`).
 """

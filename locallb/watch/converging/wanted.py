@@ -1,4 +1,4 @@
-"""What each load balancer of a plan shall be, by digest. Not here: what it is (`converge`)."""
+"""The desired state of each load balancer of a plan, as a digest. Not here: the state itself (`converge`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is to be done, the most urgent first, in portions: pure data.
+"""The work queue: what is to be updated, the most urgent first, in portions. Pure.
 
 Not here: how it is found out and done (`converge`), and what has to wait (`schedule`).
 """

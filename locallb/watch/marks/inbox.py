@@ -1,4 +1,4 @@
-"""Marks on their way to the loop: any thread puts them, the loop's takes them. Not here: what they lead to."""
+"""The queue of marks: any thread puts them, the loop's thread takes them. Not here: what they lead to."""
 
 from __future__ import annotations
 

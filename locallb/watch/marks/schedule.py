@@ -1,4 +1,4 @@
-"""When to look, and what to try again: pure data and functions that are told the time.
+"""The schedule: when to plan and what to retry. Pure data and functions that take the time as an argument.
 
 Marks coalesce: the loop looks a moment after the last one, and never later than `LONGEST` after the first. A load
 balancer that failed waits alone, longer each time, and is tried at once where what it shall be has changed. While

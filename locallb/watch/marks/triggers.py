@@ -1,4 +1,4 @@
-"""What makes the loop look: files, directories, containers, processes and routes that are watched.
+"""Triggers of the loop: files, directories, containers, processes and routes that are watched.
 
 Each runs in a thread of its own and only sets a mark. Not here: what a mark means (`planner`), clusters' own
 events (`followed_cluster`), and when to look (`schedule`).

@@ -1,4 +1,4 @@
-"""What isn't as it was left although the plan is the same: outages of proxies, files and objects that others changed.
+"""Damage although the plan is the same: outages of proxies, files and objects that others changed.
 
 Not here: how it is repaired (`watch.converging`).
 """

@@ -1,4 +1,4 @@
-"""What others change of what is ours in objects, and when it is repaired: pure data that is told the time.
+"""Disputes: changes by others to our part of an object, and when each is repaired. Pure; takes the time as an argument.
 
 The first time at once. What comes back after its repair is repaired more and more rarely and told: another controller
 wants it otherwise then, and neither of the two would ever end. Not here: what differs (`status_patch`), threads,

@@ -1,4 +1,4 @@
-"""Proxies that can't be brought back, and since when: pure data that is told the time.
+"""Outages: proxies that can't be restarted, and since when. Pure; takes the time as an argument.
 
 A repair takes a fraction of a second. What takes longer than `GRACE` is an outage, and whoever is served by that proxy
 is no longer told to have an address. Not here: who asks a proxy, and what is told (`withdrawal`).

@@ -1,7 +1,6 @@
-"""What isn't as it was left although the plan is the same: proxies that ended, files and Services that others changed.
+"""Everything that is damaged although the plan is the same: ended proxies, files and Services that others changed.
 
-Known here, and what of it is to be repaired now. Not here: how it is repaired (`converge`), when what failed is tried
-again (`schedule`).
+It is known here, and what of it is to be repaired now. Not here: the repair (`converge`), and retries (`schedule`).
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What a cluster has, followed: kinds that it always has or may have, and single objects by their names."""
+"""Informers: a cluster's objects followed by watches, by kind or by name."""

@@ -1,4 +1,4 @@
-"""Kinds that a cluster may have or not: which there are is asked once, or now and again while they are followed.
+"""Informers of kinds that a cluster may lack: discovered once, or now and again while they are followed.
 
 Whoever follows them decides which of those that there are it needs, in stages. What can't be asked is told, and what
 was answered last counts. Not here: how a kind is followed (`kinds`), and what the objects are for.

@@ -1,4 +1,4 @@
-"""Some kinds of a cluster's objects, followed: what there is now by lists and watches, each object understood once.
+"""Informers of some kinds: their objects as of now by lists and watches, each parsed once.
 
 One thread a kind. Where a feed breaks, what is known stays and is called broken until the feed is back; a feed that the
 server has forgotten starts again with a list. Not here: which kinds (`followed_cluster`, `followed_gateways`), how

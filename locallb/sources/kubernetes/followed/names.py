@@ -1,4 +1,4 @@
-"""Named Secrets and ConfigMaps, followed by their names: that one is another now, and nothing of what is in it.
+"""Watches of single Secrets and ConfigMaps by name: only that one changed, never its content.
 
 A watch for each, of its metadata alone, so that no key comes this way; who is told reads the object by its name. The
 right to watch is one that nobody need give: what may not be watched, or is one too many, is read now and again. Not

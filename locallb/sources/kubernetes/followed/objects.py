@@ -1,4 +1,4 @@
-"""Objects of one kind, as they are and as they are understood, and whether that may be old.
+"""The store of one informer: its objects, raw and parsed, and whether they may be stale.
 
 Not here: threads, and what asks for them (`kinds`).
 """

@@ -1,4 +1,4 @@
-"""What those who follow a cluster tell those who write to it: what each object is now, how fast they may ask.
+"""Hints from informers to writers: the latest version of each object, and the rate limit of the cluster.
 
 What is told of other kinds (Nodes, EndpointSlices) is nobody's guess: nobody writes to them. Not here: following
 (`followed_cluster`), and what writers make of it (`kubernetes.api.recent`, `kubernetes.api.quota`).
