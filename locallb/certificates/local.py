@@ -1,4 +1,4 @@
-"""Which certificates this user's own authority makes: for which names, for which stretch of time. Pure.
+"""The certificates to be made by this user's own authority: names and validity. Pure.
 
 A certificate is valid for 90 days and gets a successor every 30, each on a day of its own that its name decides: all
 who plan agree on it without asking what was made when, and a host that slept for weeks has still a valid one.

@@ -1,4 +1,4 @@
-"""Makes an authority and signs with it: bytes in and out, the time is told. ECDSA on P-256, which every client knows.
+"""Creates an authority and signs certificates: bytes in and out, time as an argument. ECDSA on P-256.
 
 Not here: where any of it is kept (`store`), and for which names (`local`).
 """

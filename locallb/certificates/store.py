@@ -1,4 +1,4 @@
-"""Keeps this user's own authority: `ca.crt`, which everybody may have, and `ca.key`, which nobody else may read.
+"""Stores this user's own authority: `ca.crt`, readable by everybody, and `ca.key`, readable by nobody else.
 
 Whatever else lies there is told in one sentence and left alone. The certificate is written last, so that an authority
 without a key was never made. Not here: what is made of it (`signing`), and who trusts it (`trust`).

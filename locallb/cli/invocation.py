@@ -1,4 +1,4 @@
-"""How the user called us, so that every command in a sentence is one that can be pasted.
+"""How the user called us, so that a command in a message can be pasted as it is.
 
 Messages of all layers name commands in one form, as `locallb up` in backticks; only what is printed for people is
 rendered: with the path, the directory and the stack that were used, or as a target of make.

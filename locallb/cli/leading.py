@@ -1,4 +1,4 @@
-"""Leader election for commands: whoever changes a stack that several processes may serve holds its Lease meanwhile."""
+"""Leader election for commands: while one changes a stack that several processes may serve, it holds the Lease."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run of the command line: which project and stack, its engine, its program, its plan.
+"""The context of one command: project and stack, engine, program, plan.
 
 Engine, SDK and provider are loaded when they are asked for: what only looks starts without them.
 """

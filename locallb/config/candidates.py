@@ -1,4 +1,4 @@
-"""Which addresses a pool may hand out at all: its ranges, less exclusions and what no pool may have."""
+"""The addresses that a pool may hand out: its ranges without exclusions and addresses that no pool may have."""
 
 from __future__ import annotations
 

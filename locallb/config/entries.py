@@ -1,4 +1,4 @@
-"""How implementations parse what the configuration says of them: entries of `sources`, keys of outputs."""
+"""The interface for implementations to parse their part of the configuration: entries of `sources`, keys of outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stack says of Ingresses: the value of its key `ingress`. Not here: how it is read (`parsing.ingress`)."""
+"""The value of the key `ingress`. Not here: how it is parsed (`parsing.ingress`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stack's configuration can name, each word with the package that implements it: a line to add one.
+"""The registry of implementations: the words that a configuration may use, each with its package.
 
 Packages are loaded when they are asked for, so a stack loads what it uses, and a room asks by a protocol of its own for
 what may lie above it: planning has no arrow to what has effects. Not here: what an implementation must offer

@@ -1,4 +1,4 @@
-"""What a stack's configuration says of a source, whatever its type.
+"""The interface of a parsed source entry, whatever its type.
 
 Not here: the types there are (`registry`), and reading them (`sources`).
 """

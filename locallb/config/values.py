@@ -1,4 +1,4 @@
-"""Reading values of the stack configuration: every mistake is collected, none stops the reading of the rest.
+"""Readers of values of the stack configuration: every mistake is collected, none stops the reading of the rest.
 
 What a key means is decided in `parsing`; here is only how a value is taken for what it is.
 """

@@ -1,4 +1,4 @@
-"""Reads the carried release of Gateway API's definitions, of which an installed package has one."""
+"""Reads the release of Gateway API's definitions that is shipped with the package."""
 
 from __future__ import annotations
 

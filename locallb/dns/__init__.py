@@ -1,1 +1,1 @@
-"""Names: who gets which, and what is written into which zone. `names`, `zones` and `records` are pure."""
+"""DNS: which name goes to which load balancer, and the updates of zones. `names`, `zones` and `records` are pure."""

@@ -1,4 +1,4 @@
-"""A block of ours in a text that somebody else writes, such as /etc/hosts or a Corefile: found, put in and taken out.
+"""A marked block of ours in a text of somebody else's, such as /etc/hosts or a Corefile: found, inserted, removed.
 
 Pure. A block begins and ends with a comment that names it; whatever stands around it is kept byte for byte. Not here:
 what is in a block, and the writing of files.

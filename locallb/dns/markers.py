@@ -1,4 +1,4 @@
-"""Whose a name is in a zone that others write, too: TXT records beside it, in the format of external-dns.
+"""Ownership of a name in a zone that others write too: TXT records beside it, in the format of external-dns.
 
 Each record set of ours has a marker, a TXT record whose name begins with the type (`a-web.lab.example`) and whose text
 says which stack and which object has it. What has no marker of ours is somebody else's. Pure.

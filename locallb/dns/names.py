@@ -1,4 +1,4 @@
-"""Names of hosts: which ones can be given, and in which zone they lie.
+"""Validation of hostnames, and the zone that each lies in.
 
 A name is written in lower case and without the dot at its end; its first label may be `*`. Not here: who gets which
 name (`records`).

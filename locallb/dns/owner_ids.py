@@ -1,4 +1,4 @@
-"""Which owner the marks of a stack name: an id of its own, made when it is deployed first and kept with its project.
+"""The owner id in a stack's DNS markers: made at its first deployment and kept with its project.
 
 A stack that was deployed before there were such ids keeps the one of its project, name and directory, although another
 host may have the same: of a mark with it nobody can tell whose it is. Not here: marks (`markers`).

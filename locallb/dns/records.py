@@ -1,4 +1,4 @@
-"""From what is wished to the names that are given: each name to one owner, in one zone, with records that can be.
+"""Assignment of requested names: each to one owner, in one zone, with valid records.
 
 Who is older keeps a name that several wish; everybody who doesn't get one is told why, in a sentence. Not here: where
 wishes come from (`planning.names`), and how a server is told.

@@ -1,4 +1,4 @@
-"""A name server that takes updates (RFC 2136): what it has of a name, and one message for each change.
+"""The client of a name server that takes updates (RFC 2136): reads a name, and sends one message for each change.
 
 The only module that talks to one. Not here: what a message says (`updates`), and whose a name is (`markers`).
 """

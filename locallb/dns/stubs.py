@@ -1,4 +1,4 @@
-"""How a cluster's own CoreDNS comes to ask the servers of a stack's zones: a marked block of stub zones.
+"""Stub zones in a cluster's own CoreDNS: the marked block that forwards a stack's zones to their servers.
 
 It stands at the end of the `Corefile` in the ConfigMap `coredns`, or by itself in `coredns-custom` where the Corefile
 imports what is there, as those of Gardener and k3s do. Pure. Not here: reading and writing ConfigMaps.

@@ -1,4 +1,4 @@
-"""A key for updates as BIND writes it: `key "name" { algorithm hmac-sha256; secret "…"; };`. Pure."""
+"""Parses a TSIG key file as BIND writes it: `key "name" { algorithm hmac-sha256; secret "…"; };`. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one UPDATE (RFC 2136) says so that a name becomes what is wanted and nothing of anybody else is touched. Pure.
+"""The content of an UPDATE (RFC 2136) that makes a name as desired and touches nothing of anybody else. Pure.
 
 Prerequisites hold what was seen until the server acts: markers of ours are as they were read, and where we have none,
 nobody has such records.

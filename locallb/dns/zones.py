@@ -1,4 +1,4 @@
-"""What a stack says of names: its zones, each with the server that answers for it.
+"""The value of the key `dns`: a stack's zones, each with the server that answers for it.
 
 Not here: how the key `dns` is parsed (`config.parsing.dns`), and what is told to servers.
 """

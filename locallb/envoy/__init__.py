@@ -1,4 +1,4 @@
-"""What Envoy is told: the files of one proxy's directory, made from what it serves (`serving.Proxy`).
+"""Envoy's configuration: the files of one proxy's directory, made from what it serves (`serving.Proxy`).
 
 `bootstrap.json` never changes while the process lives. It names `lds.json` (listeners) and `cds.json` (clusters), which
 Envoy watches, and a cluster names its `eds-<upstream>.json` (backends). A file takes effect when it is renamed into

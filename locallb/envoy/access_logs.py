@@ -1,4 +1,4 @@
-"""Lines about connections and requests, which Envoy sends to whoever listens in the proxy's directory.
+"""Access logs of connections and requests, which Envoy sends to a socket in the proxy's directory on request.
 
 Every filter chain gets a second one beside it, alike but for its log and found before it, as it names all addresses: so
 connections that were open when the log was asked for stay on a chain that isn't touched. A gate lets so many lines pass

@@ -1,4 +1,4 @@
-"""Envoy's admin interface, over the unix socket in a proxy's directory: what it runs, and why not the rest.
+"""Envoy's admin interface, over the unix socket in a proxy's directory: what is active, and what failed.
 
 Reads statistics and listeners, and tells it to stop listening. Not here: waiting, and what should run.
 """

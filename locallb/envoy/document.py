@@ -1,4 +1,4 @@
-"""JSON as Envoy reads it: the types of its documents and the one way in which they are written.
+"""The types of Envoy's JSON documents, and their canonical serialisation.
 
 Canonical (sorted keys, compact, one newline at the end), so that the same proxy is the same bytes on every machine and
 a digest of the text is a version. JSON and not YAML, because YAML reads `id: n` as false.

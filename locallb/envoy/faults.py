@@ -1,4 +1,4 @@
-"""Ordered faults of TCP connections, as a filter chain beside the one that serves.
+"""Fault injection for TCP connections, by a filter chain beside the one that serves.
 
 The chain is like the other but for filters that draw a number for each connection, and it is found first because it
 names the port: so connections that are open stay on the chain that they are on, which isn't touched by a fault that

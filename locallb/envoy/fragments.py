@@ -1,4 +1,4 @@
-"""Parts: what Envoy is told of one Service where a proxy isn't that Service's alone.
+"""Parts: the configuration of one Service in a proxy that serves several.
 
 A proxy of the stack has one LDS and one CDS file, joined from the parts of all its Services. Every listener and cluster
 says in its metadata whose part it is and which version of itself, so that a part is told apart, taken out and proven

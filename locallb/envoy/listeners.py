@@ -1,4 +1,4 @@
-"""Listeners: the sockets that clients reach, how a connection or a datagram finds its upstream, and answers of names.
+"""Listeners: the sockets that clients reach, the upstream of each connection or datagram, and DNS answers.
 
 A listener's name is `serving.Listener.name`, the word for it in every message. Nothing here names a backend, so that
 backends come and go without touching a listener.

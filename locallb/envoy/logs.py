@@ -1,4 +1,4 @@
-"""Logs of proxies, bounded and recent: when one has grown, its end is put aside and its writer begins again.
+"""Log rotation for proxies: a file that has grown is cut, and only its end is kept.
 
 A writer that appends goes on at the beginning of a file that was cut. Envoy must write the file itself for that: its
 standard error says nothing any more once it met the limit of its file's size. Not here: that limit (`processes`).

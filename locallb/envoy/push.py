@@ -1,4 +1,4 @@
-"""Puts files of Envoy's into place, and waits until the Envoy that runs there has taken them or refused them."""
+"""Writes Envoy's files, and waits until the running Envoy has accepted or rejected them."""
 
 from __future__ import annotations
 

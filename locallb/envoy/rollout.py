@@ -1,4 +1,4 @@
-"""In which order a running Envoy gets new files, so that no listener ever lacks its cluster.
+"""The order in which a running Envoy gets new files, so that no listener ever lacks its cluster.
 
 Endpoints and clusters that are new come before the listeners and routes that use them, and are ready by then; what is
 no longer used goes after the listeners that used it. Where one change does both, the clusters of before and after stand

@@ -1,4 +1,4 @@
-"""What a proxy serves, such that a second Envoy runs with it beside the one that serves, and nobody reaches it.
+"""The configuration of a trial Envoy: that of a proxy, without any socket that a client could reach.
 
 Pure: texts in, texts out. Not here: running it.
 """

@@ -1,4 +1,4 @@
-"""Waiting for an Envoy that is about to do something: how often it is asked, and until it answers at all."""
+"""Polling of an Envoy that is about to do something: the interval, and the wait until it answers at all."""
 
 from __future__ import annotations
 

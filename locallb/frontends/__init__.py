@@ -1,1 +1,1 @@
-"""Kinds of objects that get addresses and listeners: how each is read, and how it is told what it got."""
+"""Frontends: kinds of objects that get addresses and listeners, how each is read, and how its status is written."""

@@ -1,1 +1,1 @@
-"""What a host allows, lacks and can be given: pure decisions behind `locallb doctor` and `locallb host`."""
+"""This host: its limits, facts and changes, for `locallb doctor` and `locallb host`."""

@@ -1,4 +1,4 @@
-"""What differs between platforms, asked in one place: what can't be relied on is refused with a sentence, not guessed.
+"""Differences between platforms, in one place: what can't be relied on is refused with a sentence, not guessed.
 
 Proxies in containers need a daemon that shares this host's network, files and users. Docker Desktop (macOS, Windows,
 WSL2) runs it in a machine of its own, a remote daemon elsewhere. A rootless Docker has a network of its own: it does

@@ -1,4 +1,4 @@
-"""Where engines of containers listen on this host, and whether they take connections: without a client of theirs.
+"""The sockets of container engines on this host, and whether they accept connections: without an engine's client.
 
 Not here: what an engine is asked (`runtimes`).
 """

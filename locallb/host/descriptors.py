@@ -1,4 +1,4 @@
-"""What the processes of this host hold open, read from /proc in one pass: sockets and inotify instances.
+"""Open sockets and inotify instances of this host's processes, read from /proc in one pass.
 
 Processes come and go meanwhile, and those of other users hide what they hold: both count as nothing.
 """

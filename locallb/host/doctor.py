@@ -1,4 +1,4 @@
-"""What `locallb doctor` finds: one finding for each thing that matters, from a frozen observation, with its remedy.
+"""The findings of `locallb doctor`: one for each thing that matters, from a frozen inspection, with its remedy.
 
 Pure. Not here: what is looked at (`observation`), looking (`cli.host.examine`) and printing.
 """

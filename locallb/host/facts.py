@@ -1,4 +1,4 @@
-"""What this host allows: ports, inotify instances, addresses, and the sockets that are in the way.
+"""Facts of this host: permitted ports, inotify instances, addresses, and sockets of others.
 
 Facts of one moment, read from /proc or found by binding and letting go at once. Nothing is changed, no right is needed.
 """

@@ -1,4 +1,4 @@
-"""How many more proxies this host carries, and what ends it: the smallest of several budgets.
+"""How many more proxies this host can carry, and which limit ends it: the smallest of several budgets.
 
 Pure. Not here: sharing the inotify budget among Services (`planning.proxies.capacity`), and how limits are read.
 """

@@ -1,4 +1,4 @@
-"""How many inotify instances this user may still have: Envoy takes one a file that it watches, and aborts without.
+"""The inotify instances that remain for this user: Envoy takes one for each file that it watches, and aborts without.
 
 Found by taking them and giving them back at once; the kernel tells it in no other way that is exact.
 """

@@ -1,4 +1,4 @@
-"""How much of this host is left for more proxies: memory, threads, open files, disk; within this process's cgroup.
+"""Remaining memory, threads, open files and disk for more proxies, within this process's cgroup.
 
 Figures of one moment. What can't be read doesn't limit. Not here: inotify (`inotify`, `host`) and addresses.
 """

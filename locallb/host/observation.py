@@ -1,4 +1,4 @@
-"""What the doctor looks at, and the form of what it finds: frozen data, so that findings can be tested as tables."""
+"""The types of the doctor's input and findings: frozen data, so that findings can be tested as tables."""
 
 from __future__ import annotations
 

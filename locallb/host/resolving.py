@@ -1,4 +1,4 @@
-"""Asks this host's own resolver for a name, as every program here does, and a zone's server for the same."""
+"""Resolves a name by this host's own resolver, as every program here does, and by a zone's server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports at once that routes or rules of this host are different, as the kernel tells (rtnetlink), whoever did it.
+"""Reports changes of routes and rules of this host at once, by rtnetlink, whoever made them.
 
 A message only says that it is worth a look: the routes are read and compared, so what no address of a Service and no
 pod can be behind (link-local routes of each container that starts) wakes nobody, and a lost message loses nothing. A

@@ -1,1 +1,1 @@
-"""Ingresses: which are ours, and what those that share an address serve there. Pure: no cluster is asked."""
+"""Ingresses: which are ours, and what those on a shared address serve. Pure: no requests."""

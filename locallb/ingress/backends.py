@@ -1,4 +1,4 @@
-"""The backends of Ingresses, and the upstreams that they take. Not here: which requests go there (`rules`)."""
+"""The backends of Ingresses and their upstreams. Not here: which requests go there (`rules`)."""
 
 from __future__ import annotations
 

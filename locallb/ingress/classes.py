@@ -1,4 +1,4 @@
-"""Which Ingresses are ours, and which of them have an address together. Not here: what is served there."""
+"""Selects the Ingresses that are ours, and groups those that share an address. Not here: what is served there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The routes of each host that Ingresses have together, in the order in which they are asked.
+"""The routes of each host, merged from all Ingresses that share an address, in order of precedence.
 
 A request takes the rule of its very host, then of the wildcard above it, then one without a host: of each the exact
 path first, then the longest prefix, then the older Ingress. A host without paths goes to the default backend of its

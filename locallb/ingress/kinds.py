@@ -1,4 +1,4 @@
-"""Ingress and IngressClass among the kinds that are read. Not here: who asks a cluster for them."""
+"""The kinds Ingress and IngressClass, as `gateway.kinds` has those of Gateway API. Not here: requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Ingresses of ours need of a running cluster, so that nothing else is asked for, and what is known of it by now.
+"""Which objects of a live cluster Ingresses need, in stages, so that nothing else is requested.
 
 Classes are asked for first, then Ingresses where a class is ours, then Secrets and Services where an Ingress is of such
 a class. Not here: requests, and which of them a stack selects (`classes`).

@@ -1,4 +1,4 @@
-"""From Kubernetes objects to Ingresses and their classes. Never raises: rubbish is kept with its problem.
+"""Parses Ingresses and their classes. Never raises: a malformed object keeps its problem.
 
 The bounds of the API are checked again, because manifests never met an API server. Not here: whose an Ingress is
 (`classes`).

@@ -1,4 +1,4 @@
-"""Which addresses Ingresses ask for that have theirs together: the oldest is heard, the others are told.
+"""The addresses requested by Ingresses that share one: the oldest decides, and the others get a notice.
 
 Not here: who may have an address (`planning.addresses`).
 """

@@ -1,4 +1,4 @@
-"""What becomes of requests for a path of an Ingress, as its annotations say: the routes that the proxy asks.
+"""The routes for one path of an Ingress, with the settings of its annotations.
 
 Not here: which path takes a request (`hosts`), and what annotations mean (`annotations`).
 """

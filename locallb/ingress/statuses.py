@@ -1,4 +1,4 @@
-"""What the status of an Ingress says: the addresses and ports at which it is served. Not here: when that is true."""
+"""The desired status of an Ingress: the addresses and ports that serve it. Not here: when that is true."""
 
 from __future__ import annotations
 

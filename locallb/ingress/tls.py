@@ -1,4 +1,4 @@
-"""Which certificate clients of Ingresses see, by the name that they ask for: that of the oldest Ingress that has it.
+"""Certificates for the hosts of Ingresses: of several the one of the oldest Ingress.
 
 Not here: what is served behind it (`hosts`), and keys.
 """

@@ -1,4 +1,4 @@
-"""From Ingresses that have an address together to what is served there, and what is told of what isn't.
+"""Translates Ingresses that share an address into what is served there, and notices about what isn't.
 
 They are planned as one Service is, as a Gateway is; nothing here knows addresses, endpoints or this host.
 """

@@ -1,1 +1,1 @@
-"""Programs of this host that are run to their end, and Git, which is one. Not here: programs that outlive us."""
+"""Child processes that are run to their end, and Git, which is one. Not here: programs that outlive us."""

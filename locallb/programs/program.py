@@ -1,4 +1,4 @@
-"""Runs a program of this host to its end, so that none holds us up, asks something or fills our memory.
+"""Runs a program of this host to its end: with a deadline, without input, with a bounded output.
 
 It gets a list of words and no shell, no terminal, no standard input but what is given, a deadline at which its whole
 process group ends, and a bound to what it may print. Not here: what is run, and processes that outlive us.

@@ -1,4 +1,4 @@
-"""The write edge: our Pulumi provider `locallb`, in-process for the embedded engine, a plugin for the Pulumi CLI.
+"""Our Pulumi provider `locallb`: in-process for the embedded engine, and a plugin for the Pulumi CLI.
 
 Each kind of resource is a class of its own, typed by what `schema.json` says. What can be planned isn't decided here.
 """

@@ -1,4 +1,4 @@
-"""Pulumi's provider protocol around our kinds.
+"""Pulumi's provider protocol for our resource types.
 
 Kinds block, so they run on threads of our own and many may wait at once. The embedded engine, which has a thread for
 each call, asks `kinds` directly.

@@ -1,4 +1,4 @@
-"""Makes from schema.json what must agree with it: typed properties, the program's resources, the documentation.
+"""Generates from schema.json: typed properties, the program's resources, the documentation.
 
 `python -m locallb.provider.generate` writes them; `--check` only tells whether they are up to date (exit code 1).
 Strings in, strings out but for `main`.

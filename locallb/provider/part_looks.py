@@ -1,8 +1,4 @@
-"""Looks at what runs of parts, joined: those who want one at an Envoy at the same moment share what one look saw.
-
-A dump of one part costs Envoy nearly as much as that of some, because it goes through all that it has: with 1,000
-listeners 3 ms. Not here: what a part shall be (`fragments`).
-"""
+"""Coalesced reads of a shared proxy's parts: all that ask an Envoy at the same moment share one answer."""
 
 from __future__ import annotations
 

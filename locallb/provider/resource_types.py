@@ -1,4 +1,4 @@
-"""All our kinds by their tokens, asked in plain values: what the provider does, without Pulumi's protocol.
+"""All our resource types by their tokens, with plain values instead of Pulumi's protocol.
 
 The embedded engine asks here, in the thread of the resource's registration; `dispatch` does for everybody else. Nothing
 here knows what a resource is for. In a preview only `check`, `diff` and `preview_outputs` of a kind are asked, so

@@ -1,4 +1,4 @@
-"""Between plain JSON-like values and our frozen dataclasses, by the dataclasses' own annotations.
+"""Converts between JSON-like values and our frozen dataclasses, by the dataclasses' own annotations.
 
 A NamedTuple in a dataclass is no object of its own: its fields stand among the dataclass's. Of these, one with a
 default may be missing, and isn't written while it has that; likewise a field that is given by name only. A property

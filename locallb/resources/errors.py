@@ -1,4 +1,4 @@
-"""What goes wrong in the provider, said once: the engine shows the sentence as it is."""
+"""The provider's error: one sentence, which the engine shows as it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads properties that are exactly as their dataclass has them, which nearly all are, in as few steps as that takes.
+"""The fast path of decoding: properties that are exactly as their dataclass has them, which nearly all are.
 
 Whatever is missing, superfluous, unknown or of another type is `Odd`: then `codec` reads all of it again, and says what
 is wrong or what stands in its place.

@@ -1,4 +1,4 @@
-"""What a dataclass is as properties: which there are, of which types, and how it is made of them.
+"""The form of a dataclass as properties: their names and types, and how the dataclass is made of them.
 
 Not here: reading and writing values (`codec`, and `exact` for those that are as they shall be).
 """

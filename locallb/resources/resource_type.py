@@ -1,4 +1,4 @@
-"""What every kind of resource must say of itself; `dispatch` speaks Pulumi's protocol for all of them."""
+"""The interface of a resource type; `dispatch` speaks Pulumi's protocol for all of them."""
 
 from __future__ import annotations
 

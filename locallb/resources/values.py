@@ -1,4 +1,4 @@
-"""Plain JSON-like values for our providers, and the protocol's own around them."""
+"""Conversion between JSON-like values and the provider protocol's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brings about what was ordered: an update of the Services concerned, beside a `watch` as well."""
+"""Applies an order: an update of the Services concerned, beside a running `watch` as well."""
 
 from __future__ import annotations
 

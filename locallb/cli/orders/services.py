@@ -1,4 +1,4 @@
-"""The Services, Gateways and Ingresses for which something can be ordered, as they are now."""
+"""The Services, Gateways and Ingresses that an order can be for, as they are now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is ordered, as a table and as JSON."""
+"""The present orders, as a table and as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is on the live page now, and for each of its readers what of that it doesn't know yet.
+"""The present content of the live page, and the updates that each of its readers hasn't got yet.
 
 Everything has the number of the change that brought it; a reader that was told up to some number gets what came after
 it, however long that took it. So nothing waits for a slow reader, and none is owed more than one message. Not here:

@@ -1,4 +1,4 @@
-"""What the live page draws of one Service, Gateway or Ingress: a lane from addresses through its proxy to backends.
+"""The live page's drawing of one Service, Gateway or Ingress: a lane from addresses through its proxy to backends.
 
 Documents of plain values, made of what is planned and seen; the page's script draws them as text. Pure. Not here: what
 flows (`rates`), and who has been told what (`feed`).

@@ -1,4 +1,4 @@
-"""The live page beside the loop: takes what is told, asks for figures while somebody looks, and serves both.
+"""The live page's server beside the loop: takes events, asks for figures while somebody looks, and serves both.
 
 A face of a teller of its own, so a terminal that is held up doesn't hold up the page. Not here: what is drawn (`lanes`,
 `rates`) and the page itself (`document`).

@@ -1,4 +1,4 @@
-"""What flows through a Service now, as the live page shows it: counts of two looks as rates. Pure."""
+"""Traffic rates of a Service on the live page: the difference of two readings. Pure."""
 
 from __future__ import annotations
 

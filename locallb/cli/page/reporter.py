@@ -1,4 +1,4 @@
-"""The live page's own teller: what the loop tells comes by a relay of its own, so nobody's output holds up the page."""
+"""The live page's own event reporter, with its own relay, so that a blocked terminal doesn't block the page."""
 
 from __future__ import annotations
 

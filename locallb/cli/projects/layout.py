@@ -1,4 +1,4 @@
-"""What a project of ours consists of: texts by their paths in it. Pure. Not here: where they are written."""
+"""The files of a new project: texts by their paths in it. Pure. Not here: where they are written."""
 
 from __future__ import annotations
 

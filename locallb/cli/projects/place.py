@@ -1,4 +1,4 @@
-"""Where the project is: in the directory that was named, or above it, as Git finds its repository."""
+"""Finds the project's directory: the named one, or the nearest above it, as Git finds its repository."""
 
 from __future__ import annotations
 

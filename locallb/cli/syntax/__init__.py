@@ -1,1 +1,1 @@
-"""What may be typed: commands, their options and values. Not here: what was typed (`arguments`)."""
+"""The command line's grammar: commands, options and values. Not here: parsed arguments (`arguments`)."""

@@ -1,4 +1,4 @@
-"""The words of commands that order something: their options, and what may stand behind those."""
+"""Options and arguments of the commands that order something."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A parser of words that says what is wrong, with what might have been meant.
+"""An argument parser whose errors name the mistake and suggest what might have been meant.
 
 Not here: which words there are (`grammar`).
 """

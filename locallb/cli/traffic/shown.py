@@ -1,4 +1,4 @@
-"""What flows, as a table and as JSON. Not here: where figures come from (`traffic`)."""
+"""Traffic figures as a table and as JSON. Not here: where they come from (`traffic`)."""
 
 from __future__ import annotations
 

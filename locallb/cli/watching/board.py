@@ -1,4 +1,4 @@
-"""What is known of every Service while the loop runs: planned, seen, failed, changed when; for a view and for metrics.
+"""The present state of every Service while the loop runs: planned, observed, failed, changed when.
 
 Made from events and observations, never more than the plan has Services. Not here: how it is shown.
 """

@@ -1,4 +1,4 @@
-"""Looks after what proxies serve, beside the loop: those that were just changed at once, the others one after another.
+"""Observes what proxies serve, beside the loop: those that just changed at once, the others one after another.
 
 Costs next to nothing while nothing happens: one proxy in two seconds is asked, on its admin socket.
 """

@@ -1,4 +1,4 @@
-"""Hands events from the loop's thread to whoever tells them, without ever holding up the loop.
+"""A bounded queue from the loop's thread to its reporters, which never blocks the loop.
 
 Bounded: where the teller can't keep up (a paused terminal, a full pipe), the oldest go untold and are counted. Plans
 are large, so only the latest is kept.

@@ -1,4 +1,4 @@
-"""Reports what happens, in a thread of its own: as log lines, or on the live view."""
+"""Reports events in a thread of its own: as log lines, or on the live view."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The live view: a head, the Services that somebody may want to see, and what happened last, as large as the terminal.
+"""The live view: a header, the Services that matter now, and the latest events, as large as the terminal.
 
 Drawn only when something happened, at most a few times a second. Times are shown, not ages: an idle screen stays true.
 """

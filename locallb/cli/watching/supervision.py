@@ -1,4 +1,4 @@
-"""Whether the loop is alive, and who is told: a supervisor such as systemd, and whoever asks /healthz or /readyz."""
+"""Liveness of the loop, for a supervisor such as systemd and for /healthz and /readyz."""
 
 from __future__ import annotations
 

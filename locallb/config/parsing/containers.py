@@ -1,4 +1,4 @@
-"""What the stack's configuration says of containers: `network`, `image`, `limits` and `compat`.
+"""Parses the keys for containers: `network`, `image`, `limits` and `compat`.
 
 They belong to runtimes that make containers and are refused with another one. Not here: what a container is made of.
 """

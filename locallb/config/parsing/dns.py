@@ -1,4 +1,4 @@
-"""The key `dns` of the stack configuration: zones with their servers, and which names there are besides.
+"""Parses the key `dns`: zones with their servers, and additional names.
 
 Pure. Not here: who gets which name (`dns.records`).
 """

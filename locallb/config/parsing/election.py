@@ -1,4 +1,4 @@
-"""The key `leaderElection` of a stack's configuration."""
+"""Parses the key `leaderElection`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The key `ingress` of a stack."""
+"""Parses the key `ingress`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the stack's configuration says of routes to pods: `podRoutes`, and `podCIDRs` of a source or cluster.
+"""Parses the keys for routes to pods: `podRoutes`, and `podCIDRs` of a source or cluster.
 
 Pure. Not here: which routes that makes (`planning.routes.pod_routes`).
 """

@@ -1,4 +1,4 @@
-"""The key `policies` of the stack configuration: what a preview refuses, so that a pull request fails."""
+"""Parses the key `policies`: what a preview refuses, so that a pull request fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pools of the stack configuration: names, ranges, exclusions, and what makes two of them contradict each other."""
+"""Parses the pools: names, ranges and exclusions, and rejects pools that contradict each other."""
 
 from __future__ import annotations
 

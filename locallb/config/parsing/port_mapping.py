@@ -1,4 +1,4 @@
-"""From the value of `portMapping` in the stack configuration to whether Services are found at ports of 127.0.0.1."""
+"""Parses the key `portMapping`."""
 
 from __future__ import annotations
 

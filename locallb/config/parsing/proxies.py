@@ -1,4 +1,4 @@
-"""From the value of `proxies` in the stack configuration to `ProxySettings`."""
+"""Parses the key `proxies`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys `classes`, `gatewayClasses`, `namespaces` and `selector` of a stack; a pool has the last two as well."""
+"""Parses the keys `classes`, `gatewayClasses`, `namespaces` and `selector`; a pool has the last two as well."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the decoded values of the stack configuration (namespace `local-lb`) to `Settings`, or to all that is wrong.
+"""Parses the decoded values of the stack configuration (namespace `local-lb`) into `Settings`, or all mistakes.
 
 A mistake never hides another one: everything is read, then one error tells all. Keys that this version doesn't have yet
 are refused by name, never ignored. Not here: how the stack file is found and decoded.

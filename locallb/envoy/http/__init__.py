@@ -1,4 +1,4 @@
-"""HTTP and TLS in Envoy's words: what `envoy.render` adds to a proxy's files for its HTTP listeners.
+"""Envoy configuration of HTTP and TLS: what `envoy.render` adds to a proxy's files for its HTTP listeners.
 
 `rds-*.json` are routes, one a chain; `sds-*.json` certificates and authorities. Each is a file that Envoy watches, by
 an inotify instance of its own, where endpoints are files (`Discovery.EDS`); otherwise all of it stands in the listeners

@@ -1,4 +1,4 @@
-"""What becomes of a request, in Envoy's words: forwarded, redirected or answered."""
+"""Envoy configuration of a route's action: forward, redirect or direct response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How Envoy speaks HTTP to the backends of a cluster; its TLS is in `tls`."""
+"""Envoy configuration of HTTP to the backends of a cluster; its TLS is in `tls`."""
 
 from __future__ import annotations
 

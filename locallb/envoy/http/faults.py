@@ -1,4 +1,4 @@
-"""Ordered faults of requests: a filter that does nothing by itself, and what routes have it do until the fault's end.
+"""Fault injection for requests: a filter that is disabled by default, enabled by routes until the fault's end.
 
 The filter stands in listeners, switched off. Routes switch it on and say what it does, so that a fault comes and goes
 with them: no listener changes, and requests on open connections meet it. Each request's time is compared with the end,

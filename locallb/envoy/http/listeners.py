@@ -1,4 +1,4 @@
-"""Listeners of HTTP and TLS in Envoy's words: a filter chain for each chain, found by SNI.
+"""Envoy configuration of HTTP and TLS listeners: a filter chain for each chain, found by SNI.
 
 Routes, certificates and authorities are referred to (`Discovery.EDS`) or inline: referred to, none of their changes is
 a change of the listener. Requests and answers pass as they are: no header of Envoy's is added but those by which a

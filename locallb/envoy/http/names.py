@@ -1,4 +1,4 @@
-"""What the files of an HTTP proxy are called: by hashes, so that no name from a cluster becomes a path.
+"""Names of the files of an HTTP proxy: hashes, so that no name from a cluster becomes a path.
 
 A file's name, without its ending, is what Envoy calls the resource in it as well.
 """

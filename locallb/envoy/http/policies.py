@@ -1,4 +1,4 @@
-"""What goes along with a route, in Envoy's words: other origins, sessions, retries and copies."""
+"""Envoy configuration of a route's options: CORS, session persistence, retries and mirrors."""
 
 from __future__ import annotations
 

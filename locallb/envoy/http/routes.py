@@ -1,4 +1,4 @@
-"""Routes in Envoy's words: hosts, what a request is compared with, and the changes of headers around it.
+"""Envoy configuration of routes: virtual hosts, matches and header changes.
 
 Not here: what becomes of a request (`actions`).
 """

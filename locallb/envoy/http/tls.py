@@ -1,4 +1,4 @@
-"""TLS in Envoy's words: of clients, of backends, and the secrets of both, in files of their own (SDS) or inline.
+"""Envoy configuration of TLS, downstream and upstream, and its secrets, in files of their own (SDS) or inline.
 
 Keys are named and never here: `tls-*.key` and `tls-*.crt` lie beside these files, written by who may read the Secret.
 """

@@ -1,4 +1,4 @@
-"""Services of type LoadBalancer: read from spec and annotations, told by `status.loadBalancer` and conditions."""
+"""Services of type LoadBalancer: read from spec and annotations, answered by `status.loadBalancer` and conditions."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What macOS has instead of local routes: aliases of lo0. Written from its manual; nobody has tried it on a Mac."""
+"""macOS: aliases of lo0 in place of local routes. Written from its manual; untested on a Mac."""

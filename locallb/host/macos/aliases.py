@@ -1,4 +1,4 @@
-"""Addresses of pools as aliases of lo0: which are wanted, what `ifconfig` says and is told. Pure.
+"""Addresses of pools as aliases of lo0: which are wanted, and the arguments and output of `ifconfig`. Pure.
 
 macOS has 127.0.0.1 alone on lo0, and no route makes a whole prefix local. Not here: running `ifconfig`.
 """

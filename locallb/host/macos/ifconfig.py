@@ -1,4 +1,4 @@
-"""The only calls of macOS: what lo0 has, and changing that, by `ifconfig`. Nobody has tried them on a Mac."""
+"""The only calls of macOS: reads and changes the aliases of lo0 by `ifconfig`. Untested on a Mac."""
 
 from __future__ import annotations
 

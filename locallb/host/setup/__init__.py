@@ -1,1 +1,1 @@
-"""What `locallb host setup` changes of this host: which steps (pure), and carrying them out."""
+"""`locallb host setup`: the steps (pure), and their execution."""

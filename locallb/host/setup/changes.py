@@ -1,4 +1,4 @@
-"""Carries out the steps of `locallb host setup` and `teardown`, and records what was found before each.
+"""Executes the steps of `locallb host setup` and `teardown`, and records what was found before each.
 
 The record is written before a change is made, so that whatever stops us can be undone. It is root's, and everybody may
 read it. Not here: which steps there are.

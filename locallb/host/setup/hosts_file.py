@@ -1,4 +1,4 @@
-"""A block of names in /etc/hosts for each zone, where nothing on a host takes zones: its text.
+"""The text of a block in /etc/hosts for each zone, for hosts whose resolver takes no zones.
 
 Pure. It has the names of the moment when it was written, and none that stands for many. Not here: blocks in texts
 (`dns.blocks`), and writing the file (`changes`).

@@ -1,4 +1,4 @@
-"""What `locallb host setup` and `teardown` would do: steps as data, from what the host is like and what was recorded.
+"""Plans `locallb host setup` and `teardown`: steps as data, from the host's present state and the record.
 
 Pure. Each step says what it is, what is there now, what shall be, why, and the command that a person would type. Not
 here: how a step is carried out (`changes`), and what a route may not break (`pool_routes`).

@@ -1,4 +1,4 @@
-"""How this host's own resolver comes to ask the servers of a stack's zones: files for whichever resolver there is.
+"""Plans the configuration files by which this host's resolver, whichever it is, asks the servers of a stack's zones.
 
 Pure. Those for macOS are as its manual has them (resolver(5)), and nobody has tried them. Not here: writing them
 (`changes`), and glibc alone, which knows neither zones nor ports (`hosts_file`).

@@ -1,4 +1,4 @@
-"""What changes of this host are made of: a step, what was found before, what the host is like. Pure, and no decisions.
+"""The types of host setup: a step, what was found before it, the host's present state. Pure, and no decisions.
 
 Not here: which steps there are (`plan`, `resolver_plan`).
 """

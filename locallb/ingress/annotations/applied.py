@@ -1,4 +1,4 @@
-"""Ingresses with what their annotations make of their paths: expressions, and a root for `/`.
+"""Applies annotations to the paths of Ingresses: regular expressions, and a redirect for `/`.
 
 Not here: what becomes of requests for them (`rules`).
 """

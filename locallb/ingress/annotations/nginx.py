@@ -1,4 +1,4 @@
-"""Annotations of ingress-nginx that mean in our proxy exactly what they mean there. All others are told, by name.
+"""Annotations of ingress-nginx that have exactly the same meaning here. All others are reported, by name.
 
 A whole Ingress has them. Not here: what becomes of its routes (`annotations.applied`, `rules`).
 """

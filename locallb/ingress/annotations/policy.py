@@ -1,4 +1,4 @@
-"""What annotations of an Ingress say, whoever's they are. Not here: how they are read, what becomes of routes."""
+"""The settings that annotations of an Ingress give, whichever controller's they are. Not here: parsing them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of annotations, taken for what they are. Each reader raises FieldError, with the annotation and the remedy."""
+"""Readers of annotation values. Each raises FieldError, with the annotation and the remedy."""
 
 from __future__ import annotations
 

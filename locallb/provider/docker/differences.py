@@ -1,4 +1,4 @@
-"""What new inputs change of a container, and whether that takes a new one: as the official plugin decides.
+"""The diff of a container's inputs, and whether it takes a new container: as the official plugin decides.
 
 Pure; the recorded table of changes is the test.
 """

@@ -1,4 +1,4 @@
-"""Inputs of a container as the official plugin checks them: its defaults, its notes of them, and what is refused.
+"""Checks a container's inputs as the official plugin does: its defaults, its notes of them, and what is refused.
 
 The embedded engine knows what the components declare and a little more; everything else is refused by its name, because
 a property that is silently ignored is worse than one that isn't there.

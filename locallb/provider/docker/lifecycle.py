@@ -1,4 +1,4 @@
-"""What a container goes through: made or adopted, looked at, changed, removed. Whose it is stands in its labels.
+"""The operations on a container: create or adopt, read, update, remove. Its labels name the owner.
 
 A run may be killed between an effect and its line in the state; `create` therefore adopts what is its own already.
 """

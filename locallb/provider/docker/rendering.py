@@ -1,4 +1,4 @@
-"""Outputs of a container as the official plugin writes them, from what the daemon tells and what was asked for.
+"""A container's outputs as the official plugin writes them, from the daemon's answer and the inputs.
 
 Every field is there in the official plugin's own form: one that is missing, or empty where it is null there, would make
 the other engine plan a change. After a refresh the same plugin writes some empty fields in another form; so do we.

@@ -1,4 +1,4 @@
-"""What the Engine API is told to make: the body of /containers/create, from checked inputs."""
+"""The body of /containers/create for the Engine API, from checked inputs."""
 
 from __future__ import annotations
 

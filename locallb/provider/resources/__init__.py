@@ -1,1 +1,1 @@
-"""The resource types of our provider, a module each."""
+"""The resource types of our provider."""

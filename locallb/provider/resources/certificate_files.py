@@ -1,4 +1,4 @@
-"""The two files of a certificate in a proxy's directory: written, read and removed, whoever made what is in them."""
+"""The two files of a certificate in a proxy's directory: written, read and removed, for any kind of certificate."""
 
 from __future__ import annotations
 

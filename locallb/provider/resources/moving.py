@@ -1,4 +1,4 @@
-"""Takes a stack's proxies away from the state home in which they live, so that they can be made in another one.
+"""Removes a stack's proxies from the state home in which they live, so that they can be created in another one.
 
 Addresses stay claimed where all users share the ledger. Not here: where a stack belongs.
 """

@@ -1,4 +1,4 @@
-"""PodRoutes: ways to the pods of a cluster, in this host's table or in the network namespace of a proxy's container.
+"""PodRoutes: routes to the pods of a cluster, in this host's table or in the network namespace of a container.
 
 They carry a protocol of ours and the stack's metric, so they are told from everybody else's whatever became of the
 state. Not here: how routes are changed, and which ones are in the way.

@@ -1,4 +1,4 @@
-"""The parts of a proxy that isn't one Service's alone: put in, taken out, read back, under a running Envoy.
+"""The parts of a shared proxy: inserted, removed and read back under a running Envoy.
 
 Envoy reads a file as a whole, so every change is one of the whole: threads that want one at the same time are served
 together, by the first of them that gets its turn. New clusters come before the listeners that use them, old ones go

@@ -1,4 +1,4 @@
-"""ServiceConfig: what a proxy that isn't one Service's alone is told of one Service."""
+"""ServiceConfig: one Service's part of a shared proxy's configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request's Host says: one rule for everybody who decides by it. Not here: which hosts are answered."""
+"""Parses the Host header of a request. Not here: which hosts are accepted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client of the small HTTP server asks, and what it is answered: a page, or a stream of what is new.
+"""Requests and answers of the small HTTP server: a page, or a stream of updates.
 
 Requests have no body and answers end with their connection, as HTTP/1.0 has it. Not here: sockets (`http_server`).
 """

@@ -1,4 +1,4 @@
-"""A small HTTP server on the loopback: pages that programs of this host read now and again, and streams of what is new.
+"""A small HTTP server on the loopback: pages that are read now and again, and streams of updates.
 
 One thread serves all clients and waits for none. Each has so many seconds for its whole request and for taking the
 answer; where too many are there the one that has been there longest goes. Of a stream no more is made before the client

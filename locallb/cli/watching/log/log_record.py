@@ -1,4 +1,4 @@
-"""One thing that `watch` tells, whatever form its log has.
+"""One record of the log of `watch`, whatever its format.
 
 Not here: what is told of which event (`records`), and the forms (`lines`, `screen`).
 """

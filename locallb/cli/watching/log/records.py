@@ -1,4 +1,4 @@
-"""From events to records: what a log, in whichever form, says of them. One record is one line.
+"""Turns events into log records. One record is one line, in any format.
 
 What is told again and again (a plan without work, the same complaint at each plan, the same failure at each try, or of
 each object that isn't a Service) is told once, and when it ends.

@@ -1,4 +1,4 @@
-"""Where clients find a Service, as a line of the log says it. Not here: whether it is served there."""
+"""The addresses and ports of a Service as a log line writes them. Not here: whether it is served there."""
 
 from __future__ import annotations
 
