@@ -77,7 +77,7 @@ class _ProxyConfig(TypedDict):
 class ProxyConfig(_Resource):
     """The directory of a proxy and Envoy's files in it.
 
-    Its id is the proxy. A running proxy gets changes in an order in which no listener ever lacks its cluster.
+    Its id is the proxy. A running proxy gets changes in an order in which every listener always has its cluster.
     """
 
     proxy: pulumi.Output[str]
@@ -172,7 +172,7 @@ class _EnvoyProcess(TypedDict):
 class EnvoyProcess(_Resource):
     """An Envoy on this host, in its proxy's directory.
 
-    Its id is the proxy. It outlives whoever started it; replaced delete before create.
+    Its id is the proxy. It keeps running when the process that started it ends. Replaced delete before create.
     """
 
     proxy: pulumi.Output[str]
@@ -207,8 +207,8 @@ class _PodmanContainer(TypedDict):
 class PodmanContainer(_Resource):
     """A container of Podman that runs a proxy's Envoy.
 
-    Its id is the container. What isn't running, or was told to stop, counts as gone, and goes on when it is created
-    again; replaced delete before create.
+    Its id is the container. A container that isn't running, or is stopping, counts as deleted; creating it again
+    restarts it. Replaced delete before create.
     """
 
     proxy: pulumi.Output[str]
@@ -241,9 +241,9 @@ class _ServiceConfig(TypedDict):
 
 
 class ServiceConfig(_Resource):
-    """What a proxy that isn't one Service's alone is told of a Service: its part of the listeners and clusters.
+    """A Service's part of the listeners and clusters of a proxy that serves several.
 
-    Its id is the part. Gone means that the proxy has stopped listening there.
+    Its id is the part. Once deleted, the proxy no longer listens there.
     """
 
     proxy: pulumi.Output[str]
@@ -290,7 +290,8 @@ class _ServiceClaim(TypedDict):
 class ServiceClaim(_Resource):
     """The finalizer on a Service of a live cluster.
 
-    It is set before anything is made for the Service and taken away after all of it is gone. Its id is the Service.
+    It is added before anything is created for the Service and removed after everything is deleted. Its id is the
+    Service.
     """
 
     access: pulumi.Output[Mapping[str, Any]]
@@ -310,9 +311,9 @@ class _ServiceStatus(TypedDict):
 
 
 class ServiceStatus(_Resource):
-    """What a Service of a live cluster is told: its addresses, ports and conditions.
+    """Status of a Service of a live cluster: its addresses, ports and conditions.
 
-    Written when they serve, withdrawn before they don't. Its id is the Service.
+    Written once they serve, withdrawn before they stop. Its id is the Service.
     """
 
     access: pulumi.Output[Mapping[str, Any]]
@@ -333,10 +334,10 @@ class _GatewayStatus(TypedDict):
 
 
 class GatewayStatus(_Resource):
-    """What an object of Gateway API in a live cluster is told: conditions, and in routes the parents of our controller.
+    """Status of a Gateway API object in a live cluster: conditions and, for routes, local-lb's parents.
 
-    What others wrote stays; an object that is gone is fine. Withdrawn, it waits for a controller again. Its id is the
-    object.
+    Data of other controllers stays; a deleted object is no error. After deletion of this resource, the object waits for
+    a controller again. Its id is the object.
     """
 
     access: pulumi.Output[Mapping[str, Any]]
@@ -357,8 +358,8 @@ class _ServiceEvents(TypedDict):
 class ServiceEvents(_Resource):
     """Events of a Service of a live cluster.
 
-    What is new among them is sent, best effort and no more often than client-go would; an event that stays is not sent
-    again. Its id is the Service.
+    New ones are sent, best effort and with client-go's rate limit; an event that stays is not sent again. Its id is the
+    Service.
     """
 
     access: pulumi.Output[Mapping[str, Any]]
@@ -378,9 +379,9 @@ class _PodRoutes(TypedDict):
 
 
 class PodRoutes(_Resource):
-    """Ways to the pods of a cluster by its Nodes, in this host's table or in a proxy container's network namespace.
+    """Routes to a cluster's pods by its Nodes, in this host's table or in a proxy container's network namespace.
 
-    Nobody else's route is touched. Its id is the table and the metric.
+    Other routes are never touched. Its id is the table and the metric.
     """
 
     owner: pulumi.Output[Mapping[str, Any]]
@@ -406,9 +407,9 @@ class _DnsName(TypedDict):
 
 
 class DnsName(_Resource):
-    """A name in a zone whose server takes updates (RFC 2136), with the records that mark whose it is.
+    """A name in a zone whose server accepts dynamic updates (RFC 2136), with its ownership records.
 
-    Nothing that has no mark of this stack is changed. Its id is the name.
+    Records without this stack's ownership record are never changed. Its id is the name.
     """
 
     owner: pulumi.Output[Mapping[str, Any]]
@@ -436,7 +437,7 @@ class _StubZones(TypedDict):
 class StubZones(_Resource):
     """The stack's zones in the CoreDNS of a running cluster: a marked block of stub zones.
 
-    What others write there is left alone, and its id is the mark.
+    Content of others is left alone. Its id is the mark.
     """
 
     owner: pulumi.Output[Mapping[str, Any]]

@@ -25,14 +25,14 @@ class Versions:
 
 @dataclass(frozen=True, slots=True)
 class ListenerState:
-    """What a proxy makes of a listener."""
+    """State of a listener in a proxy."""
 
     listener: str
     """Name, `<address>:<port>/<protocol>`."""
     state: str
     """`serving` or `failed`."""
     reason: str
-    """Why it failed; empty while it serves."""
+    """Reason of the failure; empty while it serves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,16 @@ class LoopbackAddressInputs:
     """What a program says of its `LoopbackAddress`."""
 
     address: str
-    """IPv4 or IPv6 address. Another one replaces the claim, new before old."""
+    """IPv4 or IPv6 address. A change replaces the claim, new before old."""
     owner: Owner
-    """Who claims it. Another one takes over in one step, but never from a project that still exists elsewhere."""
-    sharing: str
-    """Sharing key of the Service: others of this stack that have one may hold the address, too.
+    """Owner of the claim.
 
-    Empty: nobody else may.
+    A new owner takes it over in one step, but never from a project that still exists elsewhere.
+    """
+    sharing: str
+    """Sharing key of the Service: other Services of this stack with a sharing key may hold the address too.
+
+    Empty: no other may.
     """
 
 
@@ -55,7 +58,7 @@ class LoopbackAddressState(LoopbackAddressInputs):
     """What is known of one `LoopbackAddress`: its inputs and its outputs."""
 
     claim: str
-    """Path of the ledger that has the claim."""
+    """Path of the ledger with the claim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +66,16 @@ class LoopbackPortsInputs:
     """What a program says of its `LoopbackPorts`."""
 
     address: str
-    """Loopback address. Another one replaces the claim, new before old."""
+    """Loopback address. A change replaces the claim, new before old."""
     owner: Owner
-    """Who claims them. Another one takes over in one step, but never from a project that still exists elsewhere."""
-    ports: tuple[str, ...]
-    """`<port>/<protocol>=<number>` each: a port of the Service, and where clients find it.
+    """Owner of the claims.
 
-    Others are claimed in one step.
+    A new owner takes them over in one step, but never from a project that still exists elsewhere.
+    """
+    ports: tuple[str, ...]
+    """`<port>/<protocol>=<number>` each: a port of the Service, and the port for clients.
+
+    Changes are claimed in one step.
     """
 
 
@@ -78,7 +84,7 @@ class LoopbackPortsState(LoopbackPortsInputs):
     """What is known of one `LoopbackPorts`: its inputs and its outputs."""
 
     claim: str
-    """Path of the ledger that has the claim."""
+    """Path of the ledger with the claim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,22 +92,22 @@ class ProxyConfigInputs:
     """What a program says of its `ProxyConfig`."""
 
     proxy: ProxyId
-    """Id of the proxy: twelve hex digits, the name of its directory. Another one replaces it."""
+    """Id of the proxy: twelve hex digits, the name of its directory. A change replaces the resource."""
     name: ProxyName
     """Readable name of the proxy."""
     owner: Owner
-    """Whose proxy it is."""
+    """Owner of the proxy."""
     files: Mapping[str, str]
-    """Text by file name: bootstrap.json, lds.json, cds.json, one eds-<upstream>.json an upstream.
+    """Text by file name: bootstrap.json, lds.json, cds.json, one eds-<upstream>.json per upstream.
 
-    HTTP listeners refer to rds-*.json and sds-*.json. The bootstrap alone where parts say the rest.
+    HTTP listeners refer to rds-*.json and sds-*.json. Only the bootstrap if parts contain the rest.
     """
     versions: Versions
-    """Versions that lds.json and cds.json carry."""
+    """Versions in lds.json and cds.json."""
     shared: bool
-    """This user's group may use the directory too: a container works in it."""
+    """Whether this user's group may use the directory too, for a container."""
     serves: str = field(default="", kw_only=True)
-    """Key of the Gateway, or of the Ingresses, that a proxy of the stack serves and nobody else; may be missing."""
+    """Key of the only Gateway, or the only Ingresses, that a proxy of the stack serves; optional."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,28 +125,31 @@ class ServedCertificateInputs:
     """What a program says of its `ServedCertificate`."""
 
     proxy: ProxyId
-    """Id of the proxy. Another one replaces it."""
+    """Id of the proxy. A change replaces the resource."""
     name: ProxyName
     """Readable name of the proxy."""
     owner: Owner
-    """Whose proxy it is."""
+    """Owner of the proxy."""
     access: Access
-    """Where the Secret lives; both fields are empty where a file of manifests has it."""
+    """Cluster of the Secret; both fields are empty if a file of manifests has it."""
     file: str
-    """Path of the file of manifests that has the Secret; empty for one of a live cluster. Another one replaces it."""
+    """Path of the file of manifests with the Secret; empty for a live cluster. A change replaces the resource."""
     namespace: str
-    """Namespace of the Secret. Another one replaces it."""
+    """Namespace of the Secret. A change replaces the resource."""
     secret: str
-    """Name of the Secret. Another one replaces it."""
+    """Name of the Secret. A change replaces the resource."""
     digest: str
-    """Digest (hex) of what is in the Secret.
+    """Digest (hex) of the Secret's content.
 
-    Another one replaces it, new before old: both are there until nobody refers to the old one.
+    A change replaces the resource, new before old: both exist until nothing refers to the old one.
     """
     shared: bool
-    """This user's group may read the files too: a container works in the directory."""
+    """Whether this user's group may read the files too, for a container."""
     serves: str = field(default="", kw_only=True)
-    """Key of whom a proxy of the stack serves and nobody else; may be missing. One of another cluster replaces it."""
+    """Key of the only object that a proxy of the stack serves; optional.
+
+    One of another cluster replaces the resource.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,24 +165,24 @@ class LocalCertificateInputs:
     """What a program says of its `LocalCertificate`."""
 
     proxy: ProxyId
-    """Id of the proxy. Another one replaces it."""
+    """Id of the proxy. A change replaces the resource."""
     name: ProxyName
     """Readable name of the proxy."""
     owner: Owner
-    """Whose proxy it is."""
+    """Owner of the proxy."""
     certificate: str
-    """What the certificate is called among those of the proxy. Another one replaces it."""
+    """Name of the certificate, unique for the proxy. A change replaces the resource."""
     hosts: tuple[str, ...]
-    """Hostnames and IP addresses that it is for. Others replace it."""
+    """Hostnames and IP addresses in it. A change replaces the resource."""
     authority: str
-    """Fingerprint (sha256, hex) of the authority; empty where it isn't made yet. Another one replaces it."""
+    """Fingerprint (sha256, hex) of the authority; empty if it doesn't exist yet. A change replaces the resource."""
     period: int
-    """Which stretch of 30 days it is for.
+    """Number of the period of 30 days that it is for.
 
-    Another one replaces it, new before old: both are there until nobody refers to the old one.
+    A change replaces the resource, new before old: both exist until nothing refers to the old one.
     """
     shared: bool
-    """This user's group may read the files too: a container works in the directory."""
+    """Whether this user's group may read the files too, for a container."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +194,7 @@ class LocalCertificateState(LocalCertificateInputs):
     serial: str
     """Serial number (hex) of the certificate."""
     expires: str
-    """When it ends (RFC 3339)."""
+    """Expiry time (RFC 3339)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,13 +202,13 @@ class EnvoyProcessInputs:
     """What a program says of its `EnvoyProcess`."""
 
     proxy: ProxyId
-    """Id of the proxy. Another one replaces the process."""
+    """Id of the proxy. A change replaces the process."""
     owner: Owner
-    """Whose proxy it is."""
+    """Owner of the proxy."""
     bootstrap: str
-    """sha256 (hex) of the bootstrap.json that it reads. Another one replaces the process."""
+    """sha256 (hex) of its bootstrap.json. A change replaces the process."""
     version: str
-    """Version of Envoy. Another one takes over from the process."""
+    """Version of Envoy. A process of the new version takes over from the old one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +218,7 @@ class EnvoyProcessState(EnvoyProcessInputs):
     pid: int
     """Process id."""
     started: str
-    """Boot and clock tick of its start, so that a pid used again isn't taken for it."""
+    """Boot and clock tick of its start, to recognize a reused pid."""
     binary: str
     """Path of the program."""
 
@@ -219,25 +228,25 @@ class PodmanContainerInputs:
     """What a program says of its `PodmanContainer`."""
 
     proxy: ProxyId
-    """Id of the proxy. Another one replaces the container."""
+    """Id of the proxy. A change replaces the container."""
     owner: Owner
-    """Whose proxy it is; stands in labels of the container."""
+    """Owner of the proxy, also in labels of the container."""
     bootstrap: str
-    """sha256 (hex) of the bootstrap.json that it reads. Another one replaces the container."""
+    """sha256 (hex) of its bootstrap.json. A change replaces the container."""
     name: str
     """Name of the container."""
     image: str
-    """Image. Another one replaces the container."""
+    """Image. A change replaces the container."""
     pull: str
-    """When the image is fetched: `Always`, `IfNotPresent` or `Never`."""
+    """When the image is pulled: `Always`, `IfNotPresent` or `Never`."""
     command: tuple[str, ...]
-    """What the image's program is told."""
+    """Arguments of the image's program."""
     user: str
     """User and group in the container."""
     memory: int
-    """MiB at most, also of memory and swap together."""
+    """Limit in MiB, also for memory and swap together."""
     cpus: str
-    """CPUs at most, a decimal number; empty for no limit."""
+    """Limit of CPUs, a decimal number; empty for none."""
     network: str
     """Podman's network on which `ports` are published; empty for the host's own."""
     addresses: tuple[str, ...]
@@ -245,7 +254,7 @@ class PodmanContainerInputs:
     ports: tuple[str, ...]
     """Published ports, `<address>:<port>/<protocol> <port inside>`."""
     labels: Mapping[str, str]
-    """Labels besides those that every container of ours has."""
+    """Labels in addition to those of every local-lb container."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,9 +270,9 @@ class ServiceConfigInputs:
     """What a program says of its `ServiceConfig`."""
 
     proxy: ProxyId
-    """Id of the proxy. Another one replaces the part, old before new: both want the same addresses."""
+    """Id of the proxy. A change replaces the part, old before new, because both need the same addresses."""
     part: PartId
-    """Id of the part: twelve hex digits, one for each Service. Another one replaces it."""
+    """Id of the part: twelve hex digits, one per Service. A change replaces the resource."""
     owner: Owner
     """The Service."""
     listeners: Mapping[str, str]
@@ -282,19 +291,19 @@ class ReachableInputs:
     """What a program says of its `Reachable`."""
 
     proxy: ProxyId
-    """Id of the proxy. Another one replaces the proof."""
+    """Id of the proxy. A change replaces the proof."""
     part: PartId
-    """Id of the part that is to be proven; empty for a proxy as a whole. Another one replaces the proof."""
+    """Id of the part to be proven; empty for a whole proxy. A change replaces the proof."""
     process: str
-    """Which run of the proxy's process: another one has to prove itself again."""
+    """Run of the proxy's process. A new run needs a new proof."""
     listeners: tuple[str, ...]
     """Names of the listeners that must be bound."""
     versions: Versions
-    """Versions that must be active: those of the proxy's files or, of a part, those of its listeners and clusters."""
+    """Versions that must be active: of the proxy's files or, for a part, of its listeners and clusters."""
     probes: tuple[str, ...]
-    """`<address>:<port>` places that must accept one TCP connection when they are first published."""
+    """Each `<address>:<port>` that must accept one TCP connection when it is first published."""
     published: bool
-    """Docker publishes the listeners' ports: connections to them must arrive at the proxy."""
+    """Whether Docker publishes the listeners' ports: connections to them must arrive at the proxy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +311,7 @@ class ReachableState(ReachableInputs):
     """What is known of one `Reachable`: its inputs and its outputs."""
 
     ports: tuple[ListenerState, ...]
-    """What was seen of each listener."""
+    """Observed state of each listener."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,9 +319,9 @@ class ServiceClaimInputs:
     """What a program says of its `ServiceClaim`."""
 
     access: Access
-    """Where the Service lives."""
+    """Cluster of the Service."""
     owner: Owner
-    """Which Service, by its uid too: the same name with another uid is another Service."""
+    """The Service, including its uid: the same name with another uid is another Service."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,15 +337,15 @@ class ServiceStatusInputs:
     """What a program says of its `ServiceStatus`."""
 
     access: Access
-    """Where the Service lives."""
+    """Cluster of the Service."""
     owner: Owner
-    """Which Service, by its uid too: the same name with another uid is another Service."""
+    """The Service, including its uid: the same name with another uid is another Service."""
     ingress: tuple[Ingress, ...]
-    """Entries of ours; those of others stay."""
+    """local-lb's entries; those of other controllers stay."""
     conditions: tuple[Condition, ...]
-    """Conditions of ours; those of others stay."""
+    """local-lb's conditions; those of other controllers stay."""
     alone: bool
-    """Entries of other controllers are removed."""
+    """Whether entries of other controllers are removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,13 +358,13 @@ class GatewayStatusInputs:
     """What a program says of its `GatewayStatus`."""
 
     access: Access
-    """Where the object lives."""
+    """Cluster of the object."""
     owner: Owner
-    """Which object, by its kind and uid too: the same name with another uid is another object."""
+    """The object, including its kind and uid: the same name with another uid is another object."""
     status: str
-    """What of its status is ours, as JSON, without times and generations."""
+    """local-lb's part of its status, as JSON, without times and generations."""
     generation: int
-    """Generation of the object that this was made from."""
+    """Generation of the object that the status is for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,11 +377,11 @@ class ServiceEventsInputs:
     """What a program says of its `ServiceEvents`."""
 
     access: Access
-    """Where the Service lives."""
+    """Cluster of the Service."""
     owner: Owner
-    """Which Service, by its uid too: the same name with another uid is another Service."""
+    """The Service, including its uid: the same name with another uid is another Service."""
     events: tuple[Event, ...]
-    """What is to be told as things are."""
+    """Events for the current situation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,9 +389,9 @@ class ServiceEventsState(ServiceEventsInputs):
     """What is known of one `ServiceEvents`: its inputs and its outputs."""
 
     tokens: int
-    """How many events may be sent at once from here on."""
+    """Number of events that may now be sent at once."""
     since: int
-    """Unix seconds from which on more of them may be sent."""
+    """Time in Unix seconds from which this number grows again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,11 +399,11 @@ class PodRoutesInputs:
     """What a program says of its `PodRoutes`."""
 
     owner: Owner
-    """Whose they are. Another one replaces them."""
+    """Owner of the routes. A change replaces them."""
     container: str
-    """Id of the container in whose network namespace they are, behind `podman:` if it is Podman's.
+    """Id of the container in whose network namespace they are, with the prefix `podman:` if it is Podman's.
 
-    Empty: this host's own table. Another one replaces them.
+    Empty: this host's own table. A change replaces them.
     """
     routes: tuple[str, ...]
     """Each as `ip route` writes it, such as `10.244.1.0/24 via 172.18.0.3`."""
@@ -405,7 +414,7 @@ class PodRoutesState(PodRoutesInputs):
     """What is known of one `PodRoutes`: its inputs and its outputs."""
 
     metric: int
-    """Their metric, which with protocol 78 tells them from everybody else's."""
+    """Their metric, which together with protocol 78 distinguishes them from all other routes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,26 +422,23 @@ class DnsNameInputs:
     """What a program says of its `DnsName`."""
 
     owner: Owner
-    """Whose the name is."""
+    """Owner of the name."""
     zone: str
-    """The zone. Another one replaces the name."""
+    """The zone. A change replaces the name."""
     name: str
-    """The name, without the dot at its end. Another one replaces it."""
+    """The name, without the final dot. A change replaces the resource."""
     server: str
-    """Address of the zone's server. Another one replaces the name."""
+    """Address of the zone's server. A change replaces the name."""
     port: int
-    """Its port. Another one replaces the name."""
+    """Its port. A change replaces the name."""
     tsig: str
-    """Path of the file that has the key for updates, relative to the project; empty for none.
-
-    The key is in no state.
-    """
+    """Path of the file with the key for updates, relative to the project; empty for none. The key is in no state."""
     mark: str
-    """The owner that its marks name; empty for the stack's own id."""
+    """The owner in its ownership records; empty for the stack's own id."""
     takes: str
-    """The owner whose records of this name become ours; empty for nobody."""
+    """The owner whose records of this name are taken over; empty for none."""
     ttl: int
-    """Seconds for which an answer may be kept."""
+    """Seconds for which an answer may be cached."""
     records: tuple[str, ...]
     """Types and values, such as `A 127.77.0.5`, sorted."""
 
@@ -442,7 +448,7 @@ class DnsNameState(DnsNameInputs):
     """What is known of one `DnsName`: its inputs and its outputs."""
 
     marked: str
-    """The owner that its marks name, whatever that is."""
+    """The owner that its ownership records actually have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -450,9 +456,9 @@ class StubZonesInputs:
     """What a program says of its `StubZones`."""
 
     owner: Owner
-    """Whose the block is. Another one replaces it."""
+    """Owner of the block. A change replaces it."""
     access: Access
-    """How the cluster's API is reached. Another one replaces the block."""
+    """Access to the cluster's API. A change replaces the block."""
     zones: tuple[str, ...]
     """Zones with their servers, such as `test 172.18.0.1:5300`, sorted."""
 
@@ -462,8 +468,8 @@ class StubZonesState(StubZonesInputs):
     """What is known of one `StubZones`: its inputs and its outputs."""
 
     config_map: str
-    """The ConfigMap of kube-system that has the block."""
+    """The ConfigMap of kube-system with the block."""
     key: str
-    """The key of its data that has it."""
+    """The key of its data with the block."""
     block: str
     """The block, with its marks."""
