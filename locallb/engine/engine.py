@@ -22,7 +22,7 @@ from locallb.engine.deploy.unwanted import Unwanted, find_unwanted
 from locallb.engine.protocol.monitor import EngineService, Monitor
 from locallb.engine.protocol.program import Program, Setting, run_program
 from locallb.engine.providers.registry import Providers, ProviderSource
-from locallb.engine.state.errors import Cancelled, FullScopeNeeded, StateUnwritable
+from locallb.engine.state.errors import Cancelled, FullScopeNeeded, HostRefused, StateUnwritable
 from locallb.engine.state.project import Project, load_config
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.urns import stack_urn
@@ -204,6 +204,8 @@ class Engine:
                 steps = Steps(recorder, reporter, BoundedSemaphore(self._parallel), stop, preview)
                 resources = ProviderResources(self._project.name, self._stack, scope, steps, providers, config)
                 outputs = self._guarded(work, Run(reporter, steps, resources, scope, self._parallel, self._crew))
+        except OSError as error:
+            raise HostRefused(error) from error
         finally:
             providers.loops.close()
         return Result(

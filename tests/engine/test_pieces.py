@@ -244,7 +244,7 @@ def test_a_disk_that_fills_up_within_the_pieces_leaves_the_file_as_it_was(room: 
     path.write_text("before")
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
     try:
-        with pytest.raises(StateUnwritable, match=r"state.json can't be written: File too large; make room"):
+        with pytest.raises(StateUnwritable, match=r"state.json can't be written: File too large; raise the limit"):
             Files().replace(path, [b"x" * 100] * 3000)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -256,7 +256,7 @@ def test_a_file_system_that_takes_nothing_is_full(tmp_path: Path, monkeypatch: p
     answers = iter([4, 0])
     monkeypatch.setattr(os, "writev", lambda _descriptor, _pieces: 3)
     monkeypatch.setattr(os, "write", lambda _descriptor, _data: next(answers))
-    with pytest.raises(StateUnwritable, match=r"can't be written: the disk is full"):
+    with pytest.raises(StateUnwritable, match=r"can't be written: No space left on device; make room"):
         Files().replace(tmp_path / "state.json", [b"0123456789"])
 
 

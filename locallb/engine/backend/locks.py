@@ -63,12 +63,17 @@ def _kernel() -> str:
 
 
 def _start_of(pid: int) -> float | None:
-    """Return the time at which a process started, None when there is none (or only its remains)."""
+    """Return the time at which a process started, None when there is none (or only its remains).
+
+    Of one that can't be looked at it is long ago: it isn't called gone.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         boot = next(line for line in Path("/proc/stat").read_text(encoding="utf-8").splitlines() if line[:5] == "btime")
-    except (OSError, StopIteration):
+    except (FileNotFoundError, ProcessLookupError):
         return None
+    except (OSError, StopIteration):
+        return 0.0
     return None if fields[0] in "ZX" else float(boot.split()[1]) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 

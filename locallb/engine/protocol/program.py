@@ -24,6 +24,7 @@ from locallb.engine.deploy.interrupts import heard_by, waited_for
 from locallb.engine.deploy.threads import Shift
 from locallb.engine.protocol.monitor import EngineService, Monitor
 from locallb.engine.protocol.sdk_fast_path import install
+from locallb.engine.providers.loops import new_loop
 
 Program = Callable[[], object]
 
@@ -118,7 +119,7 @@ def _failed(task: asyncio.Future[object]) -> bool:
 
 @contextmanager
 def _new_loop() -> Iterator[asyncio.AbstractEventLoop]:
-    loop = asyncio.new_event_loop()
+    loop = new_loop()
     try:
         yield loop
     finally:

@@ -27,7 +27,7 @@ from pulumi.provider.experimental.provider import (
 
 from locallb.engine.providers.loops import LoopPool, finished
 from locallb.engine.providers.wire import from_property_values, to_property_values
-from locallb.engine.state.errors import StepError, Unsupported
+from locallb.engine.state.errors import HostRefused, StepError, Unsupported
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.urns import name_of, type_of
 from locallb.engine.state.values import Properties, Value
@@ -60,6 +60,8 @@ def attempt(call: Callable[[], T]) -> T:
     """Call a provider. Whatever it raises becomes a StepError."""
     try:
         return call()
+    except OSError as error:
+        raise StepError(str(HostRefused(error))) from error
     except Exception as error:
         raise StepError(str(error) or type(error).__name__) from error
 

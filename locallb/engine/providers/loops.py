@@ -5,6 +5,8 @@ A loop costs more than most provider calls, so loops are kept for a run. The pro
 
 import asyncio
 from collections.abc import Coroutine
+from selectors import DefaultSelector
+from socket import socketpair
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -22,6 +24,14 @@ def finished(coroutine: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("a provider that works in place waited for something")
 
 
+def new_loop() -> asyncio.AbstractEventLoop:
+    """Make an event loop. Raises OSError where it can't be had, before asyncio leaves a part of one that complains."""
+    with DefaultSelector():
+        for end in socketpair():
+            end.close()
+    return asyncio.new_event_loop()
+
+
 class LoopPool:
     """Event loops for blocking calls of coroutines; close it at the end of the run."""
 
@@ -34,7 +44,11 @@ class LoopPool:
         """Run a coroutine to its end on this thread."""
         with self._lock:
             loop = self._idle.pop() if self._idle else None
-        loop = loop or asyncio.new_event_loop()
+        try:
+            loop = loop or new_loop()
+        except OSError:
+            coroutine.close()
+            raise
         try:
             return loop.run_until_complete(coroutine)
         finally:

@@ -3,7 +3,22 @@
 The command line prints `str(error)` as it is. Nothing here knows what the resources are about.
 """
 
+import errno
 from pathlib import Path
+
+_REMEDIES = {
+    errno.ENOSPC: "make room on that disk",
+    errno.EDQUOT: "make room within your quota",
+    errno.EROFS: "mount it writable",
+    errno.EACCES: "give this user the right to do so",
+    errno.EPERM: "give this user the right to do so",
+    errno.EFBIG: "raise the limit of file sizes (`ulimit -f`)",
+    errno.EMFILE: "raise the limit of open files (`ulimit -n`)",
+    errno.ENFILE: "end other programs that have many files open",
+    errno.ENOMEM: "end other programs, or raise the limit of memory (`ulimit -v`)",
+    errno.EAGAIN: "raise the limit of processes (`ulimit -u`), or end others",
+    errno.EIO: "look after that disk",
+}
 
 
 class EngineError(Exception):
@@ -28,9 +43,23 @@ class StateUnusable(StateBroken):
 
 def unreadable(path: Path, error: OSError) -> StateBroken:
     """Make the error of a stack's state or journal that the system doesn't let us read."""
-    if isinstance(error, PermissionError):
-        return StateBroken(f"{path} can't be read: {error.strerror}; give this user the right to read it")
-    return StateUnusable(path, error.strerror or str(error))
+    if error.errno in _REMEDIES:  # of the host: the state may be as good as ever
+        return StateBroken(f"{path} can't be read: {refusal(error)}, then run again")
+    return StateUnusable(path, refusal(error))
+
+
+def refusal(error: OSError) -> str:
+    """Return what the system refuses, and what to do where that is known."""
+    what, remedy = error.strerror or str(error), _REMEDIES.get(error.errno or 0)
+    return f"{what}; {remedy}" if remedy else what
+
+
+class HostRefused(EngineError):  # noqa: N818 the name says what happened
+    """The system refuses what every run needs: descriptors, threads."""
+
+    def __init__(self, error: OSError) -> None:
+        where = f"{error.filename}: " if error.filename else ""
+        super().__init__(f"{where}{refusal(error)}")
 
 
 class StateUnwritable(EngineError):  # noqa: N818 the name says what happened

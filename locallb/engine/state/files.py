@@ -3,6 +3,7 @@
 Every write passes one hook, so that tests can stop the world at each of them. Errors of the disk become one sentence.
 """
 
+import errno
 import fcntl
 import os
 import signal
@@ -11,12 +12,12 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 
-from locallb.engine.state.errors import StateUnwritable
+from locallb.engine.state.errors import StateUnwritable, refusal
 
 _FILE, _FOLDER = 0o600, 0o700  # whoever can write a state decides what the next run does
 _AT_ONCE = os.sysconf("SC_IOV_MAX")
 """Pieces of one write."""
-_FULL = "the disk is full"
+_FULL = errno.ENOSPC, os.strerror(errno.ENOSPC)
 
 
 def _nothing(_what: str) -> None:
@@ -39,9 +40,7 @@ class Files:
             self._before(what)
             yield
         except OSError as error:
-            raise StateUnwritable(
-                f"{path} can't be written: {error.strerror or error}; make room or set the rights, then run again"
-            ) from error
+            raise StateUnwritable(f"{path} can't be written: {refusal(error)}, then run again") from error
 
     def replace(self, path: Path, pieces: Iterable[bytes | memoryview]) -> None:
         """Set a file's whole content, or leave it as it was: written beside, synced, renamed, the folder synced."""
@@ -54,7 +53,7 @@ class Files:
         with self._replacing(path):
             for start, data in places:
                 if os.pwrite(descriptor, data, start) != len(data):
-                    raise OSError(None, _FULL)
+                    raise OSError(*_FULL)
             os.truncate(descriptor, size)
             os.fsync(descriptor)
 
@@ -88,7 +87,7 @@ class Files:
         with self._writing(f"append to {path.name}", path):
             data = text.encode()
             if os.write(descriptor, data) != len(data):
-                raise OSError(None, _FULL)
+                raise OSError(*_FULL)
 
     def open_new(self, path: Path) -> int:
         """Open an empty file for appending."""
@@ -179,7 +178,7 @@ def _write_pieces(descriptor: int, pieces: tuple[bytes | memoryview, ...]) -> No
         left, written = memoryview(piece)[written:], max(0, written - len(piece))
         while left:
             if not (taken := os.write(descriptor, left)):  # as file systems outside of the kernel may answer
-                raise OSError(None, _FULL)
+                raise OSError(*_FULL)
             left = left[taken:]
 
 

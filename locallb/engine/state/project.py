@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 import yaml
 
-from locallb.engine.state.errors import EngineError, ProjectError, Unsupported
+from locallb.engine.state.errors import EngineError, ProjectError, Unsupported, refusal
 from locallb.engine.state.values import Value
 
 BACKEND_VARIABLE = "PULUMI_BACKEND_URL"
@@ -200,7 +200,7 @@ def _read_yaml(path: Path) -> dict[str, Value]:
     except PermissionError:
         raise ProjectError(f"{path} can't be read: Permission denied; give this user the right to read it") from None
     except OSError as error:
-        raise ProjectError(f"{path} can't be read: {error.strerror}") from None
+        raise ProjectError(f"{path} can't be read: {refusal(error)}") from None
     except UnicodeDecodeError as error:
         raise ProjectError(f"{path} isn't UTF-8 (byte {error.start + 1}); save it as UTF-8") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: an odd date
