@@ -16,6 +16,7 @@ from locallb.engine.state.errors import EngineError
 from locallb.engine.state.project import state_file
 from locallb.model.errors import ClientError
 from locallb.model.identities import Home
+from locallb.model.system_errors import of_host
 from locallb.sources import SourceError
 from locallb.sources.configuration import program_settings
 from locallb.sources.state.renamed_project import refuse_renamed
@@ -36,6 +37,10 @@ def serve() -> Planned:
         reading, plan = _planned()
     except (ClientError, EngineError, SettingsError, SourceError) as error:
         raise pulumi.RunError(str(error)) from None
+    except Exception as error:
+        if of_host(error):
+            raise pulumi.RunError(of_host(error)) from None
+        raise
     declare(plan)
     for notice in reading.notices:
         pulumi.log.warn(notice)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 import traceback
@@ -13,7 +12,7 @@ from threading import ExceptHookArgs
 from locallb.cli.exit_code import Exit
 from locallb.cli.process import DEBUG
 from locallb.model.formatting import printable
-from locallb.storage.system_errors import REMEDIES, refusal
+from locallb.model.system_errors import of_host, told
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _TOLD = (
@@ -33,10 +32,10 @@ def sentence(error: BaseException) -> str:
     """Return a failure in a sentence with what to do, where that is known."""
     if _is_told(error):
         return str(error)
+    if words := of_host(error):
+        return words
     if isinstance(error, OSError):
-        return _of_the_system(error)
-    if isinstance(error, MemoryError) or "start new thread" in str(error):
-        return f"this host gives no more memory or threads ({_words(error)}); {REMEDIES[errno.ENOMEM]}"
+        return told(error) if error.strerror else _words(error)
     cut_short = "marshal data" in str(error)  # compiled code, written when the disk was full
     if isinstance(error, (ImportError, SyntaxError)) or cut_short:  # a parser that lacks memory takes good code for bad
         remedy = "give it more memory, or install local-lb again, in a checkout by `make setup`"
@@ -71,11 +70,6 @@ def _is_told(error: BaseException) -> bool:
     """Return whether a failure's own text is a sentence for users."""
     loaded = [getattr(sys.modules[module], kind) for module, kind in _TOLD if module in sys.modules]
     return isinstance(error, (Refused, *loaded))
-
-
-def _of_the_system(error: OSError) -> str:
-    where = f"{error.filename}: " if error.filename else ""
-    return f"{where}{refusal(error)}" if error.strerror else f"{where}{_words(error)}"
 
 
 def _words(error: BaseException) -> str:

@@ -13,6 +13,7 @@ from locallb.envoy import rollout
 from locallb.envoy.access_logs import CLOSED, GATE, gate
 from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError, Subscription, Subscriptions
 from locallb.envoy.waiting import pauses
+from locallb.model.system_errors import refusal
 from locallb.storage import files
 
 PATIENCE = 2.0
@@ -114,7 +115,7 @@ def texts(directory: Path) -> Mapping[str, str]:
     try:
         names = sorted(entry.name for entry in directory.iterdir() if rollout.NAME.fullmatch(entry.name))
     except OSError as error:
-        raise files.FilesError(f"{directory} can't be read: {error.strerror}") from error
+        raise files.FilesError(f"{directory} can't be read: {refusal(error)}") from error
     read = {name: files.read_shared(directory / name) for name in names}
     return {name: text for name, text in read.items() if text is not None}
 

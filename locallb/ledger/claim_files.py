@@ -29,6 +29,7 @@ from locallb.ledger.conflicts import LedgerError
 from locallb.model.identities import IPAddress
 from locallb.model.memory import Memory
 from locallb.model.snapshot import Claim
+from locallb.model.system_errors import refusal
 from locallb.storage import files, paths
 
 _LOOKS = 10
@@ -130,7 +131,7 @@ class ClaimFiles:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise LedgerError(f"the ledger {self.path} can't be read: {error.strerror}") from error
+            raise LedgerError(f"the ledger {self.path} can't be read: {refusal(error)}") from error
 
     def all_names(self) -> list[str]:
         """List what is there although it is being renamed: what one look misses has its name at the next one."""

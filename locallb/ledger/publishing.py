@@ -17,6 +17,7 @@ from locallb.ledger.claims import claimed_in, entry_name, entry_text, read_entry
 from locallb.ledger.conflicts import ContendedError, LedgerError, are_apart, refuse_others
 from locallb.model.identities import IPAddress, Owner
 from locallb.model.snapshot import MappedPort, Place, places_of
+from locallb.model.system_errors import refusal
 from locallb.storage import files
 
 
@@ -104,7 +105,7 @@ def remove(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
-        raise LedgerError(f"the claim {path} can't be removed: {error.strerror}") from error
+        raise LedgerError(f"the claim {path} can't be removed: {refusal(error)}") from error
 
 
 def among(names: Sequence[str], wanted: Sequence[ClaimRequest]) -> list[str]:

@@ -21,6 +21,7 @@ from typing import IO
 
 from locallb.model.errors import ClientError
 from locallb.model.formatting import clipped, printable
+from locallb.model.system_errors import refusal
 
 ADMINISTRATION = ("/usr/sbin", "/sbin")
 """Directories of tools that a user's PATH may not name, though the user may run them."""
@@ -83,7 +84,12 @@ class Program:
 
     def run(self) -> Ended:
         """Run it, whatever its exit code. Raises ProgramError."""
-        ends = time.monotonic() + self.seconds
+        try:
+            return self._run(time.monotonic() + self.seconds)
+        except OSError as error:
+            raise ProgramError(self.words[0], f"can't be run ({refusal(error)})") from error
+
+    def _run(self, ends: float) -> Ended:
         with self._standard_input() as given, ExitStack() as stack:
             process = self._started(given, stack)
             try:
@@ -109,13 +115,13 @@ class Program:
         if not self.given:
             yield subprocess.DEVNULL
             return
-        with ExitStack() as stack:
-            try:
-                file = stack.enter_context(tempfile.TemporaryFile())
-                file.write(self.given)
-                file.seek(0)
-            except OSError as error:
-                raise ProgramError(self.words[0], f"can't be given its input ({error.strerror})") from None
+        try:
+            file = _file_of(self.given)
+        except OSError as error:
+            where = f" in {tempfile.tempdir}" if tempfile.tempdir else ""
+            why = f"can't be given its input by a file{where} ({refusal(error)})"
+            raise ProgramError(self.words[0], why) from None
+        with file:
             yield file
 
     def _started(self, given: IO[bytes] | int, stack: ExitStack) -> subprocess.Popen[bytes]:
@@ -153,6 +159,19 @@ class Program:
 
     def _late(self) -> ProgramError:
         return ProgramError(self.words[0], f"was ended after {self.seconds:g} s")
+
+
+def _file_of(data: bytes) -> IO[bytes]:
+    """Return a file without a name that has this. Raises OSError; then there is none."""
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller's
+    try:
+        file.write(data)
+        file.seek(0)
+    except OSError:
+        with suppress(OSError):  # what it couldn't write it tries again
+            file.close()
+        raise
+    return file
 
 
 def find(name: str, environment: Mapping[str, str] | None = None) -> str:
@@ -203,7 +222,7 @@ def _popen(
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "its words can't be passed on"
+        why = refusal(error) if isinstance(error, OSError) else "its words can't be passed on"
         raise ProgramError(name, f"can't be run ({why})") from None
 
 

@@ -7,12 +7,14 @@ a preview can't change anything.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from pulumi.runtime.rpc import UNKNOWN
 
 from locallb.kubernetes.api.fence import FENCE
+from locallb.model.system_errors import told
 from locallb.resources import codec
 from locallb.resources.errors import ProviderError
 from locallb.resources.forms import form_of
@@ -49,7 +51,8 @@ class ResourceTypes:
         if preview:
             return "", _previewed_outputs(kind, news, kind.preview_outputs(new, None))
         FENCE.term()
-        identity, state = kind.create(new)
+        with _telling():
+            identity, state = kind.create(new)
         return identity, codec.encode(state)
 
     def read(self, token: str, name: str, properties: Values) -> tuple[dict[str, Any], dict[str, Any]] | None:
@@ -57,7 +60,8 @@ class ResourceTypes:
         kind = self._kind(token)
         if not properties:
             raise ProviderError(f"{name} can't be imported: declare it, `up` adopts what is there already")
-        state = kind.read(codec.recall(kind.state, properties))
+        with _telling():
+            state = kind.read(codec.recall(kind.state, properties))
         if state is None:
             return None
         seen = codec.encode(state)
@@ -75,14 +79,16 @@ class ResourceTypes:
         if preview:
             return _previewed_outputs(kind, news, kind.preview_outputs(new, old))
         FENCE.term()
-        return codec.encode(kind.update(old, new))
+        with _telling():
+            return codec.encode(kind.update(old, new))
 
     def delete(self, token: str, properties: Values) -> None:
         """Delete."""
         kind = self._kind(token)
         state = codec.recall(kind.state, properties)
         FENCE.term()
-        kind.delete(state)
+        with _telling():
+            kind.delete(state)
 
     def _kind(self, token: str) -> AnyResourceType:
         """Find the kind of a URN's type, `<parents' types>$<token>`."""
@@ -90,6 +96,15 @@ class ResourceTypes:
         if short not in self._kinds:
             raise ProviderError(f"the provider has no resource {short}: known are {', '.join(sorted(self._kinds))}")
         return self._kinds[short]
+
+
+@contextmanager
+def _telling() -> Iterator[None]:
+    """Say what helps where the system refuses something. Raises ProviderError."""
+    try:
+        yield
+    except OSError as error:
+        raise ProviderError(told(error)) from error
 
 
 def _previewed_outputs(kind: AnyResourceType, inputs: Values, certain: Mapping[str, object]) -> dict[str, Any]:

@@ -10,10 +10,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from locallb.model.errors import ClientError
+from locallb.model.system_errors import SCARCE, refusal
 from locallb.runtimes.process import processes
 from locallb.runtimes.process.processes import Process
 from locallb.storage import paths
-from locallb.storage.system_errors import refusal
 
 _PATIENCE = 1.0
 """Seconds to wait for those who only look who has it; that takes them microseconds."""
@@ -25,10 +25,15 @@ class TakenError(ClientError):
 
 
 def holder(path: Path) -> Process | None:
-    """Find who holds the lock at `path`; None if nobody does, or it can't be told. Changes nothing."""
+    """Find who holds the lock at `path`; None if nobody does, or it can't be told. Changes nothing.
+
+    Raises ClientError where this host lacks what it takes to look.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+    except OSError as error:
+        if error.errno in SCARCE:
+            raise TakenError(f"who holds {path} can't be told: {refusal(error)}") from error
         return None
     try:
         process = processes.identify(_pid(descriptor))

@@ -18,9 +18,9 @@ from locallb.kubernetes.access.kubeconfig_file import UNWRITTEN
 from locallb.kubernetes.parsing.documents import DocumentError, read_documents
 from locallb.model.errors import ClientError
 from locallb.model.formatting import clipped
+from locallb.model.system_errors import refusal
 from locallb.sources import SourceError
 from locallb.storage import files, foreign_files, paths
-from locallb.storage.system_errors import refusal
 
 LARGEST = 2**20
 """Bytes of a kubeconfig."""

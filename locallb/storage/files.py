@@ -10,6 +10,7 @@ import fcntl
 import os
 import shutil
 import stat
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,8 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from locallb.model.errors import ClientError
+from locallb.model.system_errors import refusal
 from locallb.storage import unfinished
-from locallb.storage.system_errors import refusal
 
 PRIVATE = 0o600
 """Mode of every file that we write for ourselves."""
@@ -116,7 +117,7 @@ def read(path: Path) -> str | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise FilesError(f"{path} can't be read: {error.strerror}") from error
+        raise FilesError(f"{path} can't be read: {refusal(error)}") from error
 
 
 def find_shared(path: Path, limit: int = LARGEST) -> SharedFile | None:
@@ -133,7 +134,7 @@ def find_shared(path: Path, limit: int = LARGEST) -> SharedFile | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        why = "it is a link" if error.errno == errno.ELOOP else error.strerror
+        why = "it is a link" if error.errno == errno.ELOOP else refusal(error)
         raise FilesError(f"{path} can't be read: {why}") from error
     if len(content) > limit:
         raise FilesError(f"{path} is larger than {limit} bytes")
@@ -147,6 +148,21 @@ def read_shared(path: Path, limit: int = LARGEST) -> str | None:
 
 
 @contextmanager
+def scratch(what: str) -> Iterator[Path]:
+    """Lend a directory for `what`, which is gone afterwards. Raises FilesError for what can't be written there."""
+    made = ""
+    try:
+        with tempfile.TemporaryDirectory(prefix="locallb-") as made:
+            yield Path(made)
+    except OSError as error:
+        if error.filename and made and not str(error.filename).startswith(made):
+            raise
+        where = f" to {tempfile.tempdir}" if tempfile.tempdir else ""
+        remedy = "or name another directory in TMPDIR"
+        raise FilesError(f"{what} can't be written{where}: {refusal(error)}; {remedy}") from error
+
+
+@contextmanager
 def locked(directory: Path) -> Iterator[None]:
     """Keep every other process that asks for it out of `directory` meanwhile.
 
@@ -155,7 +171,7 @@ def locked(directory: Path) -> Iterator[None]:
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise FilesError(f"{directory} can't be locked: {error.strerror}") from error
+        raise FilesError(f"{directory} can't be locked: {refusal(error)}") from error
     try:
         _wait_for_lock(descriptor, directory)
         yield
@@ -199,7 +215,7 @@ def set_mode(path: Path, wanted: int) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise FilesError(f"the mode of {path} can't be changed: {error.strerror}") from error
+        raise FilesError(f"the mode of {path} can't be changed: {refusal(error)}") from error
 
 
 def remove(path: Path) -> None:
@@ -207,7 +223,8 @@ def remove(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
-        raise FilesError(f"{path} can't be removed: {error.strerror}") from error
+        if os.path.lexists(path):  # a file system that is read-only says so also of a file that isn't there
+            raise FilesError(f"{path} can't be removed: {refusal(error)}") from error
 
 
 def remove_tree(path: Path, root: Path) -> None:
@@ -222,4 +239,4 @@ def remove_tree(path: Path, root: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise FilesError(f"{path} can't be removed: {error.strerror or error}") from error
+        raise FilesError(f"{path} can't be removed: {refusal(error)}") from error

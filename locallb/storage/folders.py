@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from locallb.model.errors import ClientError
+from locallb.model.system_errors import refusal
 from locallb.storage import stamps
 
 _DEEPEST = 64
@@ -211,4 +212,4 @@ def _look(status: os.stat_result) -> tuple[int, int]:
 
 
 def _reason(error: OSError) -> str:
-    return error.strerror or str(error)
+    return refusal(error)

@@ -9,11 +9,12 @@ import os
 import shutil
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
+from locallb.model.system_errors import refusal
 from locallb.storage import unfinished
 from locallb.storage.files import FilesError
-from locallb.storage.system_errors import refusal
 
 _LARGEST = 8 << 20
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -34,7 +35,8 @@ def rewrite(path: Path, change: Callable[[str], str]) -> None:
         if after != before:
             _replace(path, beside, after, status)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):  # a file system that is read-only says so also of a file that isn't there
+            beside.unlink(missing_ok=True)
         why = "it is a link" if path.is_symlink() else refusal(error)
         raise FilesError(f"{path} can't be changed: {why}") from error
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from locallb.model.errors import ClientError
 from locallb.model.identities import Home
-from locallb.storage.system_errors import REMEDIES
+from locallb.model.system_errors import REMEDIES
 
 PRIVATE = 0o700
 """Mode of every directory that we make."""

@@ -18,6 +18,7 @@ from typing import TypeGuard
 from locallb.model.errors import ClientError
 from locallb.model.identities import Owner, ProxyId, ProxyName
 from locallb.model.naming import owner_fields, owner_from
+from locallb.model.system_errors import refusal
 from locallb.storage import files, paths
 
 SHARED = 0o770
@@ -89,7 +90,7 @@ class Proxies:
         except FileNotFoundError:
             return ()
         except OSError as error:
-            raise ProxiesError(f"{self.root} can't be read: {error.strerror}") from error
+            raise ProxiesError(f"{self.root} can't be read: {refusal(error)}") from error
         return tuple(_read(self.root / name) for name in names if _ID.fullmatch(name) or _UNFINISHED.fullmatch(name))
 
     def find(self, proxy: ProxyId) -> ProxyDirectory | None:

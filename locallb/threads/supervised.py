@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from locallb.model.pacing import Backoff, Pace
+from locallb.model.system_errors import of_host
 from locallb.threads.jitter import jitter
 from locallb.threads.tally import Tally
 
@@ -93,7 +94,9 @@ class Threads:
     def escaped(self, task: Task, thread: str, error: BaseException) -> str:
         """Count and tell what escaped; return the sentence."""
         self._counts.add(task)
-        sentence = f"the thread {thread} broke off by a mistake in local-lb ({_described(error)}); please report it"
+        host = of_host(error)
+        why = f": {host}" if host else f" by a mistake in local-lb ({_described(error)}); please report it"
+        sentence = f"the thread {thread} broke off{why}"
         if self._listen:
             with suppress(Exception):  # whoever tells may be what is broken
                 self._listen(Escape(task, thread, sentence))

@@ -19,8 +19,8 @@ from typing import BinaryIO
 
 from locallb.envoy.access_logs import CLOSED, GATE, SOCKET, gate
 from locallb.model.errors import ClientError
+from locallb.model.system_errors import refusal
 from locallb.storage import files
-from locallb.storage.system_errors import refusal
 
 ENOUGH = 1000
 """Lines that a proxy may say until its gate is opened again."""
@@ -33,6 +33,8 @@ _MODE = 0o660
 """As the admin socket: a container's group may speak."""
 _PATIENCE = 2.0
 """Seconds that a message may take once it began."""
+_PAUSE = 0.05
+"""Seconds without new connections where one couldn't be taken."""
 _LONGEST = 64 << 20
 _THANKS = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 
@@ -156,10 +158,12 @@ class Reading:
         connection.close()
 
     def _accept(self, tap: Tap) -> None:
-        with suppress(OSError):
+        try:
             connection, _ = tap.socket.accept()
             connection.settimeout(_PATIENCE)
             self._selector.register(connection, selectors.EVENT_READ, (tap, connection.makefile("rb")))
+        except OSError:  # no descriptor is left, and who calls waits all the same
+            time.sleep(_PAUSE)
 
     def _take(self, connection: socket.socket, stream: BinaryIO) -> bytes | None:
         try:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import fcntl
 import shutil
+import socket
 from pathlib import Path
 
 import pytest
 
 from locallb.envoy.access_logs import CLOSED, GATE, SOCKET, gate
 from locallb.storage import files, stamps
+from locallb.traffic.reading import _PAUSE as PAUSE
 from locallb.traffic.reading import ENOUGH, LogError, Reading, Tap
+from tests.descriptors import few_files
 
 LOCK = "logs.lock"
 
@@ -128,3 +131,24 @@ def test_a_beginning_that_fails_is_an_error_of_the_log(tmp_path: Path) -> None:
     (directory / SOCKET).mkdir()
     with pytest.raises(LogError, match=f"the proxy in {directory} can't be listened to: "):
         Tap(directory)
+
+
+def test_a_connection_for_which_there_is_no_descriptor_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is tried now and again, not as often as a processor can; with room it is read."""
+    directory, reading, tries = directory_of_proxy(tmp_path), Reading(), [0]
+    assert not list(reading.follow([directory]))
+    accept = Reading._accept
+
+    def counted(self: Reading, tap: Tap) -> None:
+        tries[0] += 1
+        accept(self, tap)
+
+    monkeypatch.setattr(Reading, "_accept", counted)
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(directory / SOCKET))
+        with few_files(0):
+            assert not list(reading.messages(0.5))
+        assert 1 <= tries[0] <= 0.5 / PAUSE + 1
+        client.sendall(b"POST / HTTP/1.1\r\n\r\n1\r\nx\r\n0\r\n\r\n")
+        assert next(iter(reading.messages(60.0)))[1] == b"x"
+    reading.end()

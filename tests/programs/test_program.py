@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 
 from locallb.programs import program
 from locallb.programs.program import Program, ProgramError
+from tests.descriptors import few_files
 
 
 def shell(script: str, seconds: float = 60.0, remedy: str = "", most: int = program.MOST) -> Program:
@@ -163,8 +166,46 @@ def test_one_whose_input_cannot_be_written_is_told(monkeypatch: pytest.MonkeyPat
     """A full disk, or no directory for temporary files."""
     full = Path("/dev/full").open("w+b", buffering=0)  # noqa: SIM115 - closed by whom it is given to
     monkeypatch.setattr("tempfile.TemporaryFile", lambda: full)
-    with pytest.raises(ProgramError, match=r"^cat can't be given its input \(No space left on device\)$"):
+    with pytest.raises(ProgramError, match=r"^cat can't be given its input .*\(No space left on device; make room"):
         Program(("cat",), 60.0, given=b"a").run()
+
+
+@pytest.mark.parametrize("room", [0, 5000])
+def test_one_whose_input_fills_the_disk_is_told(room: int) -> None:
+    """However much of it is still to be written when its file is given up."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+    try:
+        with pytest.raises(ProgramError, match=r"^cat can't be given its input by a file in .*File too large; raise"):
+            Program(("cat",), 60.0, given=b"x" * 6000).run()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_one_that_gets_too_few_descriptors_is_told() -> None:
+    """Of its pipes, its input, or of what waits for it: one sentence, and nothing is left open."""
+    told = []
+    for spare in range(12):
+        with few_files(spare):
+            try:
+                assert Program(("cat",), 60.0, given=b"x").run().output == b"x"
+            except ProgramError as error:
+                told.append(str(error))
+    assert all("Too many open files; raise the limit of open files" in sentence for sentence in told)
+    assert 6 <= len(told) < 12
+
+
+def test_one_for_which_there_is_no_process_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root has no limit of its own, so the system's answer is played."""
+
+    def refused(*_words: object, **_more: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(subprocess, "Popen", refused)
+    with pytest.raises(ProgramError, match=r"^cat can't be run \(.*unavailable; raise the limit of processes"):
+        Program(("cat",), 60.0).run()
+    with pytest.raises(ProgramError, match="raise the limit of processes"), program.alongside(("cat",), Path("/")):
+        pytest.fail("it can't be started")
 
 
 def test_one_of_ours_that_is_interrupted_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,9 +18,10 @@ from urllib3.util import connection
 
 from locallb.runtimes.docker import daemon as docker_daemon
 from locallb.runtimes.docker import events as docker_events
-from locallb.runtimes.docker.daemon import DockerAbsentError
+from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.events import ContainerEvents
+from tests.descriptors import few_files
 from tests.servers import in_thread
 
 PATIENCE = 120.0
@@ -198,6 +199,16 @@ def test_no_question_to_a_daemon_that_hangs_is_asked_for_ever(
         pytest.raises(DockerAbsentError, match="takes connections and answers nothing"),
     ):
         ask(containers)
+
+
+@pytest.mark.usefixtures("docker")
+def test_a_daemon_that_can_not_be_asked_is_not_absent() -> None:
+    """Where this process has no descriptor left, what the daemon has counts as there."""
+    told = "can't be asked: Too many open files; raise the limit"
+    with closing(Containers(60.0)) as containers:
+        with few_files(0), pytest.raises(ContainersError, match=told) as caught:
+            containers.labelled("l")
+        assert not isinstance(caught.value, DockerAbsentError)
 
 
 @pytest.mark.parametrize("say", [b"", event("p")])

@@ -12,6 +12,7 @@ import pytest
 from locallb.runtimes.process import exits, processes
 from locallb.runtimes.process.exits import Exits
 from locallb.runtimes.process.processes import Process
+from tests.descriptors import few_files
 from tests.provider.waiting import becomes
 
 
@@ -96,6 +97,16 @@ def test_one_that_ended_before_it_could_be_followed_is_told(
     becomes(lambda: told == ["a"])
     followed.follow({})
     assert told == ["a"]
+
+
+def test_one_that_can_not_even_be_looked_at_has_not_ended(followed: Exits, told: list[str], start: Start) -> None:
+    """Where no descriptor is left for anything: it would be replaced while it serves."""
+    begun, one = start()
+    with few_files(0):
+        followed.follow({one: "a"})
+        assert told == []
+    begun.kill()
+    becomes(lambda: told == ["a"])
 
 
 def test_what_is_followed_no_longer_is_told_by_nobody(

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import resource
 import sys
 import tarfile
+import tempfile
 from pathlib import Path, PurePosixPath
 
-from locallb.runtimes.docker.image import add_program
+import pytest
+
+from locallb.runtimes.docker.engine_api import Containers
+from locallb.runtimes.docker.image import add_program, load_program
+from locallb.storage.files import FilesError
 
 
 def test_everybody_may_enter_every_directory_of_an_image(tmp_path: Path) -> None:
@@ -23,3 +29,27 @@ def test_everybody_may_enter_every_directory_of_an_image(tmp_path: Path) -> None
     for entry in entries:
         assert {str(parent) for parent in PurePosixPath(entry.name).parents[:-1]} <= seen
         seen.add(entry.name)
+
+
+@pytest.mark.parametrize("room", [0, 5000, 20_000])
+def test_an_archive_for_which_there_is_no_room_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    """With the image, the directory and what helps; nothing of it stays, and no daemon is asked."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+    told = rf"^the image a:b can't be written to {tmp_path}: File too large; raise .*; or name another .* in TMPDIR$"
+    try:
+        with pytest.raises(FilesError, match=told):
+            load_program(Containers(), "a:b", Path(sys.executable).resolve(), "usr/bin/one")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_an_archive_for_which_there_is_no_directory_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TMPDIR may name one that is gone."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(FilesError, match=rf"^the image a:b can't be written to {tmp_path}/gone: No such file"):
+        load_program(Containers(), "a:b", Path(sys.executable).resolve(), "usr/bin/one")

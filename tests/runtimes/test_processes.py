@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import pytest
 
 from locallb.runtimes.process import processes
 from locallb.runtimes.process.processes import Process, ProcessError
+from tests.descriptors import few_files
 from tests.traffic.waiting import eventually
 
 KEY = "LOCALLB_TEST"
@@ -191,3 +192,23 @@ def test_the_end_of_a_log_fits_a_sentence(tmp_path: Path) -> None:
     log.write_text("first\n" * 1000 + "\x1b[31mred\x07\nlast\n")
     assert processes.last_words(log, 2) == "[31mred | last"
     assert processes.last_words(log, 2, without="red|las") == "first | first"
+
+
+def test_one_that_can_not_be_looked_at_is_not_taken_for_one_that_is_gone(tmp_path: Path, mark: dict[str, str]) -> None:
+    """Else a second one would be started beside it, or it would be left behind."""
+    log = tmp_path / "log"
+    process = processes.start(python("input()"), tmp_path, mark, log)
+    looks: list[Callable[[], object]] = [
+        lambda: processes.is_alive(process),
+        lambda: processes.identify(process.pid),
+        lambda: processes.mark_of(process),
+        lambda: processes.find(KEY, str(tmp_path)),
+        lambda: processes.stop(process, 0),
+        lambda: processes.start(python(""), tmp_path, mark, log),
+    ]
+    for look in looks:
+        for spare in range(2):
+            with few_files(spare), suppress(ProcessError):
+                assert look() not in (False, None, {}, ()), "it runs"
+        with few_files(0), pytest.raises(ProcessError, match="Too many open files; raise the limit of open files"):
+            look()

@@ -14,10 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from locallb.model.errors import ClientError
+from locallb.model.system_errors import REMEDIES
 from locallb.runtimes import single_instance
 from locallb.runtimes.process import processes
 from locallb.runtimes.single_instance import TakenError, holder, only_one
-from locallb.storage.system_errors import REMEDIES
+from tests.descriptors import few_files
 
 HOLD = """
 import sys, time
@@ -109,3 +111,12 @@ def test_who_looks_for_good_is_not_waited_for(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(TakenError), only_one(path, "it"):
         pytest.fail("it is held")
     os.close(looking)
+
+
+def test_a_holder_that_can_not_be_looked_for_is_not_called_absent(tmp_path: Path) -> None:
+    """`destroy` would go on beside a watch."""
+    path = tmp_path / "lock"
+    with only_one(path, "it"):
+        for spare in range(2):
+            with few_files(spare), pytest.raises(ClientError, match="raise the limit of open files"):
+                holder(path)

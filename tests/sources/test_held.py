@@ -24,6 +24,7 @@ from locallb.model.serving import Listener, Proxy
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment
 from locallb.sources import SourceError
 from locallb.sources.state.held import HeldByState, HeldMemory, held_by, read_held
+from tests.descriptors import few_files
 from tests.sources.support import key
 
 HOME = Home("local-lb", "dev", "/home/someone/local-lb")
@@ -250,9 +251,15 @@ def test_a_broken_state_file_stops_the_run(tmp_path: Path, text: str) -> None:
 
 
 def test_a_state_file_that_cant_be_read_stops_the_run(tmp_path: Path) -> None:
-    """A directory in its place, for instance."""
-    with pytest.raises(SourceError, match=r"the stack's state can't be read: .*; give this user the right to read it"):
+    """A directory in its place, or no descriptor left: with what helps there."""
+    with pytest.raises(SourceError, match=r"the stack's state can't be read: .*: Is a directory$"):
         read_held(tmp_path)
+    (tmp_path / "dev.json").touch()
+    with (
+        few_files(0),
+        pytest.raises(SourceError, match=r"the stack's state can't be read: .*; raise the limit of"),
+    ):
+        read_held(tmp_path / "dev.json")
 
 
 def test_another_clusters_services_are_told_apart(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from locallb.storage import files, paths, stamps
 from locallb.storage.files import FilesError
 from locallb.storage.paths import PlaceError
+from tests.descriptors import few_files
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
@@ -259,3 +260,23 @@ def test_a_stamp_tells_another_file_from_the_one_before(tmp_path: Path, change: 
         os.utime(path, ns=(seen.st_atime_ns, seen.st_mtime_ns))
     assert (stamps.stamp_of(path) is None) == (change == "removed")
     assert stamps.stamp_of(path) != before
+
+
+def test_a_file_for_which_there_is_no_descriptor_is_told_with_what_helps(tmp_path: Path) -> None:
+    """It is neither absent nor another user's."""
+    path = tmp_path / "file"
+    files.write(path, "x")
+    touches: list[Callable[[], object]] = [
+        lambda: files.read(path),
+        lambda: files.read_shared(path),
+        lambda: files.write(path, "y"),
+        lambda: files.set_mode(path, 0o640),
+        lambda: files.locked(tmp_path).__enter__(),
+        lambda: files.remove_tree(tmp_path / "tree", tmp_path),
+    ]
+    (tmp_path / "tree").mkdir()
+    for touch in touches:
+        with few_files(0), pytest.raises(FilesError, match="Too many open files; raise the limit of open files"):
+            touch()
+    assert files.read(path) == "x"
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["file", "tree"]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from locallb.storage import files
 from locallb.storage.files import FilesError
 from locallb.storage.kept_files import rewrite
 
@@ -54,3 +56,21 @@ def test_whatever_else_lies_there_is_refused(make: object, why: str, tmp_path: P
         rewrite(tmp_path / "hosts", lambda _: "y")
     assert (tmp_path / "other").read_text() == "x"
     assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.root(only="can mount a file system")
+def test_a_file_system_that_is_read_only_is_told(tmp_path: Path) -> None:
+    """It refuses as well to remove what isn't there: that hides nothing, and is no failure by itself."""
+    path = tmp_path / "hosts"
+    subprocess.run(["mount", "-t", "tmpfs", "none", str(tmp_path)], check=True)
+    try:
+        path.write_text("a")
+        subprocess.run(["mount", "-o", "remount,ro", str(tmp_path)], check=True)
+        with pytest.raises(FilesError, match="hosts can't be changed: Read-only file system; mount it writable"):
+            rewrite(path, lambda _: "b")
+        with pytest.raises(FilesError, match="hosts can't be removed: Read-only file system"):
+            files.remove(path)
+        files.remove(tmp_path / "absent")
+        assert path.read_text() == "a"
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)

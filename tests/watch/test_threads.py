@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import threading
 import time
 from collections.abc import Callable
@@ -38,7 +39,7 @@ class Mute(Exception):  # noqa: N818 - an error that is one in itself
         raise ValueError
 
 
-@pytest.mark.parametrize("error", [ValueError("bad\nvalue"), SystemExit(1), Odd(), MemoryError(), Mute(), None])
+@pytest.mark.parametrize("error", [ValueError("bad\nvalue"), SystemExit(1), Odd(), Mute(), None])
 def test_whatever_escapes_is_told_counted_and_the_work_begins_again(
     error: BaseException | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,6 +69,22 @@ def test_whatever_escapes_is_told_counted_and_the_work_begins_again(
     thread.stop()
     assert thread.join(PATIENCE)
     assert len(told) == 2, "an end that was asked for is none"
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError(errno.EMFILE, "Too many open files", "/f"), "/f: Too many open files; raise the limit of open files"),
+        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device; make room on that disk"),
+        (RuntimeError("can't start new thread"), "this host gives no more memory or threads (RuntimeError: can't"),
+        (MemoryError(), "this host gives no more memory or threads (MemoryError); end other programs"),
+    ],
+)
+def test_what_the_host_refuses_is_nobodys_mistake(error: BaseException, told: str) -> None:
+    """Nothing is to be reported, and what helps is said."""
+    sentence = Threads().escaped(Task.LOOP, "loop", error)
+    assert sentence.startswith(f"the thread loop broke off: {told}")
+    assert "report" not in sentence
 
 
 def test_a_thread_that_waits_to_begin_again_is_in_trouble(monkeypatch: pytest.MonkeyPatch) -> None:

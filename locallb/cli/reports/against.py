@@ -7,7 +7,6 @@ keeps its address on a host keeps it here, and only real changes show.
 from __future__ import annotations
 
 import os
-import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote
@@ -27,6 +26,7 @@ from locallb.sources import SourceError
 from locallb.sources.configuration import stack_settings
 from locallb.sources.hostless import holding, read_hostless
 from locallb.sources.source import source_type
+from locallb.storage import files
 
 NEW = "the manifests"
 
@@ -66,9 +66,9 @@ def report_against(directory: Path, stack: str, other: str) -> Report:
     project = open_project(directory.resolve())
     home = Home(project.name, stack, str(project.root))
     settings = stack_settings(load_config(project, stack))
-    with tempfile.TemporaryDirectory(prefix="locallb-") as made:
-        nowhere = Path(made) / "readings"
-        old = _old_side(project, settings, home, other, Path(made))
+    with files.scratch(f"what {other} has") as made:
+        nowhere = made / "readings"
+        old = _old_side(project, settings, home, other, made)
         reading = read_hostless(home, settings, project.root, nowhere)
     snapshot = holding(reading.snapshot, old.plan)
     plan = make_plan(snapshot, settings)

@@ -30,6 +30,7 @@ from locallb.host.setup.steps import THERE, HostSeen, Kept, SetupRecord, Step, S
 from locallb.model.errors import ClientError
 from locallb.model.network.host_addresses import survey
 from locallb.model.network.routes import Route
+from locallb.model.system_errors import refusal
 from locallb.planning.addresses.pool_routes import is_local, pool_routes
 from locallb.programs import program
 from locallb.programs.program import Program, ProgramError
@@ -151,7 +152,7 @@ def _change(step: Step) -> None:
             case StepKind.HOSTS:
                 kept_files.rewrite(Path(HOSTS), lambda text: with_block(text, step.what, step.wanted))
     except OSError as error:
-        raise HostSetupError(f"{step.what} can't be changed: {error.strerror or error}") from error
+        raise HostSetupError(f"{step.what} can't be changed: {refusal(error)}") from error
 
 
 def _change_ledger(path: Path, step: Step) -> None:
@@ -245,4 +246,4 @@ def _write_record(changes: Mapping[tuple[StepKind, str], Kept]) -> None:
         document = json.dumps({_FORMAT: listed}, indent=1) + "\n"
         files.write(RECORD, document, mode=_READABLE, durable=True)
     except OSError as error:
-        raise HostSetupError(f"{RECORD} can't be written: {error.strerror}; run this as root") from error
+        raise HostSetupError(f"{RECORD} can't be written: {refusal(error)}") from error

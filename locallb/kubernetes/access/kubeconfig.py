@@ -28,6 +28,7 @@ from locallb.kubernetes.access.tokens import require_token
 from locallb.model.formatting import clipped, few
 from locallb.model.http import checks
 from locallb.model.snapshot import Access
+from locallb.model.system_errors import refusal
 from locallb.storage import foreign_files
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ def _require_regular(files: Collection[str], access: Access) -> None:
         try:
             foreign_files.require_regular(Path(file), Path(file).stat(), LARGEST)
         except OSError as error:
-            told = f"the context {access.context} of {access.kubeconfig} can't be used: {file}: {error.strerror}"
+            told = f"the context {access.context} of {access.kubeconfig} can't be used: {file}: {refusal(error)}"
             raise KubeError(Fault.KUBECONFIG, told) from None
 
 

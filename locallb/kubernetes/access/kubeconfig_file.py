@@ -17,6 +17,7 @@ from locallb.kubernetes.access import in_cluster
 from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.parsing.documents import DocumentError, ReadDocument, read_documents
 from locallb.model.formatting import clipped, few
+from locallb.model.system_errors import refusal
 from locallb.storage import foreign_files
 
 Section: TypeAlias = Mapping[str, Any]
@@ -122,4 +123,4 @@ def unreadable(path: str, error: OSError, kubeconfig: str = "") -> KubeError:
         if kubeconfig not in {"", path}
         else f"the kubeconfig {path}"
     )
-    return KubeError(Fault.KUBECONFIG, f"{what} can't be read: {error.strerror}")
+    return KubeError(Fault.KUBECONFIG, f"{what} can't be read: {refusal(error)}")

@@ -27,6 +27,7 @@ from locallb.kubernetes.api.object_types import namespaced, object_name, written
 from locallb.kubernetes.frontend import Frontend, frontends
 from locallb.model.identities import ObjectKind
 from locallb.model.snapshot import Access
+from locallb.model.system_errors import scarcity
 from locallb.threads.tally import Tally
 
 T = TypeVar("T")
@@ -213,8 +214,9 @@ class Cluster:
 
 
 def _unreachable(connected: Connected, error: httpx2.HTTPError) -> KubeError:
-    told = f"{connected.server} doesn't answer ({str(error) or type(error).__name__:.200})"
-    return KubeError(Fault.UNREACHABLE, told)
+    why = scarcity(error)
+    told = f"can't be asked: {why}" if why else f"doesn't answer ({str(error) or type(error).__name__:.200})"
+    return KubeError(Fault.UNREACHABLE, f"{connected.server} {told}")
 
 
 def _said(error: httpx2.HTTPStatusError) -> tuple[int, str]:

@@ -20,6 +20,7 @@ from urllib3.connection import HTTPConnection
 from urllib3.exceptions import HTTPError
 
 from locallb.model.errors import ClientError
+from locallb.model.system_errors import scarcity
 from locallb.runtimes.docker.contexts import ContextError
 from locallb.runtimes.docker.engines import DOCKER, Engine
 
@@ -111,6 +112,8 @@ class Daemon:
             raise ContainersError(f"{self.engine.name} refuses: {error.explanation or error}") from error
         except (DockerException, requests.RequestException, HTTPError, OSError) as error:
             self.close()
+            if why := scarcity(error):  # it may be as well as ever
+                raise ContainersError(f"{self.engine.name} at {self.host} can't be asked: {why}") from error
             raise DockerAbsentError(_absence(self.engine, self.host, error)) from error
         except (StreamParseError, ValueError, KeyError, TypeError, AttributeError) as error:
             name = self.engine.name

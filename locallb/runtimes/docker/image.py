@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 import tarfile
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from locallb.envoy.binary import installed
 from locallb.programs.program import Program
 from locallb.runtimes.docker.engine_api import Containers
+from locallb.storage import files
 
 REPOSITORY = "local-lb/envoy"
 BINARY = "usr/local/bin/envoy"
@@ -26,12 +26,17 @@ def make_image(containers: Containers) -> str:
     """Make the image in the daemon, and give its reference."""
     envoy = installed()
     image = f"{REPOSITORY}:{envoy.version}"
-    with tempfile.TemporaryDirectory(prefix="locallb-") as folder:
-        archive = Path(folder) / "root.tar"
-        with tarfile.open(archive, "w") as tar:
-            add_program(tar, envoy.path, BINARY)
-        containers.load(archive, image, [f'ENTRYPOINT ["/{BINARY}"]'])
+    load_program(containers, image, envoy.path, BINARY, [f'ENTRYPOINT ["/{BINARY}"]'])
     return image
+
+
+def load_program(containers: Containers, image: str, path: Path, name: str, changes: Sequence[str] = ()) -> None:
+    """Make an image of a program of this host, under this name in it. Raises ClientError."""
+    with files.scratch(f"the image {image}") as folder:
+        archive = folder / "root.tar"
+        with tarfile.open(archive, "w") as tar:
+            add_program(tar, path, name)
+        containers.load(archive, image, changes)
 
 
 def add_program(tar: tarfile.TarFile, path: Path, name: str) -> None:

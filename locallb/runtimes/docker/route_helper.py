@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import tarfile
-import tempfile
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
@@ -21,7 +19,7 @@ from locallb.model.network.routes import POD_PROTOCOL, PodRoute
 from locallb.runtimes.docker.containers import HELPER_LABEL, LABEL_PREFIX
 from locallb.runtimes.docker.daemon import ContainersError
 from locallb.runtimes.docker.engine_api import Containers
-from locallb.runtimes.docker.image import add_program
+from locallb.runtimes.docker.image import load_program
 
 _KIND_LABEL = "io.x-k8s.kind.cluster"
 _BUSYBOX = "busybox"
@@ -122,9 +120,5 @@ def _made(engine: Containers, path: Path) -> str:
     """Make an image of this host's `ip` and the libraries that it needs, unless that was done before."""
     image = f"{_REPOSITORY}:{hashlib.sha256(path.read_bytes()).hexdigest()[:12]}"
     if not engine.has_image(image):
-        with tempfile.TemporaryDirectory(prefix="locallb-") as folder:
-            archive = Path(folder) / "root.tar"
-            with tarfile.open(archive, "w") as tar:
-                add_program(tar, path, "usr/sbin/ip")
-            engine.load(archive, image, [])
+        load_program(engine, image, path, "usr/sbin/ip")
     return image

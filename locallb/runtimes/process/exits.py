@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from locallb.runtimes.process.processes import Process, is_alive
+from locallb.runtimes.process.processes import Process, ProcessError, is_alive
 from locallb.threads.supervised import SupervisedThread, Task
 
 AGAIN = 5.0
@@ -68,10 +68,10 @@ class Exits:
         except ProcessLookupError:
             return False
         except OSError:  # no descriptor left, for instance
-            if alive := is_alive(process):
+            if runs := _may_run(process):
                 self._left[process] = name
-            return alive
-        if not is_alive(process):  # another one has its pid by now
+            return runs
+        if not _may_run(process):  # another one has its pid by now
             os.close(descriptor)
             return False
         self._followed[process] = descriptor
@@ -109,3 +109,11 @@ class Exits:
             gone = self._gone(left)
         for name in gone:
             self._ended(name)
+
+
+def _may_run(process: Process) -> bool:
+    """Return whether it still runs, or that can't be told now."""
+    try:
+        return is_alive(process)
+    except ProcessError:
+        return True

@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 
 from locallb.model.errors import ClientError
+from locallb.model.system_errors import SCARCE, refusal, told
 from locallb.programs.program import Program, ProgramError
 
 LOG_LIMIT = 1 << 20
@@ -71,7 +72,7 @@ def start(command: Sequence[str], directory: Path, mark: Mapping[str, str], log:
         os.close(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         ended = Program(tuple(words), _START_PATIENCE, directory=directory, environment=mark).run()
     except OSError as error:
-        raise ProcessError(f"{command[0]} can't be started in {directory}: {error}") from error
+        raise ProcessError(f"{command[0]} can't be started in {directory}: {told(error)}") from error
     except ProgramError as error:
         raise ProcessError(f"{command[0]} can't be started in {directory}: {error}") from None
     stat = _parse(ended.output.decode())
@@ -82,29 +83,35 @@ def start(command: Sequence[str], directory: Path, mark: Mapping[str, str], log:
 
 
 def identify(pid: int) -> Process | None:
-    """Return which process has this pid now; None if there is none that runs."""
+    """Return which process has this pid now; None if there is none that runs. Raises ProcessError."""
     stat = _stat(pid)
     return stat.process if stat is not None and stat.runs else None
 
 
 def is_alive(process: Process) -> bool:
-    """Return whether it still runs: neither gone, nor a zombie, nor another one with its pid."""
+    """Return whether it still runs: neither gone, nor a zombie, nor another one with its pid. Raises ProcessError."""
     stat = _stat(process.pid)
     return stat is not None and stat.runs and stat.process == process
 
 
 def mark_of(process: Process) -> Mapping[str, str]:
     """Read a living process's environment; empty if it is gone or isn't this user's."""
-    environment = _environment(_environment_bytes(process.pid))
+    environment = _environment(_told(process.pid, "environ"))
     return environment if is_alive(process) else {}
 
 
 def marked(key: str) -> Mapping[Process, Mapping[str, str]]:
-    """Find this user's living processes, but ourselves, that have `key` in their environment; with all of it."""
+    """Find this user's living processes, but ourselves, that have `key` in their environment; with all of it.
+
+    Raises ProcessError.
+    """
     wanted = key.encode() + b"="
-    names = [entry.name for entry in Path("/proc").iterdir()]
+    try:
+        names = [entry.name for entry in Path("/proc").iterdir()]
+    except OSError as error:
+        raise ProcessError(f"processes can't be looked for: {told(error)}") from error
     pids = [int(name) for name in names if name.isdigit() and name != str(os.getpid())]
-    raws = {pid: raw for pid in pids if wanted in (raw := _environment_bytes(pid))}
+    raws = {pid: raw for pid in pids if wanted in (raw := _told(pid, "environ"))}
     stats = {pid: stat for pid in sorted(raws) if (stat := _stat(pid)) is not None and stat.runs}
     environments = {stat.process: _environment(raws[pid]) for pid, stat in stats.items()}
     return {process: pairs for process, pairs in environments.items() if key in pairs}
@@ -125,7 +132,7 @@ def stop(process: Process, patience: float) -> None:
     except ProcessLookupError:
         return
     except OSError as error:
-        raise ProcessError(f"process {process.pid} can't be watched: {error.strerror}") from error
+        raise ProcessError(f"process {process.pid} can't be watched: {refusal(error)}") from error
     try:
         if not is_alive(process):
             return
@@ -164,10 +171,7 @@ class _Stat:
 
 
 def _stat(pid: int) -> _Stat | None:
-    try:
-        return _parse(Path(f"/proc/{pid}/stat").read_text(errors="replace"))
-    except OSError:
-        return None
+    return _parse(_told(pid, "stat").decode(errors="replace"))
 
 
 def _parse(line: str) -> _Stat | None:
@@ -190,10 +194,13 @@ def _environment(raw: bytes) -> Mapping[str, str]:
     return {key: value for key, mark, value in (pair.partition("=") for pair in pairs) if mark}
 
 
-def _environment_bytes(pid: int) -> bytes:
+def _told(pid: int, name: str) -> bytes:
+    """Return what the kernel tells of a process: nothing if it is gone or isn't this user's. Raises ProcessError."""
     try:
-        return Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError as error:
+        if error.errno in SCARCE:
+            raise ProcessError(f"process {pid} can't be looked at: {refusal(error)}") from error
         return b""
 
 

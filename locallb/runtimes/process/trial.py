@@ -11,6 +11,7 @@ from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError
 from locallb.envoy.binary import EnvoyBinary
 from locallb.envoy.trial_config import idle, trial_files
 from locallb.host import inotify
+from locallb.model.system_errors import refusal
 from locallb.programs import program
 from locallb.programs.program import Program, ProgramError
 from locallb.runtimes.process import processes
@@ -79,9 +80,12 @@ def _furnish(place: Path, texts: Mapping[str, str]) -> None:
     paths.private_directory(place)
     for name, content in texts.items():
         files.write(place / name, content)
-    for path in place.parent.iterdir():
-        if path.name not in {*texts, *_OWN} and path.is_file() and not path.is_symlink():
-            (place / path.name).symlink_to(f"../{path.name}")
+    try:
+        for path in place.parent.iterdir():
+            if path.name not in {*texts, *_OWN} and path.is_file() and not path.is_symlink():
+                (place / path.name).symlink_to(f"../{path.name}")
+    except OSError as error:
+        raise files.FilesError(f"{place}, where an Envoy is tried, can't be furnished: {refusal(error)}") from error
 
 
 def _why_silent(place: Path) -> str:

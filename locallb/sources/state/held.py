@@ -61,7 +61,7 @@ def read_held(state: Path) -> HeldByState:
         text = files.read(state)
         return _held(tuple(map(said, () if text is None else _resources(json.loads(text)))))
     except files.FilesError as error:
-        raise SourceError(f"the stack's state can't be read: {error}; give this user the right to read it") from None
+        raise SourceError(f"the stack's state can't be read: {error}") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise SourceError(
             f"{state} can't be used: it isn't what Pulumi writes;"

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from locallb.cli.exit_code import Exit
+from locallb.model.system_errors import REMEDIES
 from locallb.storage.files import FilesError, write
-from locallb.storage.system_errors import REMEDIES
 from tests.e2e.support import CHECKOUT, Stage, node, port, service, stage
 
 

@@ -1,0 +1,56 @@
+"""What to do where the system refuses something: half a sentence for each error that has one remedy. Pure."""
+
+from __future__ import annotations
+
+import errno
+
+REMEDIES = {
+    errno.ENOSPC: "make room on that disk",
+    errno.EDQUOT: "make room within your quota",
+    errno.EROFS: "mount it writable, or use a project elsewhere",
+    errno.EACCES: "run this as the user whose files these are, or set the rights",
+    errno.EPERM: "run this as the user whose files these are, or set the rights",
+    errno.EMFILE: "raise the limit of open files (`ulimit -n`)",
+    errno.ENFILE: "end other programs that have many files open",
+    errno.EFBIG: "raise the limit of file sizes (`ulimit -f`)",
+    errno.EAGAIN: "raise the limit of processes (`ulimit -u`), or end others",
+    errno.ENOMEM: "end other programs, or raise the limit of memory (`ulimit -v`)",
+    errno.EIO: "look after that disk",
+    errno.ENAMETOOLONG: "choose shorter names",
+}
+SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""The host has no more of something just now: nothing is known of what was asked for, least of all that it is gone."""
+
+_SAID = {
+    "Too many open files in system": errno.ENFILE,
+    "Too many open files": errno.EMFILE,
+    "Cannot allocate memory": errno.ENOMEM,
+}
+"""What the C library calls these, for errors of libraries that pass on nothing but words."""
+
+
+def refusal(error: OSError) -> str:
+    """Return what the system says, and what to do where that is known."""
+    what, remedy = error.strerror or str(error), REMEDIES.get(error.errno or 0)
+    return f"{what}; {remedy}" if remedy else what
+
+
+def told(error: OSError) -> str:
+    """Return what the system refuses, with the file that it is about, if it is about one."""
+    return f"{error.filename}: {refusal(error)}" if error.filename else refusal(error)
+
+
+def scarcity(error: BaseException) -> str:
+    """Return what the host has no more of, and what helps, where an error of a library is about that; or nothing."""
+    text = str(error)
+    return next((f"{words}; {REMEDIES[number]}" for words, number in _SAID.items() if words in text), "")
+
+
+def of_host(error: BaseException) -> str:
+    """Return the sentence of an error that is the host's and nobody's mistake; empty for any other."""
+    if isinstance(error, OSError) and error.errno in REMEDIES:
+        return told(error)
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "start new thread" in str(error)):
+        words = f"{type(error).__name__}: {error}".strip(": ")
+        return f"this host gives no more memory or threads ({words}); {REMEDIES[errno.ENOMEM]}"
+    return ""
