@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Lock
 
 from locallb.model.errors import ClientError
+from locallb.model.system_errors import refusal
 
 _ONE_AT_A_TIME = Lock()
 """What is tried is missing elsewhere for as long."""
@@ -33,14 +34,18 @@ def require(wanted: int, what: str) -> None:
 
 
 def available(wanted: int) -> int:
-    """Return how many of `wanted` instances could be had."""
+    """Return how many of `wanted` instances could be had. Raises InotifyError where it isn't these that are wanting."""
     library = ctypes.CDLL(None, use_errno=True)
     taken: list[int] = []
     with _ONE_AT_A_TIME:
         try:
             while len(taken) < wanted and (descriptor := library.inotify_init1(os.O_CLOEXEC)) >= 0:
                 taken.append(descriptor)
+            if len(taken) < wanted:  # by one error the kernel tells of the user's instances and of our descriptors
+                os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
             return len(taken)
+        except OSError as error:
+            raise InotifyError(f"inotify instances can't be counted: {refusal(error)}") from error
         finally:
             for descriptor in taken:
                 os.close(descriptor)

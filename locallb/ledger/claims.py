@@ -73,6 +73,8 @@ def read_entry(path: Path, address: IPAddress) -> ClaimFile | None:
         else:
             return ClaimFile(path, Claim(address, owner, ports), sharing)
     except files.FilesError as error:
+        if error.is_of_host:
+            return ClaimFile(path, Claim(address, UNKNOWN), problem=f"whose it is can't be told: {error}")
         why = str(error)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         why = "it is damaged"

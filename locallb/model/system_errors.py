@@ -50,7 +50,8 @@ def of_host(error: BaseException) -> str:
     """Return the sentence of an error that is the host's and nobody's mistake; empty for any other."""
     if isinstance(error, OSError) and error.errno in REMEDIES:
         return told(error)
-    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "start new thread" in str(error)):
-        words = f"{type(error).__name__}: {error}".strip(": ")
+    text = str(error.args[0]) if error.args and isinstance(error.args[0], str) else ""
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "start new thread" in text):
+        words = f"{type(error).__name__}: {text}".strip(": ")
         return f"this host gives no more memory or threads ({words}); {REMEDIES[errno.ENOMEM]}"
     return ""

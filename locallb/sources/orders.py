@@ -94,11 +94,16 @@ def written(moment: datetime) -> str:
 
 
 def read_orders(home: Home) -> Orders:
-    """Read what is in force now. What can't be read is told, and keeps nobody from serving."""
+    """Read what is in force now. What can't be read is told, and keeps nobody from serving.
+
+    Raises FilesError where the host lacks what it takes to read: that ends no order.
+    """
     now, path = written(datetime.now(UTC)), path_of(home)
     try:
         kept = _read(path)
     except ClientError as error:
+        if isinstance(error, files.FilesError) and error.is_of_host:
+            raise
         why = f"what commands ordered can't be read, and counts as over: {error}; mend or remove that file"
         return Orders(now, notices=(why,))
     return Orders(now, _in_force(kept.orders, now), tuple(_strange(path, key) for key in sorted(kept.strange)))

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from locallb.model.errors import ClientError
-from locallb.model.system_errors import refusal
+from locallb.model.system_errors import SCARCE, refusal
 from locallb.storage import unfinished
 
 PRIVATE = 0o600
@@ -40,6 +40,11 @@ _PAUSE = 0.002
 
 class FilesError(ClientError):
     """A file can't be written, read or removed: one sentence."""
+
+    @property
+    def is_of_host(self) -> bool:
+        """Whether the host lacks what it takes: of the file itself nothing is known."""
+        return isinstance(self.__cause__, OSError) and self.__cause__.errno in SCARCE
 
 
 class SharedFile(NamedTuple):

@@ -156,7 +156,7 @@ class Proxies:
     def recorded(self, proxy: ProxyId) -> ProcessRecord | None:
         """Read what was started in the directory; None if nothing was, or nothing readable is noted."""
         with suppress(files.FilesError, ValueError, TypeError):
-            record = ProcessRecord(**json.loads(files.read_shared(self.path(proxy) / RECORD, _SMALL) or "null"))
+            record = ProcessRecord(**json.loads(_small(self.path(proxy) / RECORD)))
             return replace(record, pid=int(record.pid), started=str(record.started))
         return None
 
@@ -206,10 +206,20 @@ def _read(path: Path) -> ProxyDirectory:
     with suppress(files.FilesError, ValueError, KeyError, TypeError, RecursionError):
         if path.is_symlink():
             raise ValueError
-        document = json.loads(files.read_shared(path / OWNER, _SMALL) or "null")
+        document = json.loads(_small(path / OWNER))
         fields = {key: str(value) for key, value in document["owner"].items()}
         return ProxyDirectory(ProxyId(path.name), path, owner_from(fields), ProxyName(str(document["name"])))
     return ProxyDirectory(ProxyId(path.name), path, None)
+
+
+def _small(path: Path) -> str:
+    """Read a JSON document of ours. Raises FilesError, or ProxiesError where the host lacks what it takes to read."""
+    try:
+        return files.read_shared(path, _SMALL) or "null"
+    except files.FilesError as error:
+        if error.is_of_host:
+            raise ProxiesError(str(error)) from error
+        raise
 
 
 def _text(owner: Owner, name: ProxyName) -> str:

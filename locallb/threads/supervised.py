@@ -176,11 +176,12 @@ class SupervisedThread:
             return
         now = time.monotonic()
         self._backoff = self._backoff.failed(now, jitter())
-        sentence = THREADS.escaped(self.task, self.name, error)
-        THREADS.troubled(self, self._subject, sentence)
-        with suppress(Exception):
+        try:
+            sentence = THREADS.escaped(self.task, self.name, error)
+            THREADS.troubled(self, self._subject, sentence)
             self._failed(sentence)
-        self.stopped.wait(self._backoff.wait(now))
+        finally:  # also where it can't be told
+            self.stopped.wait(self._backoff.wait(now))
 
 
 def do_once(task: Task, name: str, work: Callable[[], None]) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from locallb.host import inotify
 from locallb.host.inotify import InotifyError
+from tests.descriptors import few_files
 
 MORE_THAN_ANY = 100_000
 
@@ -30,3 +31,11 @@ def test_too_few_are_told_with_numbers_and_remedy() -> None:
         InotifyError, match=r"proxy x needs 100000 inotify instances, but this user has \d+ left of \d+: end"
     ):
         inotify.require(MORE_THAN_ANY, "proxy x")
+
+
+def test_descriptors_that_are_wanting_are_not_taken_for_instances() -> None:
+    """By one error the kernel tells of both, and another limit is to be raised."""
+    with few_files(1), pytest.raises(InotifyError, match="Too many open files; raise the limit of open files"):
+        inotify.require(2, "proxy x")
+    with few_files(1):
+        assert inotify.available(1) == 1

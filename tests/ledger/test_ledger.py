@@ -18,12 +18,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from locallb.ledger.claims import ClaimFile
+from locallb.ledger.claims import ClaimFile, read_entry
 from locallb.ledger.conflicts import LedgerError
 from locallb.ledger.ledger import UNKNOWN, Ledger
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
 from locallb.model.memory import Memory
 from locallb.model.snapshot import Claim
+from tests.descriptors import few_files
 
 ADDRESS = ip_address("127.77.0.5")
 ROOT = Path(__file__).parents[2]
@@ -357,3 +358,15 @@ def test_who_remembers_the_ledger_or_asks_for_one_owner_reads_what_a_newcomer_re
             for who in map(owner, "abc"):
                 assert ledger.holds(address, who) == (Claim(address, who) in claims)
             memory.evict_unused()
+
+
+def test_a_claim_that_can_not_be_read_for_a_moment_is_held(ledger: Ledger) -> None:
+    """Where no file can be opened: by nobody knows whom, and it isn't to be removed."""
+    ledger.claim(ADDRESS, owner("web"))
+    path = next(ledger.directory.iterdir())
+    with few_files(0):
+        entry = read_entry(path, ADDRESS)
+    assert entry is not None
+    assert entry.claim.owner == UNKNOWN
+    assert "raise the limit of open files" in entry.problem
+    assert "remove" not in entry.problem

@@ -264,9 +264,10 @@ def test_files_and_directories_without_permission_are_told(place: Place, monkeyp
     monkeypatch.setattr(os, "open", guarded)
     reading = place.read()
     assert names(reading) == ["b"]
+    rights = "run this as the user whose files these are, or set the rights"
     assert reading.stale == (
-        "source demo: a.yaml can't be read (Permission denied), so its Services wait; repair it",
-        "source demo: c can't be read (Permission denied), so its Services wait; repair it",
+        f"source demo: a.yaml can't be read (Permission denied; {rights}), so its Services wait; repair it",
+        f"source demo: c can't be read (Permission denied; {rights}), so its Services wait; repair it",
     )
 
 

@@ -24,6 +24,7 @@ from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.objects import Service
 from locallb.model.snapshot import Snapshot
 from locallb.sources.orders import change_orders, next_end, path_of, read_orders, written
+from tests.descriptors import few_files
 from tests.gateway.api import JsonObject, gateway, route
 from tests.ingress.api import ingress
 
@@ -214,3 +215,12 @@ def test_an_entry_that_cannot_be_read_hides_no_other(home: Home, entry: object) 
     with pytest.raises(ClientError, match=r"nothing was ordered: .*; mend or remove it, and order again"):
         change_orders(home, [WEB, API], lambda _order: Order(Fault(LATER, 1)))
     assert json.loads(path_of(home).read_text())["orders"] == {str(API): entry}
+
+
+def test_orders_that_can_not_be_read_for_a_moment_are_not_over(home: Home) -> None:
+    """Where no file can be opened: whoever is drained would serve again, and the other way round once it can."""
+    change_orders(home, [WEB], lambda order: replace(order, drained=frozenset({"a"})))
+    for ask in (read_orders, lambda home: change_orders(home, [API], lambda order: order)):
+        with few_files(0), pytest.raises(ClientError, match="raise the limit of open files"):
+            ask(home)
+    assert read_orders(home).by_service == {WEB: Order(drained=frozenset({"a"}))}

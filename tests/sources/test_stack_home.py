@@ -13,6 +13,7 @@ from locallb.model.errors import ClientError
 from locallb.model.identities import Home
 from locallb.sources import SourceError
 from locallb.sources.state.stack_home import FORMAT, belonging, require_here, settle, write
+from tests.descriptors import few_files
 
 
 def test_whoever_may_not_read_where_a_stack_belongs_is_sent_to_its_user(
@@ -29,9 +30,9 @@ def test_whoever_may_not_read_where_a_stack_belongs_is_sent_to_its_user(
     monkeypatch.setattr(Path, "read_bytes", forbidden)
     with pytest.raises(SourceError) as caught:
         belonging(home, None)
-    assert "Permission denied: it says where stack dev belongs; run this as the user whose stack that is" in str(
-        caught.value
-    )
+    told = str(caught.value)
+    assert "Permission denied; run this as the user whose files these are" in told
+    assert told.endswith("it says where stack dev belongs; run this as the user whose stack that is")
     assert "remove" not in str(caught.value)
 
 
@@ -76,3 +77,12 @@ def test_a_stack_that_was_never_deployed_gets_an_id_of_its_own_and_an_earlier_on
         path.write_text(text)
         with pytest.raises(ClientError, match=r"dns-owner doesn't say which owner the marks of names have; write one"):
             owner_id(first)
+
+
+def test_where_a_stack_belongs_may_not_be_told_for_a_moment(tmp_path: Path) -> None:
+    """Where no file can be opened: nobody is told to remove anything, and nobody takes it over."""
+    home = Home("local-lb", "dev", str(tmp_path))
+    write(home, None)
+    with few_files(0), pytest.raises(SourceError, match=r"can't be told: .*; raise the limit of open files") as caught:
+        require_here(home, None)
+    assert "remove" not in str(caught.value)

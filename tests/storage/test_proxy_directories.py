@@ -11,6 +11,7 @@ import pytest
 
 from locallb.model.identities import Owner, ProxyId, ProxyName
 from locallb.storage.proxy_directories import ProcessRecord, Proxies, ProxiesError, ProxyDirectory
+from tests.descriptors import few_files
 from tests.ledger.test_ledger import owner
 
 ID = ProxyId("0123456789ab")
@@ -155,3 +156,16 @@ def test_what_others_put_into_a_directory_is_neither_followed_nor_waited_for(pro
     proxies.make(ID, owner("web"), ProxyName("web"))
     (proxies.root / "0123456789ac").symlink_to(proxies.root / ID)
     assert {directory.id: directory.owner for directory in proxies.list()} == {ID: owner("web"), "0123456789ac": None}
+
+
+def test_what_can_not_be_read_for_a_moment_is_neither_nobodys_nor_gone(proxies: Proxies) -> None:
+    """Where no file can be opened: it isn't to be removed, and what runs there isn't forgotten."""
+    made = proxies.make(ID, owner("web"), ProxyName("web"))
+    proxies.record(ID, RECORD)
+    with few_files(0):
+        for look in (proxies.find, proxies.recorded):
+            with pytest.raises(ProxiesError, match="raise the limit of open files"):
+                look(ID)
+        with pytest.raises(ProxiesError, match="raise the limit of open files"):
+            proxies.make(ID, owner("web"), ProxyName("web"))
+    assert (proxies.list(), proxies.recorded(ID)) == ((made,), RECORD)

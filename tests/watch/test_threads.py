@@ -71,6 +71,34 @@ def test_whatever_escapes_is_told_counted_and_the_work_begins_again(
     assert len(told) == 2, "an end that was asked for is none"
 
 
+def test_what_can_not_even_be_told_is_begun_again_with_back_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where no memory is left: it would be tried as often as a processor can."""
+    begun = []
+
+    def work() -> None:
+        begun.append(1)
+        raise MemoryError
+
+    def untold(*_: object) -> str:
+        raise MemoryError
+
+    monkeypatch.setattr(Threads, "escaped", untold)
+    waits: list[float] = []
+
+    def wait(seconds: float) -> bool:
+        waits.append(seconds)
+        if len(waits) > 5:
+            thread.stop()
+        return False
+
+    thread = SupervisedThread(Task.FOLDER, "watch x", work, pace=Pace(first=0.01, longest=60.0))
+    monkeypatch.setattr(thread.stopped, "wait", wait)
+    thread.start()
+    assert thread.join(PATIENCE)
+    assert len(begun) == len(waits) == 6
+    assert all(seconds > 0 for seconds in waits)
+
+
 @pytest.mark.parametrize(
     ("error", "told"),
     [

@@ -12,7 +12,7 @@ from locallb.engine.deploy.events import Op, Severity
 from locallb.engine.deploy.interrupts import waited_for
 from locallb.engine.deploy.provider_resources import ProviderResources
 from locallb.engine.deploy.steps import Steps
-from locallb.engine.deploy.threads import Shift, evenly
+from locallb.engine.deploy.threads import Shift, dealt
 from locallb.engine.providers.handles import Found
 from locallb.engine.state.checkpoint import timestamp
 from locallb.engine.state.errors import EngineError, StepError, Unsupported
@@ -49,10 +49,11 @@ class Refresher:
 
     def _seen(self, asked: Sequence[ResourceState]) -> Iterator[tuple[ResourceState, Found | EngineError | None]]:
         """Look at these, each thread at a portion: to hand one over takes as long as many a look."""
-        portions = evenly(asked, self.workers)
+        hands = dealt(asked, self.workers)
         with waited_for(Shift(self.crew)) as pool:
-            for portion, seen in zip(portions, pool.map(self._look_at, portions), strict=True):
-                yield from zip(portion, seen, strict=True)
+            seen = [*pool.map(self._look_at, hands)]
+        for number, old in enumerate(asked):
+            yield old, seen[number % len(hands)][number // len(hands)]
 
     def _look_at(self, portion: Sequence[ResourceState]) -> Sequence[Found | EngineError | None]:
         return [*map(self._look, portion)]

@@ -36,7 +36,6 @@ class Shift(ThreadPoolExecutor):
             futures.wait(left)
 
 
-def evenly(some: Sequence[T], most: int) -> Sequence[Sequence[T]]:
-    """Divide, in their order, into at most so many portions, of which none has more than it has to."""
-    size = max(1, -(-len(some) // most))
-    return [some[start : start + size] for start in range(0, len(some), size)]
+def dealt(some: Sequence[T], most: int) -> Sequence[Sequence[T]]:
+    """Deal out one by one to at most so many hands: of neighbours, which may all take long, each gets as many."""
+    return [some[start::most] for start in range(min(len(some), most))]

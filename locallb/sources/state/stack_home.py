@@ -61,6 +61,8 @@ def belonging(home: Home, state: Path | None) -> Belonging | None:
             raise SourceError(
                 f"{error}: it says where stack {home.stack} belongs; run this as the user whose stack that is"
             ) from None
+        if error.is_of_host:
+            raise SourceError(f"where stack {home.stack} belongs can't be told: {error}") from None
         raise _unclear(home, error) from None
     except (ValueError, KeyError, TypeError) as error:
         raise _unclear(home, error) from None
