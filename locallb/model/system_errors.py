@@ -1,4 +1,4 @@
-"""What to do where the system refuses something: half a sentence for each error that has one remedy. Pure."""
+"""Remedies for errors of the system: half a sentence for each error that has one. Pure."""
 
 from __future__ import annotations
 
