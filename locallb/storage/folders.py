@@ -18,6 +18,7 @@ from pathlib import Path
 from locallb.model.errors import ClientError
 from locallb.model.system_errors import refusal
 from locallb.storage import stamps
+from locallb.storage.named_changes import NamedChanges
 
 _DEEPEST = 64
 """Directories within directories; deeper ones are named as unreadable."""
@@ -54,6 +55,8 @@ class Folder:
     files: tuple[FolderFile, ...] = ()
     links: tuple[str, ...] = ()
     """Links to directories, which were not followed."""
+    is_plain: bool = field(default=False, compare=False)
+    """Whether all could be read, and each file lies here only: under one name, and no link leads to it."""
 
 
 class _ChangedError(Exception):
@@ -68,11 +71,17 @@ class Limits:
     all: int
 
 
-def read_folder(directory: Path, endings: tuple[str, ...], limits: Limits, before: Folder | None = None) -> Folder:
+def read_folder(
+    directory: Path,
+    endings: tuple[str, ...],
+    limits: Limits,
+    before: Folder | None = None,
+    changes: NamedChanges | None = None,
+) -> Folder:
     """Read every file below `directory` whose name has one of the endings, within the limits.
 
     In place of a directory there may be a file, whatever its name. Files that are as they were `before`, by their times
-    and inodes, aren't opened again.
+    and inodes, aren't opened again. What happens after that is told to `changes`.
 
     Raises:
         FolderError: if there is nothing under that name, or a directory that can't be listed.
@@ -81,9 +90,25 @@ def read_folder(directory: Path, endings: tuple[str, ...], limits: Limits, befor
     before = before or Folder()
     known = {file.path: file for file in before.files}
     try:
-        return _Walk(endings, limits, known, patient=True).read(directory)
+        return _Walk(endings, limits, known, changes, patient=True).read(directory)
     except _ChangedError:
-        return _Walk(endings, limits, known, patient=False).read(directory)
+        return _Walk(endings, limits, known, changes, patient=False).read(directory)
+
+
+def read_again(directory: Path, name: str, limits: Limits) -> FolderFile | None:
+    """Read one file; None where it isn't one that lies here only, can be read and stands still."""
+    walk = _Walk((), limits, {}, None, patient=True)
+    try:
+        with _opened(str(directory / name), _FILE | os.O_NOFOLLOW) as descriptor:
+            file = walk.contents(descriptor, name)
+    except (OSError, _ChangedError):
+        return None
+    return file if walk.is_plain and not file.why else None
+
+
+def counted(size: int) -> int:
+    """Return how many bytes a file counts for."""
+    return max(_LEAST, size)
 
 
 @dataclass(slots=True)
@@ -94,13 +119,17 @@ class _Walk:
     limits: Limits
     known: Mapping[str, FolderFile]
     """The files as they were, sorted by path."""
+    changes: NamedChanges | None
     patient: bool
+    is_plain: bool = True
     files: dict[str, FolderFile] = field(default_factory=dict)
     links: list[str] = field(default_factory=list)
     used: int = 0
     """Bytes of all files so far."""
 
     def read(self, directory: Path) -> Folder:
+        if self.changes:
+            self.changes.begin()
         try:
             with _opened(str(directory), _DIRECTORY) as descriptor:
                 self._list(descriptor, "", 0)
@@ -109,28 +138,40 @@ class _Walk:
         except OSError as error:
             raise FolderError(_reason(error)) from error
         same = self.files.keys() == self.known.keys()  # then they are sorted already
-        return Folder(
-            tuple(map(self.files.__getitem__, self.known if same else sorted(self.files))), tuple(sorted(self.links))
-        )
+        files = tuple(map(self.files.__getitem__, self.known if same else sorted(self.files)))
+        is_plain = self.is_plain and not any(file.why for file in files)
+        return Folder(files, tuple(sorted(self.links)), is_plain)
 
     def _take_alone(self, file: Path) -> None:
         try:
             with _opened(str(file), _FILE) as descriptor:
-                self._add(self._contents(descriptor, file.name))
+                self._add(self.contents(descriptor, file.name))
         except OSError as error:
             raise FolderError(_reason(error)) from error
 
     def _list(self, directory: int, prefix: str, depth: int) -> None:
+        if self.changes:
+            self.changes.add(directory, prefix)
         known = self.known.get
         with os.scandir(directory) as entries:
             for entry in entries:
                 path = prefix + entry.name
-                if (file := known(path)) and file.stamp and _is_as_before(entry, file.stamp):
+                if (file := known(path)) and file.stamp and self._is_as_before(entry, file.stamp):
                     self._add(file)
                 elif not entry.name.startswith("."):
                     self._take(directory, entry, path, depth)
 
+    def _is_as_before(self, entry: os.DirEntry[str], stamp: stamps.Stamp) -> bool:
+        """Return whether it is the very file of that stamp; it was a regular one that is to be read."""
+        try:
+            status = entry.stat()
+        except OSError:
+            return False
+        self.is_plain = self.is_plain and status.st_nlink == 1 and not entry.is_symlink()
+        return stamp == stamps.stamp(status)
+
     def _take(self, directory: int, entry: os.DirEntry[str], path: str, depth: int) -> None:
+        self.is_plain = self.is_plain and not entry.is_symlink()
         if entry.is_dir(follow_symlinks=False):
             self._take_directory(directory, entry.name, path, depth)
         elif entry.is_symlink() and _is_directory(entry):
@@ -151,20 +192,21 @@ class _Walk:
     def _take_file(self, directory: int, name: str, path: str) -> None:
         try:
             with _opened(name, _FILE, directory) as descriptor:
-                self._add(self._contents(descriptor, path))
+                self._add(self.contents(descriptor, path))
         except OSError as error:
             self._failed(path, error)
 
     def _add(self, file: FolderFile) -> None:
         """Add a file, unless those before it leave no room for it."""
         size = len(file.data)
-        self.used += max(_LEAST, size)
+        self.used += counted(size)
         if self.used > self.limits.all:
             file = FolderFile(file.path, why=f"with it the directory has more than {self.limits.all} bytes")
         self.files[file.path] = file
 
-    def _contents(self, descriptor: int, path: str) -> FolderFile:
+    def contents(self, descriptor: int, path: str) -> FolderFile:
         before = os.fstat(descriptor)
+        self.is_plain = self.is_plain and before.st_nlink == 1
         if not stat.S_ISREG(before.st_mode):
             return FolderFile(path, why="it is no regular file")
         if before.st_size > self.limits.file:
@@ -189,14 +231,6 @@ def _opened(name: str, flags: int, directory: int | None = None) -> Iterator[int
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def _is_as_before(entry: os.DirEntry[str], stamp: stamps.Stamp) -> bool:
-    """Return whether it is the very file of that stamp; it was a regular one that is to be read."""
-    try:
-        return stamp == stamps.stamp(entry.stat())
-    except OSError:
-        return False
 
 
 def _is_directory(link: os.DirEntry[str]) -> bool:

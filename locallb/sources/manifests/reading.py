@@ -23,6 +23,7 @@ from locallb.sources.manifests.files import FilesNow, Understood, understood_fil
 from locallb.sources.readings import FilesOfObjects, KeptTexts, ReadCache
 from locallb.sources.source import SourceResult
 from locallb.storage.folders import Folder, FolderError, Limits, read_folder
+from locallb.storage.followed_folder import FollowedFolder
 from locallb.storage.foreign_files import expanded
 
 ENDINGS = (".yaml", ".yml", ".json")
@@ -30,6 +31,7 @@ LARGEST_FILE = 32 * 2**20
 """Bytes of a file that is read."""
 LARGEST = 256 * 2**20
 """Bytes of all files together."""
+LIMITS = Limits(LARGEST_FILE, LARGEST)
 _REMEDY = "name a directory of manifests, or one such file, in local-lb:sources"
 _NOT_EXPANDED = (
     ("://", "what lies elsewhere isn't fetched: download it, and name the file in local-lb:sources"),
@@ -46,6 +48,8 @@ class ParseCache:
     A file with the same bytes means the same, so only what is different is understood again.
     """
 
+    followed: FollowedFolder | None = None
+    """For who reads it so often that the kernel shall name what changed; closed by whoever made it."""
     folder: Folder | None = None
     """What the directory had at the last reading."""
     reading: SourceResult | None = None
@@ -92,7 +96,7 @@ def read_manifests(  # noqa: PLR0913 - each optional one is a choice of its own
     readings, directory = ReadCache(readings_dir), manifests_path(source, root)
     memory = memory or ParseCache()
     try:
-        folder = read_folder(directory, ENDINGS, Limits(LARGEST_FILE, LARGEST), memory.folder)
+        folder = _folder(directory, memory)
     except FolderError as error:
         memory.folder = memory.reading = memory.now = None
         return _from_copy_alone(source, directory, str(error), readings)
@@ -117,6 +121,12 @@ def read_manifests(  # noqa: PLR0913 - each optional one is a choice of its own
     reading = _reading(source.cluster, objects, fresh, stale, memory.known)
     memory.reading = None if fresh.broken else reading
     return reading
+
+
+def _folder(directory: Path, memory: ParseCache) -> Folder:
+    if memory.followed:
+        return memory.followed.read(directory, memory.folder)
+    return read_folder(directory, ENDINGS, LIMITS, memory.folder)
 
 
 def _fresh(

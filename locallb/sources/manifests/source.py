@@ -8,8 +8,9 @@ from pathlib import Path
 
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.sources.manifests.entry import ManifestsSource
-from locallb.sources.manifests.reading import ENDINGS, ParseCache, manifests_path, read_manifests
+from locallb.sources.manifests.reading import ENDINGS, LIMITS, ParseCache, manifests_path, read_manifests
 from locallb.sources.source import SourceRead, SourceResult, SourceType, with_stale
+from locallb.storage.followed_folder import FollowedFolder
 from locallb.storage.paths import stack_directory
 from locallb.threads.supervised import THREADS
 
@@ -56,7 +57,8 @@ class FollowedManifests:
         """Read what is different; `everything` relies on nothing that was read before."""
         del moved
         if everything or source.cluster not in self._memories:
-            self._memories[source.cluster] = ParseCache()
+            self._close(source.cluster)
+            self._memories[source.cluster] = ParseCache(FollowedFolder(ENDINGS, LIMITS))
         read = _read(source, self._home, known, keep=True, memory=self._memories[source.cluster])
         why = THREADS.trouble(source.cluster)
         told = f"source {source.cluster}: {why}; until it works again, changes are seen late"
@@ -64,10 +66,18 @@ class FollowedManifests:
 
     def forget(self, others: Collection[ClusterName]) -> None:
         """Forget all but these."""
-        self._memories = {name: memory for name, memory in self._memories.items() if name in others}
+        self._close(*(name for name in self._memories if name not in others))
 
     def stop(self) -> None:
-        """Nothing runs."""
+        """Have nothing followed any more."""
+        self._close(*self._memories)
+
+    def _close(self, *names: ClusterName) -> None:
+        """Forget these."""
+        for name in names:
+            memory = self._memories.pop(name, None)
+            if memory and memory.followed:
+                memory.followed.close()
 
 
 def _read(
