@@ -9,8 +9,8 @@ from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.exit_code import Exit
 from locallb.cli.failures import Refused
-from locallb.cli.projects.shipped import shipped
 from locallb.model.formatting import few
+from locallb.storage.shipped import shipped
 
 
 def help_about(args: Arguments, out: Out) -> int:

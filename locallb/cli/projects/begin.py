@@ -8,8 +8,8 @@ from pathlib import Path
 from locallb.cli.failures import Refused
 from locallb.cli.projects.layout import project_files
 from locallb.cli.projects.place import PROJECT_FILE
-from locallb.cli.projects.shipped import shipped
 from locallb.storage import files
+from locallb.storage.shipped import shipped
 
 _JOBS = {
     ".github/workflows/load-balancers.yml": "examples/ci/github-actions.yml",
