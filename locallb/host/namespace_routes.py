@@ -1,6 +1,7 @@
 """Routes in the network namespace of a process, read from /proc, which needs no right to enter it.
 
-The tables there say whose a route is by its metric alone. Not here: this host's own routes (`netlink`).
+The tables there say whose a route is by its metric alone. In a pod /proc has the pod's processes, and others under the
+numbers of those that the engine names. Not here: this host's own routes (`netlink`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,16 @@ def pod_routes_of(pid: int, metric: int) -> frozenset[PodRoute]:
     """Return the routes of this metric where a process is; none where it has ended."""
     four, six = _lines(pid, "route"), _lines(pid, "ipv6_route")
     return frozenset((*_of_ipv4(four, metric), *_of_ipv6(six, metric)))
+
+
+def is_seen(pid: int) -> bool:
+    """Return whether /proc has this process, which has a network of its own, and not another one of that number."""
+    try:
+        return Path(f"/proc/{pid}/ns/net").readlink() != Path("/proc/self/ns/net").readlink()
+    except PermissionError:
+        return True  # somebody else's
+    except OSError:
+        return False
 
 
 def _lines(pid: int, name: str) -> list[list[str]]:

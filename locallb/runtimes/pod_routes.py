@@ -10,9 +10,9 @@ from collections.abc import Collection
 from typing import Protocol, cast
 
 from locallb.config.registry import RUNTIMES
-from locallb.host.namespace_routes import pod_routes_of
+from locallb.host.namespace_routes import is_seen, pod_routes_of
 from locallb.host.netlink import RouteError, put_pod_route, remove_pod_route, routes
-from locallb.model.identities import Home, Owner, RunIdentity
+from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, RunIdentity
 from locallb.model.naming import metric_of
 from locallb.model.network.routes import POD_PROTOCOL, PodRoute
 
@@ -20,6 +20,9 @@ HOST = "host"
 """The network that is this host's."""
 _DOCKER = "docker"
 """Whose containers are known by their id alone, as all states have them, and who is asked for this host's routes."""
+
+_NOBODY = ObjectKey(ClusterName(""), "", "")
+"""Who reads routes and changes none."""
 
 
 def container_of(run: RunIdentity) -> str:
@@ -36,8 +39,13 @@ class RouteHelper(Protocol):
     def pid(self, container: str) -> int:
         """Return the process of a container; 0 where it doesn't run. Raises ClientError."""
 
-    def change(self, network: str, put: Collection[PodRoute], remove: Collection[PodRoute], owner: Owner) -> None:
-        """Change an owner's routes in a network: HOST, or `container:<id>`. Raises ClientError."""
+    def change(
+        self, network: str, put: Collection[PodRoute], remove: Collection[PodRoute], owner: Owner
+    ) -> frozenset[PodRoute]:
+        """Change an owner's routes in a network, HOST or `container:<id>`; return all of its stack that are there then.
+
+        Raises ClientError.
+        """
 
 
 def present_routes(home: Home, container: str = "") -> frozenset[PodRoute]:
@@ -49,6 +57,8 @@ def present_routes(home: Home, container: str = "") -> frozenset[PodRoute]:
     if container:
         helper, identity = _helper_of(container)
         pid = helper.pid(identity)
+        if pid and not is_seen(pid):  # as in a pod: only who is in that network can say
+            return helper.change(f"container:{identity}", (), (), Owner(home, _NOBODY))
         return pod_routes_of(pid, metric) if pid else frozenset()
     return frozenset(
         PodRoute(route.destination, route.gateway)
@@ -68,14 +78,16 @@ def change_routes(
     missing = sorted(set(put) - there, key=lambda route: route.order)
     replaced = {route.destination for route in missing}
     surplus = [route for route in remove if route in there and route.destination not in replaced]
-    if container:
-        helper, identity = _helper_of(container)
-        if not helper.pid(identity):
-            return frozenset(missing)
-        helper.change(f"container:{identity}", missing, surplus, owner)
-    elif not _by_netlink(missing, surplus, metric_of(owner.home)):
-        _helper_of("")[0].change(HOST, missing, surplus, owner)
-    return frozenset(missing) - present_routes(owner.home, container) if missing else frozenset()
+    if not missing and not surplus:
+        return frozenset()
+    if not container:
+        if not _by_netlink(missing, surplus, metric_of(owner.home)):
+            _helper_of("")[0].change(HOST, missing, surplus, owner)
+        return frozenset(missing) - present_routes(owner.home) if missing else frozenset()
+    helper, identity = _helper_of(container)
+    if not helper.pid(identity):
+        return frozenset(missing)
+    return frozenset(missing) - helper.change(f"container:{identity}", missing, surplus, owner)
 
 
 def remove_route(owner: Owner, route: PodRoute) -> None:

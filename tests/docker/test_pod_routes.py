@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from locallb.host.namespace_routes import is_seen
 from locallb.model.identities import Home, RunIdentity
 from locallb.runtimes.docker.containers import HELPER_LABEL
 from locallb.runtimes.pod_routes import container_of, present_routes
@@ -121,6 +122,49 @@ def test_two_clusters_with_the_same_pods_are_both_served_straight_to_their_pods(
     docker("restart", "-t", "1", *[container["Id"] for container in containers(play).values()])
     play.up()
     assert answers(play) == {"a": "pod of a", "b": "pod of b"}
+    assert play.run("destroy", "--yes").code == 0
+    assert helpers() == ""
+
+
+IN_POD = """
+import json, sys
+from locallb.model.identities import ClusterName, Home, ObjectKey, Owner
+from locallb.model.network.routes import PodRoute
+from locallb.runtimes.pod_routes import change_routes, present_routes
+home, container = Home(*json.loads(sys.argv[1])), sys.argv[2]
+put, remove = ([PodRoute.parse(text) for text in json.loads(texts)] for texts in sys.argv[3:5])
+missing = change_routes(Owner(home, ObjectKey(ClusterName("a"), "", "pod-routes")), put, remove, container)
+print(json.dumps([len(missing), sorted(map(str, present_routes(home, container)))]))
+"""
+
+
+def in_pod(home: Home, container: str, put: list[str], remove: list[str]) -> list[object]:
+    """Change routes where /proc has other processes, as in a pod; return how many failed, and what is there then."""
+    apart = ["unshare", "--pid", "--fork", "--mount-proc", PYTHON, "-c", IN_POD]
+    words = [*apart, json.dumps(list(home)), container, json.dumps(put), json.dumps(remove)]
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    told: list[object] = json.loads(done.stdout)
+    return told
+
+
+def test_in_a_pod_the_routes_of_a_proxy_are_read_and_changed_where_they_are(play: Stage) -> None:
+    """Although its process can't be seen there, and another one may have its number."""
+    play.up()
+    home = Home("local-lb", "dev", str(play.root.resolve()))
+    seen = containers(play).values()
+    assert [is_seen(each["State"]["Pid"]) for each in seen] == [True] * len(seen)
+    assert not is_seen(os.getpid())
+    for each in seen:
+        container = container_of(RunIdentity(each["Id"], word()))
+        (route,) = map(str, present_routes(home, container))
+        gateway = route.rpartition(" ")[2]
+        others = [f"10.232.1.0/24 via {gateway}", f"10.232.2.7/32 via {gateway}"]
+        assert in_pod(home, container, [], []) == [0, [route]]
+        assert in_pod(home, container, others, []) == [0, sorted([route, *others])]
+        assert in_pod(home, container, [route], others[:1]) == [0, sorted([route, others[1]])]
+        assert in_pod(home, container, [], others) == [0, [route]]
+        assert set(map(str, present_routes(home, container))) == {route}
     assert play.run("destroy", "--yes").code == 0
     assert helpers() == ""
 

@@ -171,6 +171,12 @@ class Containers(Daemon):
         text = self._log(identity, lines) or b""
         return " | ".join(line.strip() for line in text[-_SAID:].decode(errors="replace").splitlines())
 
+    @told
+    def output(self, identity: str) -> str:
+        """Read all that it has written to its standard output."""
+        text: bytes = self.client().logs(identity, stderr=False)
+        return text.decode(errors="replace")
+
     @none_if_absent
     def _log(self, identity: str, lines: int) -> bytes | None:
         text: bytes = self.client().logs(identity, tail=lines)

@@ -52,17 +52,17 @@ class ContainerRoutes:
         seen = self._engine().inspect(container)
         return int(seen["State"]["Pid"]) if seen else 0
 
-    def change(self, network: str, put: Collection[PodRoute], remove: Collection[PodRoute], owner: Owner) -> None:
-        """Have a container do it. Raises ContainersError, RouteHelperError."""
-        words = [*(("del", route) for route in remove), *(("replace", route) for route in put)]
-        metric = metric_of(owner.home)
-        lines = [f"route {verb} {route} proto {POD_PROTOCOL} metric {metric}" for verb, route in words]
-        if lines:
-            engine = self._engine()
-            if why := _shortcoming(engine):
-                raise RouteHelperError(why)
-            labels = {LABEL_PREFIX + key: value for key, value in owner_fields(owner).items()}
-            _run(engine, network, "".join(f"{line}\n" for line in lines), labels)
+    def change(
+        self, network: str, put: Collection[PodRoute], remove: Collection[PodRoute], owner: Owner
+    ) -> frozenset[PodRoute]:
+        """Have a container do it, and list what is there then. Raises ContainersError, RouteHelperError."""
+        engine = self._engine()
+        if why := _shortcoming(engine):
+            raise RouteHelperError(why)
+        words = [*(f"del {route}" for route in remove), *(f"replace {route}" for route in put), "show table all"]
+        mark = f"proto {POD_PROTOCOL} metric {metric_of(owner.home)}"
+        labels = {LABEL_PREFIX + key: value for key, value in owner_fields(owner).items()}
+        return _listed(_run(engine, network, "".join(f"route {word} {mark}\n" for word in words), labels))
 
 
 ROUTE_HELPER = ContainerRoutes(Containers)
@@ -77,7 +77,14 @@ def _shortcoming(engine: Containers) -> str:
     return ""
 
 
-def _run(engine: Containers, network: str, batch: str, labels: Mapping[str, str]) -> None:
+def _listed(text: str) -> frozenset[PodRoute]:
+    """Read what `ip route show` lists; what has no gateway, or several, is none of ours."""
+    lines = [line.split() for line in text.splitlines()]
+    return frozenset(PodRoute.parse(" ".join(words[:3])) for words in lines if words[1:2] == ["via"])
+
+
+def _run(engine: Containers, network: str, batch: str, labels: Mapping[str, str]) -> str:
+    """Run `ip` on a batch, and return what it says. Raises ContainersError, RouteHelperError."""
     config = {
         "Image": _image(engine),
         "Entrypoint": ["ip", "-force", "-batch", f"/{_BATCH}"],
@@ -100,6 +107,7 @@ def _run(engine: Containers, network: str, batch: str, labels: Mapping[str, str]
         engine.start(identity)
         if engine.wait(identity, _PATIENCE):
             raise RouteHelperError(f"routes can't be changed: {engine.logs(identity, 5)}")
+        return engine.output(identity)
     finally:
         engine.remove(identity, volumes=True)
 
