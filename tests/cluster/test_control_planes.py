@@ -116,6 +116,9 @@ def test_a_token_that_is_replaced_in_its_file_is_used_at_once_and_gardeners_righ
     project(volume, {"kubeconfig": kubeconfig, "token": token(plane, account, "first")}, "..1")
     config = yaml.safe_load(documents()["ConfigMap"]["data"]["stack.yaml"])["config"]
     settings = {key.partition(":")[2]: value for key, value in config.items()} | {"runtime": "process"}
+    for elsewhere in ("network", "podRoutes"):  # what makes routes, which test_machine_routes tries
+        del settings[elsewhere]
+    del settings["sources"][0]["kubernetes"]["nodes"]
     settings["sources"][0]["kubernetes"]["kubeconfig"] = str(volume / "kubeconfig")
     with stage() as play:
         play.configure(**settings)
@@ -153,9 +156,12 @@ def test_the_manifest_of_a_control_plane_is_one_and_mounts_what_its_kubeconfig_n
         client.delete(resource, "local-lb", **where)
     spec = documents()["Deployment"]["spec"]["template"]["spec"]
     (container,) = spec["containers"]
-    (mounted,) = (mount["mountPath"] for mount in container["volumeMounts"] if mount["name"] == "kubeconfig")
+    mounted = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
     (source,) = yaml.safe_load(documents()["ConfigMap"]["data"]["stack.yaml"])["config"]["local-lb:sources"]
-    assert source["kubernetes"]["kubeconfig"] == f"{mounted}/kubeconfig"
+    assert source["kubernetes"]["kubeconfig"] == f"{mounted['kubeconfig']}/kubeconfig"
+    nodes = source["kubernetes"]["nodes"]
+    assert nodes["kubeconfig"] == f"{mounted['cloudprovider']}/kubeconfig"
+    assert nodes["namespace"] == f"infra-{source['kubernetes']['name']}"
     (projected,) = (volume["projected"] for volume in spec["volumes"] if volume["name"] == "kubeconfig")
     paths = [item["path"] for entry in projected["sources"] for item in entry["secret"]["items"]]
     assert paths == ["kubeconfig", "token"]

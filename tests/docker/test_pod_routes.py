@@ -33,7 +33,7 @@ pytestmark = [
 POD = "10.244.1.5"
 SERVER = """
 import socket, sys
-with socket.create_server((sys.argv[1], 8080)) as server:
+with socket.create_server((sys.argv[1], int(sys.argv[3]))) as server:
     print("ready", flush=True)
     while True:
         client, _ = server.accept()
@@ -43,7 +43,7 @@ with socket.create_server((sys.argv[1], 8080)) as server:
 
 
 @contextmanager
-def node_with_pod(network: Network, number: int, answer: str) -> Iterator[str]:
+def node_with_pod(network: Network, number: int, answer: str, pod: str = POD, port: int = 8080) -> Iterator[str]:
     """Put a Node on a Docker network, whose only pod gives an answer; give the Node's address."""
     address = str(ip_network(f"{network.gateway}/24", strict=False)[number])
     shown = subprocess.run(
@@ -55,7 +55,7 @@ def node_with_pod(network: Network, number: int, answer: str) -> Iterator[str]:
             "ip link set lo up",
             f"ip link add eth0 type veth peer name n{number} netns {os.getpid()}",
             f"ip address add {address}/24 dev eth0 && ip link set eth0 up",
-            f"ip address add {POD}/32 dev lo",
+            f"ip address add {pod}/32 dev lo",
             "",
         )
     )
@@ -63,7 +63,7 @@ def node_with_pod(network: Network, number: int, answer: str) -> Iterator[str]:
         space = Namespace(Path(root), inside)
         try:
             subprocess.run(["ip", "link", "set", f"n{number}", "master", bridge, "up"], check=True)
-            with background(space, PYTHON, "-c", SERVER, POD, answer):
+            with background(space, PYTHON, "-c", SERVER, pod, answer, str(port)):
                 yield address
         finally:
             space.close()

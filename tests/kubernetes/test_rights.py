@@ -114,6 +114,17 @@ def test_the_manifest_for_zones_in_clusters_gives_the_least_rights() -> None:
     assert found["RoleBinding"]["roleRef"]["name"] == "local-lb-cluster-dns"
 
 
+def test_the_manifest_for_nodes_that_are_pods_gives_the_least_rights() -> None:
+    """To list pods, and whether the namespace is there; in that one alone."""
+    found = documents("rbac-machines.yaml")
+    namespace = found["Role"]["metadata"]["namespace"]
+    pods, there = found["Role"]["rules"]
+    assert (pods["resources"], pods["verbs"]) == (["pods"], ["list"])
+    assert (there["resources"], there["verbs"], there["resourceNames"]) == (["namespaces"], ["get"], [namespace])
+    assert found["RoleBinding"]["metadata"] == found["Role"]["metadata"]
+    assert found["RoleBinding"]["roleRef"]["kind"] == "Role"
+
+
 def fields(rules: tuple[Rule, ...]) -> list[dict[str, list[str]]]:
     """Return rules as the API has them."""
     return [rule.fields for rule in rules]
