@@ -23,16 +23,16 @@ class Exit(IntEnum):
 
 
 MEANINGS = {
-    Exit.OK: "done",
+    Exit.OK: "success",
     Exit.FAILED: "something failed; the message says what, and what to do",
-    Exit.USAGE: "the command line can't be understood",
+    Exit.USAGE: "invalid command line",
     Exit.CHANGES: "--expect-no-changes, and there are changes",
-    Exit.UNSERVED: "`up --fail-on`: a Service is in one of these states; all else was done",
+    Exit.UNSERVED: "`up --fail-on`: a Service is in one of these states; everything else was done",
     Exit.ADDRESS_CHANGES: "`preview`: an address changes, and local-lb:policies forbids it",
     Exit.SOURCE_RANGES: "`preview`: a port is open to everybody, and local-lb:policies forbids it",
     Exit.PORTS: "`preview`: a port isn't among those that local-lb:policies allows",
     Exit.HEADROOM: "`preview`: a pool keeps less room than local-lb:policies asks for",
     Exit.HOSTNAMES: "`preview`: a hostname isn't among those that local-lb:policies allows",
     Exit.TLS: "`preview`: requests are taken without TLS, and local-lb:policies forbids it",
-    Exit.INTERRUPTED: "interrupted: by Ctrl-C, SIGTERM or SIGHUP",
+    Exit.INTERRUPTED: "interrupted by Ctrl-C, SIGTERM or SIGHUP",
 }

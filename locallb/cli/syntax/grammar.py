@@ -15,37 +15,37 @@ from locallb.cli.syntax.parser import COMMAND, Parser
 
 EPILOG = "exit codes:\n" + "".join(f"{code.value:>3}  {meaning}\n" for code, meaning in MEANINGS.items())
 FIRST_STEPS = """\
-Every Kubernetes Service of type LoadBalancer on a local cluster gets an address of its own on this host.
+Give every Kubernetes Service of type LoadBalancer on a local cluster its own IP address on this host.
 
 first steps:
-  locallb watch      serve every cluster of kind, or the current context; Ctrl-C
-                     ends the watch, not what serves
+  locallb watch      serve every kind cluster, or the current context; after
+                     Ctrl-C the proxies keep serving
   locallb status     show Services with their addresses and ports
-  locallb doctor     say what this host allows, and what is in the way
-  locallb destroy    remove all of it
+  locallb doctor     show what this host allows, and what is in the way
+  locallb destroy    remove everything
 """
 COMMANDS = {
-    "up": "serve the stack's Services: create, update and remove what the plan asks for",
-    "preview": "show what `up` would do; changes nothing anywhere",
-    "refresh": "compare the state with what is really there, and correct the state",
-    "destroy": "remove all that this stack made",
+    "up": "serve the stack's Services: create, update and remove what the plan says",
+    "preview": "show what `up` would do, without changing anything",
+    "refresh": "compare the state with reality, and correct the state",
+    "destroy": "remove everything that this stack made",
     "status": "show Services, addresses, ports and health, checked now",
     "open": "open a Service, a Gateway or an Ingress in your browser, or print its URL",
-    "top": "show what flows through Services: connections, requests, failures, bytes and latencies",
-    "fault": "let some connections or requests fail for a while, for tests; list what is ordered, or end it",
-    "drain": "keep new connections away from backends of a Service, or from all; list what is drained, or undo it",
-    "logs": "show connections and requests as they end, a line each, until interrupted",
-    "watch": "keep the stack converged: follow its sources and its proxies until stopped",
+    "top": "show traffic through Services: connections, requests, failures, bytes and latencies",
+    "fault": "make some connections or requests fail for a while, for tests; list faults, or end them",
+    "drain": "keep new connections away from backends of a Service, or from all; list drains, or undo them",
+    "logs": "print connections and requests as they end, one line each, until interrupted",
+    "watch": "keep the stack in sync: follow its sources and proxies until stopped",
     "gc": "list what a lost state left behind, and remove it on request",
     "image": "make an image of the installed Envoy, for the runtimes docker and podman without a registry",
-    "doctor": "say what this host allows, what is in the way, and what to do about it",
+    "doctor": "show what this host allows, what is in the way, and how to fix it",
     "host": "show or change what this host allows: ports, proxies, pools, a shared ledger",
-    "state": "look after the stack's state file",
-    "gateway": "install the definitions of Gateway API that a cluster lacks",
-    "ca": "show, make, trust and hand on your own authority for certificates",
+    "state": "check, restore or move the stack's state",
+    "gateway": "install the Gateway API CRDs that a cluster lacks",
+    "ca": "show, create, trust and export your own authority for certificates",
     "stack": "list the project's stacks",
-    "init": "write the configuration of a new stack, named by --stack, and a project where there is none",
-    "help": "print a page of the documentation, or which there are",
+    "init": "write the configuration of a new stack, named by --stack, and a project if there is none",
+    "help": "print a page of the documentation, or list the pages",
     "completion": "print a script that completes commands, stacks and Services in your shell",
 }
 
@@ -82,7 +82,7 @@ def _add_common(parser: argparse.ArgumentParser, *, suppress: bool) -> None:
         metavar="DIR",
         type=Path,
         default=default(Path()),
-        help="a place in the project",
+        help="a directory in the project",
     )
     parser.add_argument("-s", "--stack", metavar="NAME", default=default("dev"), help="the stack (default: dev)")
     parser.add_argument("--json", action="store_true", default=default(False), help="print one JSON document")

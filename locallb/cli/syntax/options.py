@@ -22,21 +22,21 @@ TROUBLES = ("rejected", "pending", "degraded")
 
 ACTIONS = {
     "setup": "print what would lift this host's limits, and do it with --apply",
-    "teardown": "print what would bring back what setup found, and do it with --apply",
-    "status": "show what of it is done",
+    "teardown": "print what would restore what setup found, and do it with --apply",
+    "status": "show which changes are done and which are missing",
 }
 CA = {
     "show": "show your own authority: where it is, what it may certify, and until when",
-    "create": "make it now; with --replace another one, in place of the one that there is",
-    "export": "print its certificate, which is public, or write it into a file: for containers and other programs",
-    "trust": "print what would have this host's browsers and programs believe it, and do it with --apply",
-    "untrust": "print what would take out again what `ca trust` put in, and do it with --apply",
+    "create": "create the authority now; with --replace, replace an existing one",
+    "export": "print its certificate (public), or write it to a file, for containers and other programs",
+    "trust": "print what would make this host's browsers and programs trust it, and do it with --apply",
+    "untrust": "print what would remove what `ca trust` added, and do it with --apply",
 }
-INSTALL = "show which definitions of Gateway API a cluster lacks, and install them with --yes"
+INSTALL = "show which Gateway API CRDs a cluster lacks, and install them with --yes"
 LIST = "list every stack that has a configuration or a state"
 ADOPT = "move the stack to this user and state home: its proxies end there, and the next `up` starts them here"
-CHECK = "check the rules that the Pulumi CLI checks as well"
-RESTORE = "go back to the last good state where the state can't be used; nothing is lost"
+CHECK = "check the state against the rules that the Pulumi CLI enforces"
+RESTORE = "go back to the last good state if the current one is unusable; nothing is lost"
 
 
 def _add_yes(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
@@ -54,7 +54,13 @@ def _add_engine(command: argparse.ArgumentParser, _common: argparse.ArgumentPars
 
 def _add_targets(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "-t", "--target", dest="targets", metavar="SERVICE", action="append", default=[], help="only this one"
+        "-t",
+        "--target",
+        dest="targets",
+        metavar="SERVICE",
+        action="append",
+        default=[],
+        help="only this one; repeatable",
     )
 
 
@@ -65,20 +71,20 @@ def _add_demands(command: argparse.ArgumentParser, _common: argparse.ArgumentPar
         choices=TROUBLES,
         action="append",
         default=[],
-        help=f"exit with 8 if a Service is then {any_of(TROUBLES)}",
+        help=f"exit with 8 if a Service ends up {any_of(TROUBLES)}; may be repeated",
     )
 
 
 def _add_services(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
-    command.add_argument("services", metavar="SERVICE", nargs="*", help="tell all about these")
-    command.add_argument("-w", "--watch", dest="repeat", action="store_true", help="until interrupted")
-    command.add_argument("--traffic", action="store_true", help="what flows through them, counted by their proxies")
+    command.add_argument("services", metavar="SERVICE", nargs="*", help="show these in detail")
+    command.add_argument("-w", "--watch", dest="repeat", action="store_true", help="repeat until interrupted")
+    command.add_argument("--traffic", action="store_true", help="show traffic through them, counted by their proxies")
 
 
 def _add_open(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
-    command.add_argument("services", metavar="SERVICE", nargs="*", help="which one; may be left out where there is one")
+    command.add_argument("services", metavar="SERVICE", nargs="*", help="which one; optional if there is only one")
     command.add_argument("--port", metavar="N", type=_port, default=0, help="which of its ports (default: the Web's)")
-    command.add_argument("--print", dest="only_print", action="store_true", help="print the URL, and open nothing")
+    command.add_argument("--print", dest="only_print", action="store_true", help="print the URL, open nothing")
 
 
 def _port(text: str) -> int:
@@ -89,13 +95,13 @@ def _port(text: str) -> int:
 
 def _add_top(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
     command.add_argument("services", metavar="SERVICE", nargs="*", help="only names that contain one of these")
-    command.add_argument("--once", action="store_true", help="what was counted so far, and no more")
-    command.add_argument("--sort", choices=ORDERS, default=ORDERS[0], help=f"by what (default: {ORDERS[0]})")
+    command.add_argument("--once", action="store_true", help="show what was counted so far, and exit")
+    command.add_argument("--sort", choices=ORDERS, default=ORDERS[0], help=f"sort by this (default: {ORDERS[0]})")
 
 
 def _add_logs(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
     command.add_argument("services", metavar="SERVICE", nargs="*", help="only names that contain one of these")
-    command.add_argument("-f", "--follow", action="store_true", help="as always: nothing was kept that could be shown")
+    command.add_argument("-f", "--follow", action="store_true", help="accepted, without effect")
 
 
 def _add_shells(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
@@ -127,7 +133,7 @@ def _add_ending(command: argparse.ArgumentParser, _common: argparse.ArgumentPars
 
 def _add_report(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--format", choices=("tree", "markdown", "json", "html"), default="tree", help="how to tell it (default: tree)"
+        "--format", choices=("tree", "markdown", "json", "html"), default="tree", help="output format (default: tree)"
     )
     sides = command.add_mutually_exclusive_group()
     sides.add_argument(
@@ -136,7 +142,7 @@ def _add_report(command: argparse.ArgumentParser, _common: argparse.ArgumentPars
         help="compare with another directory or Git revision instead of the stack's state",
     )
     sides.add_argument(
-        "--from-pulumi", metavar="FILE", type=Path, help="tell what `pulumi preview --json` printed into FILE"
+        "--from-pulumi", metavar="FILE", type=Path, help="report on FILE, the output of `pulumi preview --json`"
     )
 
 
@@ -146,13 +152,13 @@ def _add_watch(command: argparse.ArgumentParser, _common: argparse.ArgumentParse
         "--metrics",
         metavar="ADDR:PORT",
         type=_loopback,
-        help="serve Prometheus metrics and health there, on the loopback: 127.0.0.1:9477",
+        help="serve Prometheus metrics and health at a loopback address: 127.0.0.1:9477",
     )
     command.add_argument(
         "--page",
         metavar="ADDR:PORT",
         type=_loopback,
-        help="show a live page there, on the loopback, for a browser of this host: 127.0.0.1:9478",
+        help="serve a live page at a loopback address, for browsers of this host: 127.0.0.1:9478",
     )
 
 
@@ -173,9 +179,11 @@ def _add_actions(command: argparse.ArgumentParser, common: argparse.ArgumentPars
         if name != "status":
             action.add_argument("--apply", action="store_true", help="do it (as root)")
         if name != "teardown":
-            action.add_argument("--group", metavar="NAME", default="", help="who shares the ledger (default: yours)")
+            action.add_argument(
+                "--group", metavar="NAME", default="", help="group that shares the ledger (default: yours)"
+            )
         if name == "setup":
-            action.add_argument("--persist", action="store_true", help="also for the next boots (sysctl.d, systemd)")
+            action.add_argument("--persist", action="store_true", help="also after reboots (sysctl.d, systemd)")
 
 
 def _add_ca(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
@@ -183,9 +191,13 @@ def _add_ca(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -
     for name, text in CA.items():
         action = actions.add_parser(name, help=text, description=text, parents=[common])
         if name == "create":
-            action.add_argument("--replace", dest="replaces", action="store_true", help="whatever there is")
+            action.add_argument("--replace", dest="replaces", action="store_true", help="replace an existing authority")
             action.add_argument(
-                "--domain", dest="domains", metavar="NAME", action="append", help="certify hosts below it as well"
+                "--domain",
+                dest="domains",
+                metavar="NAME",
+                action="append",
+                help="also allow hosts below it; repeatable",
             )
         if name == "export":
             action.add_argument("place", metavar="FILE", type=Path, nargs="?", help="default: standard output")
@@ -196,9 +208,11 @@ def _add_ca(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -
 def _add_gateway(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
     actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
     install = actions.add_parser("install-crds", help=INSTALL, description=INSTALL, parents=[common])
-    install.add_argument("--channel", choices=("standard", "experimental"), default="", help="default: as it has")
+    install.add_argument(
+        "--channel", choices=("standard", "experimental"), default="", help="default: the cluster's own"
+    )
     install.add_argument("--context", metavar="CONTEXT", default="", help="the cluster (default: the current one)")
-    install.add_argument("--kubeconfig", metavar="FILE", default="", help="the file (default: as kubectl has it)")
+    install.add_argument("--kubeconfig", metavar="FILE", default="", help="the kubeconfig (default: kubectl's)")
     install.add_argument("-y", "--yes", action="store_true", help="do it")
 
 

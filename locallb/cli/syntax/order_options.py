@@ -14,40 +14,42 @@ _SIZES = (24 * 3600, 3600, 60, 1)
 
 def add_fault(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
     """Add what `fault` takes."""
-    command.add_argument("services", metavar="SERVICE", nargs="*", help="which; without an option: list its faults")
+    command.add_argument(
+        "services", metavar="SERVICE", nargs="*", help="which ones; without options: list their faults"
+    )
     fates = {
-        "refuse": "end as soon as they are made",
-        "hang": "are never answered",
-        "reset": "end once a client sent",
+        "refuse": "is closed at once",
+        "hang": "is never answered",
+        "reset": "is closed once the client has sent something",
     }
     for name, fate in fates.items():
-        text = f"so many of new connections {fate}, such as 10%%"
+        text = f"this share of new connections {fate}, such as 10%%"
         command.add_argument(f"--{name}", metavar="SHARE", type=_share, default=0, help=text)
     command.add_argument(
         "--delay",
         metavar="TIME[:SHARE]",
         type=_parsed("Delay"),
-        help="requests to a Gateway or an Ingress wait for so long, such as 200ms, or 2s:10%%",
+        help="delay requests to a Gateway or an Ingress, such as 200ms, or 2s:10%%",
     )
     command.add_argument(
         "--status",
         metavar="CODE[:SHARE]",
         type=_parsed("Failure"),
-        help="those are answered so in place of a backend, such as 503, or 503:10%%",
+        help="answer them with this instead of a backend, such as 503, or 503:10%%",
     )
     command.add_argument(
         "--for", dest="seconds", metavar="TIME", type=_time, default=_time("5m"), help="such as 90s or 1h (default: 5m)"
     )
-    _add_backends(command, "this Node, Pod or address, with --down; may be repeated")
-    command.add_argument("--down", action="store_true", help="the backends count as if they refused")
-    command.add_argument("--end", dest="ends", action="store_true", help="end it now; without SERVICE all of them")
+    _add_backends(command, "with --down: this Node, Pod or address; may be repeated")
+    command.add_argument("--down", action="store_true", help="treat the backends as if they refused connections")
+    command.add_argument("--end", dest="ends", action="store_true", help="end it now; without SERVICE, end all faults")
 
 
 def add_drain(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
     """Add what `drain` takes."""
-    command.add_argument("services", metavar="SERVICE", nargs="*", help="which; without any: list what is drained")
+    command.add_argument("services", metavar="SERVICE", nargs="*", help="which ones; without any: list what is drained")
     _add_backends(command, "only this Node, Pod or address; may be repeated")
-    command.add_argument("--undo", action="store_true", help="let them have new connections again; all without SERVICE")
+    command.add_argument("--undo", action="store_true", help="allow new connections again; without SERVICE, for all")
 
 
 def _add_backends(command: argparse.ArgumentParser, text: str) -> None:

@@ -17,7 +17,7 @@ def add_place(command: argparse.ArgumentParser, _common: argparse.ArgumentParser
 
 def add_own_sources(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
     """Add what a command serves where there is no project."""
-    _add_sources(command.add_argument_group("where there is no project, what to serve"), all_of_kind="?")
+    _add_sources(command.add_argument_group("what to serve, if there is no project"), all_of_kind="?")
 
 
 def _add_sources(command: argparse._ActionsContainer, *, all_of_kind: str | None) -> None:
@@ -48,5 +48,5 @@ def _add_sources(command: argparse._ActionsContainer, *, all_of_kind: str | None
         nargs=all_of_kind,
         const=("kind", "all") if all_of_kind else None,
         type=lambda name: ("kind", "all" if name == "all" else [name]),
-        help="a cluster of kind; all: each that there is",
+        help="a kind cluster; all: every one",
     )
