@@ -37,6 +37,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-goldens", action="store_true", help="write tests/goldens again instead of comparing")
 
 
+@pytest.fixture
+def no_engines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Let no Docker and no Podman be here: containers that others left on this host are nobody's in this test."""
+    for variable in ("DOCKER_HOST", "CONTAINER_HOST"):
+        monkeypatch.setenv(variable, f"unix://{tmp_path}/nobody.sock")
+
+
 @dataclass(frozen=True)
 class Golden:
     """Expected texts under tests/goldens, compared byte for byte.

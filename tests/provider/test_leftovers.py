@@ -25,6 +25,8 @@ from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies
 from tests.provider.support import Driver, Wanted, accepts, owner
 
+pytestmark = pytest.mark.usefixtures("no_engines")
+
 ADDRESS = ip_address("127.77.0.5")
 
 

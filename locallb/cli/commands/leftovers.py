@@ -34,8 +34,8 @@ def gc(session: Session, args: Arguments, out: Out) -> int:
     elsewhere = _look_elsewhere(session)  # before the lock: a cluster may hang
     found = _look(session, elsewhere)
     removed: tuple[Leftover, ...] = ()
-    if not any(found):
-        session.require_stack()
+    if not found.is_ours:
+        session.require_stack()  # the name may be misspelt, whatever others left here
     elif args.yes:
         with session.alone(out.warning):
             found = _look(session, elsewhere)  # what an update had just made when it was looked for is in the state now
@@ -54,6 +54,11 @@ class _Found(NamedTuple):
     left: tuple[Leftover, ...]
     services: tuple[LeftService, ...]
     names: tuple[LeftName, ...]
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether any of it is this stack's."""
+        return bool(self.services or self.names) or any(leftover.ours for leftover in self.left)
 
 
 class _Elsewhere(NamedTuple):

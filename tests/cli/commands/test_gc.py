@@ -25,6 +25,8 @@ from locallb.model.state_resource import ADDRESS, CLAIM, DNS_NAME
 from locallb.storage import paths
 from tests.e2e.support import Stage, node, port, service, stage
 
+pytestmark = pytest.mark.usefixtures("no_engines")
+
 
 @pytest.fixture
 def left() -> Iterator[Stage]:

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,9 @@ from locallb.cli.exit_code import MEANINGS, Exit
 from locallb.cli.session import Session
 from locallb.cli.syntax.grammar import COMMANDS, EPILOG, make_parser
 from locallb.cli.syntax.options import SHELLS
+from locallb.ledger.ledger import Ledger
+from locallb.model.identities import ClusterName, Home, ObjectKey, Owner
+from locallb.storage import paths
 from tests.e2e.support import CHECKOUT, Stage, node, port, service, stage
 
 BIN = Path(sys.executable).parent
@@ -82,6 +86,19 @@ def test_a_stack_that_never_was_is_not_said_to_be_gone(play: Stage, words: list[
     assert (done.code, done.out) == (Exit.FAILED, "")
     assert "there is no stack 'prdo'" in done.err
     assert play.files() == before
+
+
+@pytest.mark.parametrize("words", [[], ["--yes"], ["--json"]])
+def test_what_others_left_here_hides_no_misspelt_name(play: Stage, words: list[str]) -> None:
+    """It was listed as another stack's, with the code of success."""
+    gone = Owner(Home("other", "dev", "/nowhere/at/all"), ObjectKey(ClusterName("c"), "n", "web"))
+    ledger = Ledger(paths.ledger_directory())
+    ledger.claim(ip_address(play.at(30)), gone)
+    done = play.run("--stack", "prdo", "gc", *words)
+    assert (done.code, done.out) == (Exit.FAILED, "")
+    assert "there is no stack 'prdo'" in done.err
+    assert [claim.owner for claim in ledger.claims()] == [gone]
+    assert "not this stack's: left alone" in play.run("gc").out
 
 
 @pytest.mark.parametrize(("terminal", "shown"), [("xterm", 3), ("dumb", 1)])
