@@ -37,7 +37,7 @@ _EMPTY = Plan()
 
 
 class LivePage:
-    """Listens from the beginning, answers once opened, until closed. Raises AnsweringError."""
+    """Listens from the beginning, answers once opened, until closed. Raises HttpServerError."""
 
     def __init__(self, place: str, stack: str, stuck: Callable[[], str]) -> None:
         self._stack = stack

@@ -18,7 +18,7 @@ _LAST_WORDS = 0.5
 
 
 class PageReporter:
-    """Listens from the beginning. Raises AnsweringError. `listen` and `poke` may be called from any thread."""
+    """Listens from the beginning. Raises HttpServerError. `listen` and `poke` may be called from any thread."""
 
     def __init__(
         self, place: str, stack: str, seen: Callable[[], Mapping[str, Observation | None]], pulse: Callable[[], Pulse]

@@ -61,7 +61,7 @@ class _Client:
 
 
 class HttpServer:
-    """Listens from the beginning, answers once started, until `stop`. Raises AnsweringError."""
+    """Listens from the beginning, answers once started, until `stop`. Raises HttpServerError."""
 
     def __init__(
         self, address: IPAddress, port: int, pages: Pages, guard: Guard | None = None, name: str = "metrics"
