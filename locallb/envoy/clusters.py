@@ -10,11 +10,15 @@ from __future__ import annotations
 from locallb.envoy.document import KEEPALIVE, Message, subscription, typed
 from locallb.envoy.endpoints import assignment, file_name
 from locallb.envoy.http import tls
-from locallb.envoy.http.backends import options
+from locallb.model.http.backends import HttpBackends, Speaks
 from locallb.model.identities import Protocol
 from locallb.model.objects import Discovery
 from locallb.model.serving import ConnectCheck, HttpCheck, Upstream
 
+_HTTP1_IDLE = "4s"
+"""Seconds after which an idle connection to a backend is closed: before usual backends do (5 s and more), so that no
+request meets a connection that is just being closed."""
+_HTTP_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 CONNECT_TIMEOUT = "0.250s"
 """How long a dead node may keep one client waiting before another is tried."""
 CHECK_TIMEOUT = "0.250s"
@@ -81,7 +85,7 @@ def cluster(upstream: Upstream, discovery: Discovery) -> Message:
         common_lb_config={"healthy_panic_threshold": {"value": PANIC_PERCENT}, "update_merge_window": "0s"},
         # A backend that was taken out is out at once, however healthy it is.
         ignore_health_on_host_removal=True,
-        **({**_REQUESTS, **options(upstream.http)} if upstream.http else _CONNECTIONS),
+        **({**_REQUESTS, **_http_options(upstream.http)} if upstream.http else _CONNECTIONS),
         **(_TCP if upstream.protocol is Protocol.TCP and upstream.http is None else {}),
         **_backends(upstream, discovery),
         **_checks(upstream),
@@ -150,3 +154,16 @@ _TIMES: Message = {
     "unhealthy_threshold": 1,
     "healthy_threshold": 1,
 }
+
+
+def _http_options(http: HttpBackends) -> Message:
+    """Make the field of a cluster that says which HTTP its backends understand."""
+    if http.speaks is Speaks.HTTP2:
+        version = typed(_HTTP_OPTIONS, explicit_http_config={"http2_protocol_options": {}})
+    else:
+        version = typed(
+            _HTTP_OPTIONS,
+            explicit_http_config={"http_protocol_options": {}},
+            common_http_protocol_options={"idle_timeout": _HTTP1_IDLE},
+        )
+    return {"typed_extension_protocol_options": {_HTTP_OPTIONS: version}}

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from locallb.config.parsing.containers import decimal_cpus
-from locallb.provider.docker.delta import raw_state_delta
 from locallb.provider.docker.inputs import without_notes
 from locallb.provider.docker.spec import MIB
 from locallb.resources.values import Values
@@ -21,6 +20,22 @@ META = (
     '"update":1200000000000},"schema_version":"2"}'
 )
 """Time limits and schema version, as the bridge below the official plugin notes them."""
+_MAPS = ("logOpts", "storageOpts", "sysctls", "tmpfs")
+_RENAMED = {
+    "dnsSearches": "dns_search",
+    "entrypoints": "entrypoint",
+    "envs": "env",
+    "groupAdds": "group_add",
+    "hosts": "host",
+    "networkDatas": "network_data",
+    "ulimits": "ulimit",
+    "uploads": "upload",
+}
+_SINGLES: Mapping[str, Mapping[str, str]] = {
+    "capabilities": {"adds": "add", "drops": "drop"},
+    "healthcheck": {"tests": "test"},
+}
+"""Objects that are lists of one there, with the names of the lists in them."""
 _NEVER_SET: Values = {
     **dict.fromkeys(("cgroupParent", "cgroupnsMode", "containerLogs", "cpuPeriod", "cpuQuota")),
     **dict.fromkeys(("gpus", "pidMode")),
@@ -96,7 +111,7 @@ def is_complete(outputs: Values) -> bool:
 
 
 def _finished(outputs: Values) -> dict[str, Any]:
-    return {**outputs, "__meta": META, "__pulumi_raw_state_delta": raw_state_delta(outputs)}
+    return {**outputs, "__meta": META, "__pulumi_raw_state_delta": _raw_state_delta(outputs)}
 
 
 def _observed(seen: Values) -> dict[str, Any]:
@@ -181,3 +196,29 @@ def _network(told: Values) -> dict[str, Any]:
 def _volume(told: Values) -> dict[str, Any]:
     blank: dict[str, Any] = {"fromContainer": "", "hostPath": "", "readOnly": None}
     return {**blank, "selinuxRelabel": "", "volumeName": "", **told}
+
+
+def _raw_state_delta(outputs: Values) -> dict[str, Any]:
+    """Describe how the bridge below the official plugin gets from `outputs` back to its own raw state.
+
+    It lists which outputs are arrays and maps, which wrap one object, and which have another name there. Without it the
+    other engine can't read a state exactly.
+    """
+    shapes: dict[str, Any] = {key: _array(value) for key, value in outputs.items() if isinstance(value, list)}
+    shapes |= {key: {"map": {}} for key in _MAPS if outputs.get(key) is not None}
+    for key, renamed in _SINGLES.items():
+        if outputs.get(key) is not None:
+            inner: dict[str, Any] = {name: {"arr": {}} for name in renamed}
+            shapes[key] = {"plu": {"i": {"obj": {"ps": inner, "renamed": dict(renamed)}}}}
+    shapes.setdefault("capabilities", {"plu": {"i": {}}})
+    return {"obj": {"ps": shapes, "renamed": _RENAMED}}
+
+
+def _array(items: list[Any]) -> dict[str, Any]:
+    elements = {str(number): _object(item) for number, item in enumerate(items) if isinstance(item, Mapping)}
+    return {"arr": {"el": elements} if elements else {}}
+
+
+def _object(item: Values) -> dict[str, Any]:
+    inner = {key: _array(value) for key, value in item.items() if isinstance(value, list)}
+    return {"obj": {"ps": inner} if inner else {}}
