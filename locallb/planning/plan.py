@@ -7,14 +7,14 @@ problems, rejections, notices). Not here: how a Service is read, where an addres
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from locallb.config.settings import PodRouting, Settings
 from locallb.envoy.http import watched_by_chains
 from locallb.gateway.routes.bound import Bound
 from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner
-from locallb.model.objects import MalformedService, Service
+from locallb.model.objects import Service
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Snapshot
 from locallb.planning.addresses.allocation import Answer
@@ -32,7 +32,7 @@ from locallb.planning.planned import Plan, Rejection
 from locallb.planning.planned_for_clusters import PlannedRoutes
 from locallb.planning.ports import HostPorts, PortProblems
 from locallb.planning.proxies.assignment import ProxyAssignment
-from locallb.planning.proxies.placing import PlacementInputs, PlanContext
+from locallb.planning.proxies.placing import Placed, PlacementInputs, PlanContext
 from locallb.planning.routes.pod_routes import RoutePlan, routes_to_gain
 from locallb.planning.selection import is_ours
 from locallb.planning.statuses.gateway_statuses import with_statuses
@@ -51,10 +51,10 @@ def _with_few_others(snapshot: Snapshot, settings: Settings, memory: PlanMemory)
     others = last.others(snapshot, settings) if last else None
     if last is None or others is None:
         return None
-    inputs, frame = _Inputs.of(snapshot, settings, memory), PlanContext.of(snapshot.home, settings, snapshot.host)
+    inputs = _Inputs.of(snapshot, settings, memory, {})
     if any(map(inputs.ports.problems, others)):
         return None
-    some = [memory.place_alone(frame, inputs.given(*last.asked(service), {})) for service in others]
+    some = [memory.place_alone(inputs.frame, inputs.given({}, *last.asked(service))) for service in others]
     return last.with_others(snapshot, some)
 
 
@@ -69,22 +69,27 @@ class _Inputs:
     index: BackendIndex
     lone: Mapping[ClusterName, str]
     """Sentences about clusters of which every Node is used although all are excluded."""
+    gateways: Mapping[ObjectKey, Bound]
+    frame: PlanContext
 
     @classmethod
-    def of(cls, snapshot: Snapshot, settings: Settings, memory: PlanMemory) -> _Inputs:
+    def of(
+        cls, snapshot: Snapshot, settings: Settings, memory: PlanMemory, gateways: Mapping[ObjectKey, Bound]
+    ) -> _Inputs:
         """Look up what is behind Services, and what this host has."""
         nodes, lone = eligible(snapshot.nodes)
         routing = memory.routing(snapshot, settings)
         index = BackendIndex.within(snapshot, nodes, settings, routing.routes)
-        return cls(snapshot, settings, HostPorts(snapshot.host), routing, index, lone)
+        frame = PlanContext.of(snapshot.home, settings, snapshot.host)
+        return cls(snapshot, settings, HostPorts(snapshot.host), routing, index, lone, gateways, frame)
 
     def given(
         self,
+        problems: PortProblems,
         service: Service,
         addresses: tuple[IPAddress, ...],
         assignment: ProxyAssignment,
         gateway: Bound | None,
-        problems: PortProblems,
     ) -> PlacementInputs:
         """Return all that decides about the placement of one Service."""
         return PlacementInputs(
@@ -104,52 +109,78 @@ class _Inputs:
 
 
 def _planned(snapshot: Snapshot, settings: Settings, memory: PlanMemory) -> LastPlan:
-    """Plan all of it."""
-    read, told = snapshot, with_orders(memory.gateways(snapshot, settings), snapshot.orders)
-    gateways = told.bound
-    snapshot = with_gateways(snapshot, gateways)
+    """Plan all of it: Services of ours get addresses, then proxies, then are placed; then everybody is told."""
+    routed = with_orders(memory.gateways(snapshot, settings), snapshot.orders)
+    inputs = _Inputs.of(with_gateways(snapshot, routed.bound), settings, memory, routed.bound)
+    allocation = _allocate(inputs, memory)
+    assigned = memory.assignments(
+        [one for one in allocation.servable if one.key in allocation.given],
+        inputs.snapshot,
+        settings.proxies,
+        memory.files(routed.bound, _files),
+    )
+    made = _place(inputs, allocation, assigned.assignments, memory)
+    plan = Plan(
+        placements=tuple(placed.placement for placed in made),
+        proxies=(*(placed.own for placed in made if placed.own), *memory.of_stack(assigned, inputs.frame)),
+        rejections=_rejections(inputs.snapshot, settings, allocation.refused, assigned.assignments),
+        routes=_on_host(inputs.routing, snapshot.home, settings),
+        notices=(*_notices(inputs, made), *routed.notices),
+    )
+    plan = with_names(plan, inputs.snapshot, routed.bound, inputs.frame)
+    plan = with_statuses(plan, routed, inputs.snapshot, settings, memory.statuses)
+    gain = routes_to_gain(plan, inputs.snapshot, settings, memory.routing)
+    left = (*left_out(inputs.snapshot, plan, settings), *routed.left_out, *snapshot.hints, *gain)
+    where = {one.placement.key: (number, assigned.assignments[one.placement.key]) for number, one in enumerate(made)}
+    return LastPlan(snapshot, settings, replace(plan, left_out=left) if left else plan, tuple(made), where)
+
+
+@dataclass(frozen=True, slots=True)
+class _Allocation:
+    """Which addresses Services of ours get."""
+
+    servable: list[Service]
+    given: Mapping[ObjectKey, tuple[IPAddress, ...]]
+    refused: Mapping[ObjectKey, Answer]
+    """All answers, and why no port can be served of those that aren't refused anyway."""
+    problems: Mapping[ObjectKey, PortProblems]
+    """Why single ports can't be served."""
+
+
+def _allocate(inputs: _Inputs, memory: PlanMemory) -> _Allocation:
+    """Select the Services that are ours and can be served here, and give them addresses."""
+    snapshot, settings = inputs.snapshot, inputs.settings
     wanted = memory.ours(snapshot.services, settings)
     mapped = memory.mapped(map_ports(snapshot, wanted)) if settings.port_mapping else None
     wanted = list(mapped.services) if mapped else wanted
-    inputs = _Inputs.of(snapshot, settings, memory)
     problems = memory.problems(snapshot.host, wanted, inputs.ports.problems)
     servable, hopeless = _by_servable_ports(wanted, problems)
     answers = mapped.answers if mapped else memory.allocate(snapshot, servable, settings)
-    placed = {key: answer for key, answer in answers.items() if not isinstance(answer, Problem)}
-    assigned = memory.assignments(
-        [s for s in servable if s.key in placed],
-        snapshot,
-        settings.proxies,
-        memory.files(gateways, _files),
+    given = {key: answer for key, answer in answers.items() if not isinstance(answer, Problem)}
+    unserved = {key: problem for key, problem in hopeless.items() if not isinstance(answers.get(key), Problem)}
+    return _Allocation(servable, given, {**answers, **unserved}, problems)
+
+
+def _place(
+    inputs: _Inputs, allocation: _Allocation, assignments: Mapping[ObjectKey, ProxyAssignment], memory: PlanMemory
+) -> Sequence[Placed]:
+    """Place all Services that have a proxy, in order."""
+    in_order = sorted((one for one in allocation.servable if one.key in assignments), key=lambda service: service.key)
+    addresses, gateways = allocation.given, inputs.gateways
+    asked = [(one, addresses[one.key], assignments[one.key], _mapped(gateways.get(one.key), one)) for one in in_order]
+    return memory.place(
+        inputs.frame,
+        beside(inputs.snapshot, inputs.settings),
+        asked,
+        lambda service, *others: inputs.given(allocation.problems[service.key], service, *others),
     )
-    frame, routing = PlanContext.of(snapshot.home, settings, snapshot.host), inputs.routing
 
-    def given(
-        service: Service, addresses: tuple[IPAddress, ...], assignment: ProxyAssignment, gateway: Bound | None
-    ) -> PlacementInputs:
-        return inputs.given(service, addresses, assignment, gateway, problems[service.key])
 
-    assignments = assigned.assignments
-    in_order = sorted((s for s in servable if s.key in assignments), key=lambda service: service.key)
-    asked = [(s, placed[s.key], assignments[s.key], _mapped(gateways.get(s.key), s)) for s in in_order]
-    made = memory.place(frame, beside(snapshot, settings), asked, given)
+def _notices(inputs: _Inputs, made: Sequence[Placed]) -> tuple[str, ...]:
+    """Return what the stack's user is told besides Gateways' notices."""
     of_services = [n.message for placed in made for n in placed.placement.notices if n.reason in TOLD_OF_THE_STACK]
-    told_of_all = *inputs.lone.values(), *of_services, *routing.notices, *unused_pins(snapshot, settings), *told.notices
-    plan = Plan(
-        placements=tuple(placed.placement for placed in made),
-        proxies=(
-            *(placed.own for placed in made if placed.own),
-            *memory.of_stack(assigned, frame),
-        ),
-        rejections=_rejections(snapshot, settings, {**answers, **_beside(answers, hopeless)}, assignments),
-        routes=_on_host(routing, snapshot.home, settings),
-        notices=told_of_all,
-    )
-    plan = with_statuses(with_names(plan, snapshot, gateways, frame), told, snapshot, settings, memory.statuses)
-    gain = routes_to_gain(plan, snapshot, settings, memory.routing)
-    left = (*left_out(snapshot, plan, settings), *told.left_out, *snapshot.hints, *gain)
-    where = {service.key: (number, assignments[service.key]) for number, service in enumerate(in_order)}
-    return LastPlan(read, settings, replace(plan, left_out=left) if left else plan, tuple(made), where)
+    pins = unused_pins(inputs.snapshot, inputs.settings)
+    return (*inputs.lone.values(), *of_services, *inputs.routing.notices, *pins)
 
 
 def _mapped(gateway: Bound | None, service: Service) -> Bound | None:
@@ -157,11 +188,6 @@ def _mapped(gateway: Bound | None, service: Service) -> Bound | None:
     if gateway is None or gateway.want.ports == service.ports:
         return gateway
     return replace(gateway, want=replace(gateway.want, ports=service.ports))
-
-
-def _beside(answers: Mapping[ObjectKey, Answer], hopeless: Mapping[ObjectKey, Problem]) -> Mapping[ObjectKey, Problem]:
-    """Return why ports can't be served of those that aren't refused anyway."""
-    return {key: problem for key, problem in hopeless.items() if not isinstance(answers.get(key), Problem)}
 
 
 def _files(gateway: Bound) -> int:
@@ -206,15 +232,12 @@ def _rejections(
         (key, answer if isinstance(answer, Problem) else _host_limit(key, snapshot, len(assignments)), uids[key])
         for key, answer in without.items()
     ]
-    problems += [(rejected.key, rejected.problem, rejected.uid) for rejected in _malformed(snapshot, settings)]
+    malformed = (one for one in snapshot.malformed if is_ours(one, settings) and not one.deleting)
+    problems += [(one.key, one.problem, one.uid) for one in malformed]
     return tuple(
         Rejection(key, problem, Owner(snapshot.home, key, uid), snapshot.access.get(key.cluster))
         for key, problem, uid in sorted(problems)
     )
-
-
-def _malformed(snapshot: Snapshot, settings: Settings) -> Iterator[MalformedService]:
-    return (service for service in snapshot.malformed if is_ours(service, settings) and not service.deleting)
 
 
 def _host_limit(key: ObjectKey, snapshot: Snapshot, running: int) -> Problem:
