@@ -84,32 +84,19 @@ class Each(Generic[_Made]):
         if len(given[0]) == len(self._made):
             if not (where := _places(given, before)):
                 return self._made
-            made = list(self._made)
-            for place, one in zip(where, self._made_of(make, _rows(given, where), before), strict=True):
+            made, old = list(self._made), [self._made[place] for place in where]
+            then = tuple([column[place] for place in where] for column in before)  # who moved stood there
+            for place, one in zip(where, _made_of(make, _rows(given, where), then, old), strict=True):
                 made[place] = one
         else:
             size, was = len(given[0]), len(self._made)
             head = min(map(_alike, given, before))
             pairs = zip(given, before, strict=True)
             tail = min(_alike(reversed(now[head:]), reversed(then[head:])) for now, then in pairs)
-            new = self._made_of(make, _rows(given, range(head, size - tail)), before)
+            new = _made_of(make, _rows(given, range(head, size - tail)), before, self._made)
             made = [*self._made[:head], *new, *self._made[was - tail :]]
         self._given, self._made = given, tuple(made)
         return self._made
-
-    def _made_of(
-        self, make: Callable[..., _Made], rows: Sequence[_Given], before: tuple[_Given, ...]
-    ) -> Iterator[_Made]:
-        """Make each row that wasn't there before, one that stands there twice once."""
-        known: dict[tuple[int, ...], _Made] = {}
-        if not _are_new(rows, before):
-            old = zip(*(map(id, then) for then in before), strict=True)
-            known = dict(zip(old, self._made, strict=True))
-        for row in rows:
-            name = tuple(map(id, row))
-            if name not in known:
-                known[name] = make(*row)
-            yield known[name]
 
     def within(self, *frame: object) -> None:
         """Forget everything that was made within another frame: whatever `make` uses besides its row."""
@@ -117,7 +104,21 @@ class Each(Generic[_Made]):
             self._frame, self._given, self._made = frame, (), ()
 
 
-def _are_new(rows: Iterable[_Given], before: tuple[_Given, ...]) -> bool:
+def _made_of(
+    make: Callable[..., _Made], rows: Sequence[_Given], before: Sequence[Sequence[object]], made: Sequence[_Made]
+) -> Iterator[_Made]:
+    """Make each row that wasn't there before, one that stands there twice once."""
+    known: dict[tuple[int, ...], _Made] = {}
+    if not _are_new(rows, before):
+        known = dict(zip(zip(*(map(id, then) for then in before), strict=True), made, strict=True))
+    for row in rows:
+        name = tuple(map(id, row))
+        if name not in known:
+            known[name] = make(*row)
+        yield known[name]
+
+
+def _are_new(rows: Iterable[_Given], before: Sequence[Sequence[object]]) -> bool:
     """Return whether each has an object that wasn't there in any row before."""
     left = list(rows)
     for number, then in enumerate(before):
