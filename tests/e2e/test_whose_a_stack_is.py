@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from locallb.runtimes.single_instance import only_one
 from locallb.sources.state.stack_home import NAME
 from tests.e2e.support import Stage, ask, backends, envoys, node, port, refused, service, stage
 from tests.e2e.watching import becomes, watching
@@ -188,6 +189,18 @@ def test_destroy_is_refused_while_a_watch_would_undo_it(play: Stage) -> None:
         assert play.run("destroy", "--yes", "--stop-watch").code == 0
         assert watch.process.wait(60) == 0
     assert envoys(play.root) == []
+
+
+def test_destroy_ends_no_stranger_who_has_the_number_of_a_watch_in_a_container(play: Stage) -> None:
+    """The lock has the watch's number among the container's processes; here another process has it."""
+    lock = play.root / ".state/locallb/dev.watch"
+    with subprocess.Popen(["sleep", "60"]) as stranger, only_one(lock, "watch"):
+        lock.write_text(f"{stranger.pid}\n")
+        done = play.run("destroy", "--yes", "--stop-watch")
+        assert (done.code, stranger.poll()) == (1, None)
+        assert "runs elsewhere, as in a container: end it there first" in done.err
+        assert served(play) == "web: hello"
+        stranger.kill()
 
 
 def test_a_destroy_that_knows_of_nothing_points_to_what_goes_on_serving(play: Stage) -> None:

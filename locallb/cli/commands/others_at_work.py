@@ -27,6 +27,8 @@ def without_watch(session: Session, *, stop: bool) -> Iterator[None]:
     if process := holder(session.watch_lock):
         if not stop:
             raise TakenError(_refusal(session, process))
+        if not processes.has_open(process, session.watch_lock):  # that pid is another process's here
+            raise TakenError(f"`watch` of stack {session.stack} runs elsewhere, as in a container: end it there first")
         processes.stop(process, PATIENCE)
     with only_one(session.watch_lock, f"watch of stack {session.stack}"):
         yield

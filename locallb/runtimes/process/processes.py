@@ -94,6 +94,21 @@ def is_alive(process: Process) -> bool:
     return stat is not None and stat.runs and stat.process == process
 
 
+def has_open(process: Process, path: Path) -> bool:
+    """Return whether a process has this file open, or is another user's, of whom that isn't told."""
+    try:
+        there, descriptors = path.stat(), list(Path(f"/proc/{process.pid}/fd").iterdir())
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    for descriptor in descriptors:
+        with suppress(OSError):
+            if os.path.samestat(descriptor.stat(), there):
+                return True
+    return False
+
+
 def mark_of(process: Process) -> Mapping[str, str]:
     """Read a living process's environment; empty if it is gone or isn't this user's."""
     environment = _environment(_told(process.pid, "environ"))
