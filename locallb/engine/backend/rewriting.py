@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 
 from locallb.engine.backend.backups import NEWEST
-from locallb.engine.state.files import Files, beside_of, is_ours_alone
+from locallb.engine.state.files import Files, beside_of, has_lease
 from locallb.engine.state.slots import FEW, Piece, Slot, Slots
 
 _Stamp = tuple[int, ...]
@@ -54,7 +54,7 @@ class Rewriter:
         except OSError:
             return -1, ()
         known = self._known.pop(_stamp(os.fstat(descriptor)), ())
-        if known and is_ours_alone(descriptor):
+        if known and has_lease(descriptor):
             return descriptor, known
         os.close(descriptor)
         return -1, ()

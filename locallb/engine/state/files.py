@@ -49,13 +49,14 @@ class Files:
             _write(beside, pieces, synced=True)
 
     def rewrite(self, path: Path, descriptor: int, places: Iterable[tuple[int, bytes]], size: int) -> None:
-        """Do the same with the file beside it that is open here, by writing some places of it only."""
+        """Do the same with the file beside it that is leased here, by writing some places of it only."""
         with self._replacing(path):
             for start, data in places:
                 if os.pwrite(descriptor, data, start) != len(data):
                     raise OSError(*_FULL)
             os.truncate(descriptor, size)
             os.fsync(descriptor)
+            fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)  # whoever opens it by its new name needn't wait
 
     @contextmanager
     def _replacing(self, path: Path) -> Iterator[Path]:
@@ -135,14 +136,16 @@ def beside_of(path: Path) -> Path:
     return path.with_name(f".{path.name}.new")
 
 
-def is_ours_alone(descriptor: int) -> bool:
-    """Return whether an open file has one name, and nobody else has it open: as far as the kernel grants leases."""
+def has_lease(descriptor: int) -> bool:
+    """Return whether an open file has one name and nobody else has it open; who is about to waits until it is let go.
+
+    As far as the kernel grants leases.
+    """
     if os.fstat(descriptor).st_nlink != 1 or not hasattr(fcntl, "F_SETLEASE"):
         return False
     try:
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)  # one that ends nobody, should it be sent
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
-        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     except OSError:
         return False
     return True
