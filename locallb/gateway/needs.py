@@ -37,7 +37,7 @@ _NAMES: Mapping[type[ApiObject], str] = {
 }
 _SECRET, _CONFIG_MAP = ("", SECRET), ("", CONFIG_MAP)
 
-Known = Mapping[str, Collection[ObjectOfCluster]]
+KnownObjects = Mapping[str, Collection[ObjectOfCluster]]
 """By kind, all that there is of it; kinds of which that isn't known are absent."""
 
 
@@ -56,12 +56,12 @@ def by_kind(objects: Iterable[ObjectOfCluster], kinds: Iterable[str]) -> dict[st
     return sorted_by
 
 
-def of_kinds(known: Known, *kinds: str) -> Collection[GatewayObjects]:
+def of_kinds(known: KnownObjects, *kinds: str) -> Collection[GatewayObjects]:
     """Return the objects of these kinds, of each cluster."""
     return gathered(one for kind in kinds for one in known.get(kind, ())).values()
 
 
-def wanted_kinds(served: Collection[str], known: Known) -> tuple[str, ...]:
+def wanted_kinds(served: Collection[str], known: KnownObjects) -> tuple[str, ...]:
     """Return which kinds are to be known, of those that a cluster serves and of core ones."""
     if not {CLASS, GATEWAY} <= set(served):
         return ()

@@ -34,7 +34,7 @@ from locallb.model.gateway.objects import (
 )
 from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.identities import Family, ObjectKey, ObjectKind, Protocol
-from locallb.model.memory import Each, Memory
+from locallb.model.memory import Memory, RowCache
 from locallb.model.objects import FamilyPolicy, Service, ServicePort
 from locallb.model.snapshot import LocalAuthority
 
@@ -102,7 +102,7 @@ def bind(
         every = chain(routes[number], *(by_parent.get(one.reference, ()) for one in sets[number]))
         routes[number] = tuple({route.reference: route for route in every}.values())
     kept: Memory[BoundGateway] = memory.of((cluster, "bound"), Memory)
-    rows: Each[BoundGateway] = memory.of((cluster, "rows"), Each)
+    rows: RowCache[BoundGateway] = memory.of((cluster, "rows"), RowCache)
     rows.within(shared, authority)
 
     def made(gateway: Gateway, sets: tuple[ListenerSet, ...], routes: tuple[Route, ...]) -> BoundGateway:

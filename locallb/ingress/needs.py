@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 
 from locallb.config.ingress_settings import IngressSettings
 from locallb.gateway.kinds import gathered
-from locallb.gateway.needs import SECRET, SERVICE, Known, of_kinds
+from locallb.gateway.needs import SECRET, SERVICE, KnownObjects, of_kinds
 from locallb.ingress.classes import of_our_classes, our_classes
 from locallb.model.gateway.objects import Named, Reference
 from locallb.model.gateway.of_cluster import ObjectOfCluster
@@ -19,7 +19,7 @@ CLASS, INGRESS = "IngressClass", "Ingress"
 _EVERY_CLASS = IngressSettings()
 
 
-def wanted_kinds(served: Collection[str], known: Known) -> tuple[str, ...]:
+def wanted_kinds(served: Collection[str], known: KnownObjects) -> tuple[str, ...]:
     """Return which kinds are to be known, of those that may be read and of core ones."""
     if not {CLASS, INGRESS} <= set(served):
         return ()

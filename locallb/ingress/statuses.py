@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from locallb.gateway.status.statuses import Told
+from locallb.gateway.status.statuses import ApiStatus
 from locallb.ingress.translation import BoundIngresses
 from locallb.model.formatting import few
 from locallb.model.gateway.objects import Named
@@ -17,14 +17,14 @@ def ingress_statuses(
     addresses: Sequence[IPAddress],
     ports: Sequence[ServicePort],
     hosts: Mapping[Named, str],
-) -> Iterable[Told]:
+) -> Iterable[ApiStatus]:
     """Return the statuses of the Ingresses that are served at these addresses, each with its name of `hosts`."""
     listed = [{"port": port.port, "protocol": str(port.protocol)} for port in ports]
     for one in bound.ingresses:
         name = {"hostname": host} if (host := hosts.get(one.meta.key)) else {}
         entries = [{"ip": str(address), **name, "ports": listed} for address in addresses]
         if not one.problem:
-            yield Told(one.reference, one.meta, {"loadBalancer": {"ingress": entries}})
+            yield ApiStatus(one.reference, one.meta, {"loadBalancer": {"ingress": entries}})
 
 
 def serving_words(hosts: Sequence[str], addresses: Sequence[IPAddress], ports: Sequence[ServicePort]) -> str:

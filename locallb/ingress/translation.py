@@ -23,7 +23,7 @@ from locallb.ingress.hosts import Hosts, within_bounds
 from locallb.ingress.requested import Requested, requested
 from locallb.ingress.rules import Rules
 from locallb.ingress.tls import certificates, chains
-from locallb.model.fault_annotation import unheeded
+from locallb.model.fault_annotation import annotation_problem
 from locallb.model.faults import Fault
 from locallb.model.formatting import clipped
 from locallb.model.gateway.ingresses import Ingress
@@ -119,7 +119,7 @@ def _bound(
     troubles += [(one, why) for one in ingresses for why in policies[one.meta.key].problems]
     asked = requested(key, ingresses)
     troubles += asked.troubles
-    troubles += [(one, told) for one in readable if (told := unheeded(one.meta.annotations, routed=True))]
+    troubles += [(one, told) for one in readable if (told := annotation_problem(one.meta.annotations, routed=True))]
     return BoundIngresses(
         want=_want(key, ingresses, tuple(map(ServicePort, by_port)), asked),
         chains=by_port,

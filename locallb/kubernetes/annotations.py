@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import TypeVar
 
-from locallb.model.fault_annotation import FAULT_ANNOTATION, unheeded
+from locallb.model.fault_annotation import FAULT_ANNOTATION, annotation_problem
 from locallb.model.fields import FieldError, at, object_of
 from locallb.model.formatting import any_of, clipped, shown
 from locallb.model.objects import ADDRESSES_ANNOTATION, PORTS_ANNOTATION
@@ -63,5 +63,5 @@ def unread_annotations(data: Mapping[object, object]) -> tuple[str, ...]:
         for name in names
         if isinstance(name, str) and name.startswith(PREFIX) and name not in {*_OURS, PORTS_ANNOTATION}
     )
-    unusable = unheeded(names, routed=False)
+    unusable = annotation_problem(names, routed=False)
     return (*misspelt, unusable) if unusable else misspelt

@@ -22,7 +22,7 @@ def fault_in(annotations: Mapping[str, str]) -> Fault | None:
         return None
 
 
-def unheeded(annotations: Mapping[Any, object], *, routed: bool) -> str:
+def annotation_problem(annotations: Mapping[Any, object], *, routed: bool) -> str:
     """Return what of the annotation orders nothing, for what has requests (`routed`) or connections; empty for none."""
     value = annotations.get(FAULT_ANNOTATION)
     if not isinstance(value, str):

@@ -61,7 +61,7 @@ class Memory(Generic[_Made]):
 
 
 @dataclass(slots=True)
-class Each(Generic[_Made]):
+class RowCache(Generic[_Made]):
     """Knows what was made of each of many objects, of which the most are the very same ones the next time.
 
     Those cost nearly nothing: where others stand is found in one go, and only these are looked at one by one. With more

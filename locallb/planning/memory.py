@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from locallb.config.settings import ProxySettings, Settings
 from locallb.gateway.routes.bound import Bound
 from locallb.model.identities import IPAddress, ObjectKey, ProxyName
-from locallb.model.memory import Each, Memory
+from locallb.model.memory import Memory, RowCache
 from locallb.model.objects import Service
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.addresses.allocation import Answer, allocate
@@ -46,11 +46,11 @@ class PlanMemory:
     _placed: Memory[Placed] = field(default_factory=Memory)
     _gateways: Memory[Gateways] = field(default_factory=Memory)
     _bound: Memory[Bound] = field(default_factory=Memory)
-    _ours: Each[bool] = field(default_factory=Each)
-    _problems: Each[PortProblems] = field(default_factory=Each)
-    _files: Each[int] = field(default_factory=Each)
-    _lists: Each[bool] = field(default_factory=Each)
-    _rows: Each[Placed] = field(default_factory=Each)
+    _ours: RowCache[bool] = field(default_factory=RowCache)
+    _problems: RowCache[PortProblems] = field(default_factory=RowCache)
+    _files: RowCache[int] = field(default_factory=RowCache)
+    _lists: RowCache[bool] = field(default_factory=RowCache)
+    _rows: RowCache[Placed] = field(default_factory=RowCache)
     """The placements of Services that are the very same ones, with the same addresses and proxies."""
     _of_stack: Memory[PlannedProxy] = field(default_factory=Memory)
     _assignments: Memory[ProxyAssignments] = field(default_factory=lambda: Memory(_same_assignments))

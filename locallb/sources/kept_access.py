@@ -35,7 +35,7 @@ _OF_THE_MOMENT = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO}
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class GeneratedAccess:
     """How a cluster's API is reached: a kubeconfig, empty where that can't be told, and what of it was refused."""
 
     text: str = field(default="", repr=False)
@@ -43,7 +43,7 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class ServerAddress:
     """How a server is reached from here."""
 
     url: str
@@ -56,7 +56,9 @@ class Reach:
         return {"server": self.url, **({"tls-server-name": self.name} if self.name else {})}
 
 
-def admitted(context: str, given: bytes | None, reach: Callable[[str], Reach], token: str = "") -> Way:
+def admitted(
+    context: str, given: bytes | None, reach: Callable[[str], ServerAddress], token: str = ""
+) -> GeneratedAccess:
     """Take from the first cluster and user of a kubeconfig what may be taken; nothing where that isn't made yet.
 
     `reach` makes of the server that it names the one that is reached from here; a `token` stands for the user.
@@ -65,13 +67,13 @@ def admitted(context: str, given: bytes | None, reach: Callable[[str], Reach], t
         cluster, user, _ = _parts(given or b"")
         reached = reach(str(cluster["server"]))
     except _UNUSABLE:
-        return Way()
+        return GeneratedAccess()
     user = {"token": token} if token else user
     refused = (*_beyond(cluster, _CLUSTER_FIELDS), *_beyond(user, _USER_FIELDS))
     cluster, user = _within(cluster, _CLUSTER_FIELDS), _within(user, _USER_FIELDS)
     if not user:
-        return Way(refused=refused or ("no certificate and no token",))
-    return Way(_text(context, {**cluster, **reached.fields}, user), refused)
+        return GeneratedAccess(refused=refused or ("no certificate and no token",))
+    return GeneratedAccess(_text(context, {**cluster, **reached.fields}, user), refused)
 
 
 def kept(directory: Path) -> dict[str, Path]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from locallb.kubernetes.parsing.relevant import Document
 from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName
-from locallb.model.memory import Each
+from locallb.model.memory import RowCache
 from locallb.sources import SourceError
 from locallb.storage import files, paths
 
@@ -31,7 +31,7 @@ FilesOfObjects = Mapping[str, Objects]
 class KeptTexts:
     """What whoever keeps readings again and again has written of a source."""
 
-    entries: Each[str] = field(default_factory=Each)
+    entries: RowCache[str] = field(default_factory=RowCache)
     """How files of the very same objects stand in it."""
     text: str = ""
     """All of the last one."""

@@ -15,7 +15,7 @@ from locallb.gateway.backend_tls.statuses import policy_status
 from locallb.gateway.parsing.referred import SECRET_REFERENCE
 from locallb.gateway.routes.backends import Backends
 from locallb.gateway.status.statuses import gateways_by_policy, route_status, verdicts_by_route
-from locallb.gateway.telling import sentences
+from locallb.gateway.texts import sentences
 from locallb.gateway.translation import bind
 from locallb.model.gateway.objects import CONTROLLER, GROUP, Named
 from locallb.model.gateway.of_cluster import GatewayObjects

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from locallb.gateway.listeners.capacity import MOST_AUTHORITIES, MOST_ENTRIES
 from locallb.gateway.routes import attachment
-from locallb.gateway.telling import sentences
+from locallb.gateway.texts import sentences
 from locallb.gateway.translation import BoundGateway, bind
 from locallb.model.http import regexes
 from locallb.model.http.checks import MAX_AUTHORITIES

@@ -6,7 +6,7 @@ import pytest
 
 from locallb.gateway.parsing.referred import SECRET_REFERENCE
 from locallb.gateway.status.statuses import gateway_status
-from locallb.gateway.telling import sentences
+from locallb.gateway.texts import sentences
 from locallb.model.http.serving import Certificate
 from tests.gateway.api import (
     DEMO,

@@ -14,8 +14,8 @@ from locallb.gateway.conditions import Trouble
 from locallb.gateway.routes.backends import Backends
 from locallb.gateway.status.patch import says, status_patch, withdrawn
 from locallb.gateway.status.statuses import (
+    ApiStatus,
     Outcome,
-    Told,
     class_status,
     gateway_status,
     listener_set_status,
@@ -51,12 +51,12 @@ def conditions(status: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     return {one["type"]: (one["status"], one["reason"]) for one in status["conditions"]}
 
 
-def of_gateway(*documents: object, outcome: Outcome = SERVING) -> Told:
+def of_gateway(*documents: object, outcome: Outcome = SERVING) -> ApiStatus:
     """Return the status of the only Gateway."""
     return gateway_status(only(*documents), outcome)
 
 
-def routes_told(read: GatewayObjects) -> Iterator[Told]:
+def routes_told(read: GatewayObjects) -> Iterator[ApiStatus]:
     """Return the status of each route."""
     return (route_status(said, Backends(read)) for _, said in verdicts_by_route(bind(read)))
 

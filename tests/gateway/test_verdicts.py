@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from components.stack import declare
 from locallb.cli.watching.metrics.metrics import Metrics
-from locallb.gateway.status.verdicts import Told, bad_news, verdict_of
+from locallb.gateway.status.verdicts import Verdict, bad_news, verdict_of
 from locallb.kubernetes.events import WARNING, event_body
 from locallb.model.gateway.objects import CONTROLLER
 from locallb.model.identities import ObjectKey, ObjectKind, Owner, Uid
@@ -30,7 +30,7 @@ def test_each_object_of_a_plan_is_counted_by_what_it_is_told() -> None:
     counts = {
         (kind, told.value): sample(metrics, "locallb_told_objects", kind=kind, told=told.value)
         for kind in ("gateways", "gatewayclasses", "listenersets", "httproutes", "backendtlspolicies")
-        for told in Told
+        for told in Verdict
     }
     assert {place: count for place, count in counts.items() if count} == {
         ("gateways", "partly"): 1,
@@ -125,16 +125,16 @@ def condition(kind: str, status: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ({"parents": []}, Told.ACCEPTED),
-        ({"loadBalancer": {"ingress": []}}, Told.ACCEPTED),
-        ({"conditions": [condition("Programmed", "False")]}, Told.REFUSED),
-        ({"ancestors": [{"conditions": [condition("ResolvedRefs", "False")]}]}, Told.PARTLY),
-        ({"parents": [{"conditions": [condition("PartiallyInvalid", "True")]}]}, Told.PARTLY),
-        ({"listeners": [{"conditions": [condition("Accepted", "False")]}]}, Told.PARTLY),
-        ({"parents": [{"conditions": [condition("Accepted", "True")]}] * 2}, Told.ACCEPTED),
-        ({"parents": [{"conditions": []}, {"conditions": [condition("Accepted", "False")]}]}, Told.REFUSED),
+        ({"parents": []}, Verdict.ACCEPTED),
+        ({"loadBalancer": {"ingress": []}}, Verdict.ACCEPTED),
+        ({"conditions": [condition("Programmed", "False")]}, Verdict.REFUSED),
+        ({"ancestors": [{"conditions": [condition("ResolvedRefs", "False")]}]}, Verdict.PARTLY),
+        ({"parents": [{"conditions": [condition("PartiallyInvalid", "True")]}]}, Verdict.PARTLY),
+        ({"listeners": [{"conditions": [condition("Accepted", "False")]}]}, Verdict.PARTLY),
+        ({"parents": [{"conditions": [condition("Accepted", "True")]}] * 2}, Verdict.ACCEPTED),
+        ({"parents": [{"conditions": []}, {"conditions": [condition("Accepted", "False")]}]}, Verdict.REFUSED),
     ],
 )
-def test_a_status_comes_to_one_word(said: object, told: Told) -> None:
+def test_a_status_comes_to_one_word(said: object, told: Verdict) -> None:
     """The worst of what it says."""
     assert verdict_of(json.dumps(said)) is told

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.model.memory import Each, Memory
+from locallb.model.memory import Memory, RowCache
 
 
 def test_what_nobody_asked_for_is_forgotten() -> None:
@@ -92,7 +92,7 @@ def test_of_many_rows_only_those_are_made_that_were_not_there_the_last_time(
     history: list[tuple[list[tuple[int, int]], int]],
 ) -> None:
     """In any order; one that stands there twice now is made once at most; within another frame all are made again."""
-    objects, each, before = [[number] for number in range(4)], Each[tuple[int, int, int]](), set[tuple[int, ...]]()
+    objects, each, before = [[number] for number in range(4)], RowCache[tuple[int, int, int]](), set[tuple[int, ...]]()
     for rows, frame in history:
         made: list[tuple[int, int, int]] = []
 
@@ -110,7 +110,7 @@ def test_of_many_rows_only_those_are_made_that_were_not_there_the_last_time(
 
 def test_an_equal_object_that_is_another_one_is_made_again() -> None:
     """It may mean something else: a 1 isn't a true."""
-    each, made = Each[None](), list[object]()
+    each, made = RowCache[None](), list[object]()
     for item in ([1], [True]):
         each.of(made.append, [item])
     assert made == [[1], [True]]
@@ -118,7 +118,7 @@ def test_an_equal_object_that_is_another_one_is_made_again() -> None:
 
 def test_where_one_of_many_cannot_be_made_nothing_is_remembered_of_it() -> None:
     """Whoever asks again hears of it again, and of the others as before."""
-    each, good, bad = Each[float](), [1], [0]
+    each, good, bad = RowCache[float](), [1], [0]
     assert each.of(lambda item: 1 / item[0], [good]) == (1.0,)
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):

@@ -54,7 +54,7 @@ Status = Mapping[str, Any]
 Place = tuple[int, Protocol]
 
 
-class Told(NamedTuple):
+class ApiStatus(NamedTuple):
     """The status of one object."""
 
     of: Reference
@@ -81,15 +81,15 @@ class Outcome:
     """Where clients find ports that are mapped."""
 
 
-def class_status(one: GatewayClass) -> Told:
+def class_status(one: GatewayClass) -> ApiStatus:
     """Return the status of a GatewayClass of ours."""
     why = "parametersRef names parameters, and none are known here; leave it out"
     trouble = Trouble("InvalidParameters", why) if one.has_parameters else None
     status = {**conditions(verdict(ACCEPTED, trouble)), "supportedFeatures": [{"name": name} for name in FEATURES]}
-    return Told(Reference(GROUP, "GatewayClass", one.meta.key), one.meta, status)
+    return ApiStatus(Reference(GROUP, "GatewayClass", one.meta.key), one.meta, status)
 
 
-def gateway_status(bound: BoundGateway, outcome: Outcome) -> Told:
+def gateway_status(bound: BoundGateway, outcome: Outcome) -> ApiStatus:
     """Return the status of a Gateway."""
     mine = [(number, one) for number, one in enumerate(bound.listeners) if one.owner.kind == "Gateway"]
     listeners = [_listener(number, one, bound, outcome) for number, one in mine]
@@ -100,7 +100,7 @@ def gateway_status(bound: BoundGateway, outcome: Outcome) -> Told:
         "listeners": listeners,
         "attachedListenerSets": len(accepted),
     }
-    return Told(bound.gateway.reference, bound.gateway.meta, status)
+    return ApiStatus(bound.gateway.reference, bound.gateway.meta, status)
 
 
 def _addresses(outcome: Outcome) -> Iterator[Mapping[str, str]]:
@@ -171,11 +171,11 @@ def _meet(one: str, other: str) -> bool:
     return intersection(one, other) is not None
 
 
-def listener_set_status(set_: ListenerSet, bound: BoundGateway, outcome: Outcome, objects: GatewayObjects) -> Told:
+def listener_set_status(set_: ListenerSet, bound: BoundGateway, outcome: Outcome, objects: GatewayObjects) -> ApiStatus:
     """Return the status of a ListenerSet of a Gateway."""
     serves = not outcome.trouble and is_allowed(set_, bound.gateway, objects.namespaces)
     gateway = bound.gateway.meta.key if serves else None
-    return Told(set_.reference, set_.meta, _set_status(set_, bound, outcome, objects), gateway)
+    return ApiStatus(set_.reference, set_.meta, _set_status(set_, bound, outcome, objects), gateway)
 
 
 def _set_status(set_: ListenerSet, bound: BoundGateway, outcome: Outcome, objects: GatewayObjects) -> Status:
@@ -228,12 +228,12 @@ def gateways_by_policy(
     return [gateways[name] for name in sorted(gateways)]
 
 
-def route_status(said: Sequence[ParentVerdict], backends: Backends) -> Told:
+def route_status(said: Sequence[ParentVerdict], backends: Backends) -> ApiStatus:
     """Return the status of a route of which its parents say that."""
     route = said[0].route
     resolved = next(backends.troubles(route), None)
     in_order = sorted(said, key=lambda each: route.parents.index(each.parent))
-    return Told(route.reference, route.meta, {"parents": [_parent(each, resolved) for each in in_order]})
+    return ApiStatus(route.reference, route.meta, {"parents": [_parent(each, resolved) for each in in_order]})
 
 
 def _parent(said: ParentVerdict, resolved: Trouble | None) -> Status:

@@ -1,6 +1,6 @@
 """Summaries of a status that we write: one verdict for counting, and the bad news in it for events.
 
-Not here: the status itself (`statuses`), and the observed one (`standing`).
+Not here: the status itself (`statuses`), and the observed one (`observed`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MOST = 10_000
 """Statuses whose verdict is remembered."""
 
 
-class Told(StrEnum):
+class Verdict(StrEnum):
     """What an object is told."""
 
     ACCEPTED = "accepted"
@@ -29,13 +29,13 @@ class Told(StrEnum):
 
 
 @lru_cache(_MOST)
-def verdict_of(status: str) -> Told:
+def verdict_of(status: str) -> Verdict:
     """Return what a status says, given as JSON."""
     said: Mapping[str, Any] = json.loads(status)
     of_object = _entries(said)
     if any(_is(one, kind, "False") for one in of_object for kind in (ACCEPTED, PROGRAMMED)):
-        return Told.REFUSED
-    return Told.PARTLY if any(map(_is_partly, [*of_object, *said.get("listeners", ())])) else Told.ACCEPTED
+        return Verdict.REFUSED
+    return Verdict.PARTLY if any(map(_is_partly, [*of_object, *said.get("listeners", ())])) else Verdict.ACCEPTED
 
 
 def _is_partly(one: Mapping[str, Any]) -> bool:

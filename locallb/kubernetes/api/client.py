@@ -1,7 +1,6 @@
 """Kubernetes APIs, by kubeconfig and context: lists of what is read, and patches of a Service's status.
 
-Objects are plain JSON, as `parsing` takes them; what they mean and what is written is decided elsewhere. Credentials
-stay where the kubeconfig says.
+Objects are plain JSON, as `parsing` takes them. Not here: what they mean, and what is written.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from itertools import chain
 from operator import attrgetter, itemgetter
 from typing import Any, TypeAlias
 
-from locallb.gateway.status.standing import ObservedRouteStatus
+from locallb.gateway.status.observed import ObservedRouteStatus
 from locallb.kubernetes import pod_ranges
 from locallb.kubernetes.frontend import Frontend, FrontendRead, frontends
 from locallb.kubernetes.identity import Identity
@@ -25,7 +25,7 @@ from locallb.kubernetes.status_patch import ObservedStatus
 from locallb.model.fields import FieldError, text_of
 from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import ClusterName, IPAddress, ObjectKey
-from locallb.model.memory import Each, Memory, few_replaced
+from locallb.model.memory import Memory, RowCache, few_replaced
 from locallb.model.objects import EndpointSlice, MalformedService, Node, PodRanges, Service
 
 Said: TypeAlias = ObservedStatus | ObservedRouteStatus
@@ -72,7 +72,7 @@ class ParsedObject:
 class ParseMemory:
     """What the objects of one cluster were understood as, for whoever comes with most of the very same again."""
 
-    each: Each[tuple[ParsedObject, ...]] = field(default_factory=Each)
+    each: RowCache[tuple[ParsedObject, ...]] = field(default_factory=RowCache)
     rows: tuple[tuple[ParsedObject, ...], ...] = ()
     """The last ones."""
     parsed: Parsed | None = None

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from locallb.config.settings import Settings
 from locallb.gateway.gathering import Gathering
 from locallb.gateway.routes.bound import Bound
-from locallb.gateway.telling import left_out, missing_classes, sentences
+from locallb.gateway.texts import left_out, missing_classes, sentences
 from locallb.gateway.translation import bind
 from locallb.ingress import classes
 from locallb.ingress.translation import bind_ingresses

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from locallb.config.settings import PodRouting, Settings
 from locallb.envoy import render, render_empty, render_part
 from locallb.gateway.routes.bound import Bound
-from locallb.gateway.telling import route_lines
+from locallb.gateway.texts import route_lines
 from locallb.model.http.serving import HttpListener
 from locallb.model.identities import Home, IPAddress, Owner, Protocol, ProxyName
 from locallb.model.naming import part_id, proxy_id, proxy_name, proxy_owner

@@ -21,8 +21,8 @@ from locallb.gateway.routes.attachment import ParentVerdict
 from locallb.gateway.routes.backends import Backends
 from locallb.gateway.routes.bound import Bound
 from locallb.gateway.status.statuses import (
+    ApiStatus,
     Outcome,
-    Told,
     class_status,
     gateway_status,
     gateways_by_policy,
@@ -36,7 +36,7 @@ from locallb.model.gateway.objects import ListenerSet, Named, Reference
 from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.gateway.policies import BackendTlsPolicy
 from locallb.model.identities import ClusterName, Home, ObjectKey, place
-from locallb.model.memory import Each, Memory
+from locallb.model.memory import Memory, RowCache
 from locallb.model.reasons import Problem
 from locallb.model.snapshot import Access, Snapshot
 from locallb.planning.gateways.gateways import Gateways
@@ -86,7 +86,9 @@ class _Telling:
     snapshot: Snapshot
     memory: Memory[Any]
 
-    def planned(self, cluster: ClusterName, name: Hashable, make: Callable[..., Told], *given: object) -> PlannedStatus:
+    def planned(
+        self, cluster: ClusterName, name: Hashable, make: Callable[..., ApiStatus], *given: object
+    ) -> PlannedStatus:
         """Return what an object of a cluster is told: `make` makes it of `given`, and of nothing else."""
 
         def made(_home: Home, _access: Access, *given: object) -> PlannedStatus:
@@ -124,7 +126,7 @@ def _of_placements(
     placements: Sequence[Placement], told: Gateways, settings: Settings, tell: _Telling
 ) -> Sequence[tuple[Placement, Outcome | None]]:
     """Return placements with what is told of them, and what became of Gateways; most are as they were."""
-    known: Each[tuple[Placement, Outcome | None]] = tell.memory.of("placed", Each)
+    known: RowCache[tuple[Placement, Outcome | None]] = tell.memory.of("placed", RowCache)
     known.within(tell.snapshot.home, tell.snapshot.access, settings)
 
     def made(placement: Placement, bound: Bound | None) -> tuple[Placement, Outcome | None]:
@@ -208,9 +210,9 @@ def _of_routes(
     return map(statuses.__getitem__, memory.of((cluster, "order"), _order, *(names for names, _ in groups)))
 
 
-def _each(memory: Memory[Any], cluster: ClusterName, what: str, *frame: object) -> Each[Any]:
+def _each(memory: Memory[Any], cluster: ClusterName, what: str, *frame: object) -> RowCache[Any]:
     """Return what is known of each Gateway of a cluster within a frame."""
-    known: Each[Any] = memory.of((cluster, what), Each)
+    known: RowCache[Any] = memory.of((cluster, what), RowCache)
     known.within(*frame)
     return known
 
@@ -228,5 +230,5 @@ def _order(*names: tuple[Reference, ...]) -> Sequence[int]:
 
 def _of_policy(
     policy: BackendTlsPolicy, gateways: tuple[Named, ...], _shared: GatewayObjects, policies: Policies
-) -> Told:
-    return Told(policy.reference, policy.meta, policy_status(policy, policies, gateways))
+) -> ApiStatus:
+    return ApiStatus(policy.reference, policy.meta, policy_status(policy, policies, gateways))

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from locallb.config.settings import Settings
 from locallb.gateway.routes.bound import Bound
-from locallb.gateway.status.statuses import Told
+from locallb.gateway.status.statuses import ApiStatus
 from locallb.ingress.kinds import ROUTED_KINDS
 from locallb.ingress.statuses import ingress_statuses, serving_words
 from locallb.ingress.translation import BoundIngresses
@@ -64,7 +64,7 @@ def _news(
         yield PlannedNews(Owner(snapshot.home, key, one.meta.uid), snapshot.access[cluster], serving, said)
 
 
-def planned_status(told: Told, cluster: ClusterName, snapshot: Snapshot) -> PlannedStatus:
+def planned_status(told: ApiStatus, cluster: ClusterName, snapshot: Snapshot) -> PlannedStatus:
     """Return what an object of a cluster is told, as its resource gets it."""
     key = ObjectKey(cluster, *told.of.key, ObjectKind(ROUTED_KINDS[told.of.kind].plural))
     text = json.dumps(told.status, sort_keys=True)

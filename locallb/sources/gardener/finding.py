@@ -20,7 +20,7 @@ from locallb.model.identities import ClusterName
 from locallb.model.network.routes import PodRoute
 from locallb.sources import SourceError
 from locallb.sources.gardener.entry import GardenerSource
-from locallb.sources.gardener.seed import Look, Seed
+from locallb.sources.gardener.seed import Seed, SeedContents
 from locallb.sources.kept_access import SUFFIX, forgotten, kept, put
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.machine_pods import parsed, printed
@@ -62,7 +62,7 @@ def find_shoots(finder: GardenerSource, root: Path, directory: Path, *, keep: bo
     )
 
 
-def _keep(look: Look, directory: Path, known: Mapping[str, Path], gone: Collection[str], *, keep: bool) -> None:
+def _keep(look: SeedContents, directory: Path, known: Mapping[str, Path], gone: Collection[str], *, keep: bool) -> None:
     """Keep how shoots are reached, and forget those that are gone. Raises SourceError."""
     write = partial(put, "gardener", keep=keep)
     usable = {name: way.text for name, way in look.ways.items() if way.text}
@@ -78,14 +78,14 @@ def _keep(look: Look, directory: Path, known: Mapping[str, Path], gone: Collecti
             write(_seed(directory), look.identity)
 
 
-def _node_routes(name: str, directory: Path, look: Look | None) -> tuple[PodRoute, ...]:
+def _node_routes(name: str, directory: Path, look: SeedContents | None) -> tuple[PodRoute, ...]:
     """Return the ways to a shoot's Nodes, as far as the seed says; otherwise those that were kept."""
     if look is not None and look.machines is not None:
         return look.machines.get(name, ())
     return parsed(files.read(_ways_file(directory, name)) or "")
 
 
-def _changed_routes(directory: Path, look: Look) -> Mapping[ClusterName, tuple[PodRoute, ...]]:
+def _changed_routes(directory: Path, look: SeedContents) -> Mapping[ClusterName, tuple[PodRoute, ...]]:
     """Return the ways to be kept, none for Nodes that are gone; also for shoots whose control planes are elsewhere."""
     if look.machines is None:
         return {}
@@ -108,7 +108,7 @@ def _by_shoot(machines: Mapping[str, tuple[PodRoute, ...]]) -> dict[ClusterName,
 
 
 def _sources(
-    finder: GardenerSource, known: Mapping[str, Path], directory: Path, look: Look | None
+    finder: GardenerSource, known: Mapping[str, Path], directory: Path, look: SeedContents | None
 ) -> tuple[KubernetesSource, ...]:
     """Return the seed, whose gateways lead to the others, and the shoots."""
     meant = {name: path for name, path in sorted(known.items()) if is_meant(finder, name)}
@@ -171,14 +171,14 @@ def _missing(finder: GardenerSource, there: Collection[str]) -> tuple[str, ...]:
     )
 
 
-def _without_routes(finder: GardenerSource, look: Look) -> tuple[str, ...]:
+def _without_routes(finder: GardenerSource, look: SeedContents) -> tuple[str, ...]:
     if look.machines is not None or not look.shoots:
         return ()
     why = "doesn't let us list pods, so the ways to its shoots' Nodes are unknown; allow its user to list pods"
     return (f"the seed {finder.cluster} {why}",)
 
 
-def _unreached(finder: GardenerSource, known: Collection[str], look: Look) -> tuple[str, ...]:
+def _unreached(finder: GardenerSource, known: Collection[str], look: SeedContents) -> tuple[str, ...]:
     """Tell of shoots that aren't up yet, and of kubeconfigs with more in them than is taken."""
     meant = {name: look.ways[name] for name in sorted(look.ways) if is_meant(finder, name)}
     young = (f"the shoot {name} isn't up yet" for name, way in meant.items() if name not in known and not way.refused)

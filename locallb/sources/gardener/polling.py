@@ -15,7 +15,7 @@ from locallb.model.memory import Memory
 from locallb.model.pacing import Pace
 from locallb.sources.gardener.entry import GardenerSource
 from locallb.sources.gardener.finding import is_meant
-from locallb.sources.gardener.seed import Look, Seed
+from locallb.sources.gardener.seed import Seed, SeedContents
 from locallb.sources.polling import PACE, Polls
 
 
@@ -23,7 +23,7 @@ def poll_seed(finder: GardenerSource, root: Path, changed: Callable[[str], None]
     """Call `changed` where a seed has something different, and at first."""
     api = Memory[Seed]()
 
-    def look() -> Look:
+    def look() -> SeedContents:
         seed = api.of(None, Seed, resolve(finder.kubeconfig, finder.context, root))
         return seed.look(partial(is_meant, finder))
 

@@ -17,7 +17,7 @@ from locallb.kubernetes.answers import Object, listed
 from locallb.kubernetes.api.object_types import NAMESPACE
 from locallb.model.network.routes import PodRoute
 from locallb.sources.gardener.shoots import LABELS, Records, Shoot, parse_shoot, read_records, way
-from locallb.sources.kept_access import Way
+from locallb.sources.kept_access import GeneratedAccess
 from locallb.sources.kubernetes.machine_pods import node_routes
 from locallb.sources.kubernetes.machines import MachinesApi
 
@@ -29,7 +29,7 @@ _SYSTEM = "kube-system"
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class SeedContents:
     """What a seed has."""
 
     identity: str
@@ -37,7 +37,7 @@ class Look:
     there: frozenset[str]
     """Technical IDs of shoots of which it has anything."""
     shoots: Mapping[str, Shoot]
-    ways: Mapping[str, Way]
+    ways: Mapping[str, GeneratedAccess]
     """How those are reached that were asked for."""
     machines: Mapping[str, tuple[PodRoute, ...]] | None = None
     """The ways to their Nodes; None where nobody may know."""
@@ -46,7 +46,7 @@ class Look:
 class Seed(MachinesApi):
     """The API of a seed."""
 
-    def look(self, is_asked: Callable[[str], bool]) -> Look:
+    def look(self, is_asked: Callable[[str], bool]) -> SeedContents:
         """Look at its shoots, and how those that `is_asked` says are reached. Raises KubeError."""
         identity = self._identity()
         control_planes = self._control_planes()
@@ -57,7 +57,7 @@ class Seed(MachinesApi):
         records = read_records(self._records())
         ways = {name: self._way(shoot, records.get(name, {})) for name, shoot in parsed.items() if is_asked(name)}
         there = control_planes | {str(document["metadata"]["name"]) for document in clusters}
-        return Look(identity, frozenset(there), parsed, ways, self._node_routes())
+        return SeedContents(identity, frozenset(there), parsed, ways, self._node_routes())
 
     def _identity(self) -> str:
         """Return the uid of kube-system, which stays as long as a cluster does. Raises KubeError."""
@@ -104,5 +104,5 @@ class Seed(MachinesApi):
                 raise
             return []
 
-    def _way(self, shoot: Shoot, records: Records) -> Way:
+    def _way(self, shoot: Shoot, records: Records) -> GeneratedAccess:
         return way(shoot, lambda name: self.secret(shoot.name, name), records)

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from locallb.model.fields import LABEL, at, text_of
 from locallb.model.http import checks
 from locallb.model.identities import ClusterName, IPAddress, in_place
-from locallb.sources.kept_access import LARGEST, Reach, Way, admitted
+from locallb.sources.kept_access import LARGEST, GeneratedAccess, ServerAddress, admitted
 
 LABELS = {"gardener.cloud/role": "shoot", "shoot.gardener.cloud/provider": "local"}
 """What the namespaces of control planes have whose shoots have their Nodes on this host."""
@@ -58,7 +58,9 @@ def parse_shoot(document: Mapping[str, Any]) -> Shoot | None:
     return Shoot(ClusterName(name), _host(f"api.{domain}"), generic, _silence(shoot))
 
 
-def way(shoot: Shoot, secret: Callable[[str], Secret | None], records: Records = MappingProxyType({})) -> Way:
+def way(
+    shoot: Shoot, secret: Callable[[str], Secret | None], records: Records = MappingProxyType({})
+) -> GeneratedAccess:
     """Find out how a shoot's API is reached, by the Secrets of its namespace; nothing where it isn't up yet.
 
     Where `records` say to which address its name leads, that is dialled: this host needn't resolve the name.
@@ -68,7 +70,7 @@ def way(shoot: Shoot, secret: Callable[[str], Secret | None], records: Records =
         return admitted(shoot.name, _data(secret(ADMIN), "kubeconfig"), lambda server: _reach(server, records))
     token = (_data(asked, "token") or b"").decode("ascii", "replace").strip()
     if not (shoot.api and _VISIBLE.fullmatch(token)):
-        return Way()
+        return GeneratedAccess()
     reached = _reach(f"https://{shoot.api}", records)
     return admitted(shoot.name, _data(secret(shoot.generic), "kubeconfig"), lambda _inside: reached, token)
 
@@ -95,14 +97,14 @@ def _address(text: object) -> IPAddress | None:
     return None
 
 
-def _reach(server: str, records: Records) -> Reach:
+def _reach(server: str, records: Records) -> ServerAddress:
     """Return how a server is reached: at the address of its name, where that is known. Raises ValueError."""
     parts = urlsplit(server)
     name = _host(parts.hostname or "")
     if parts.scheme != "https" or name not in records:
-        return Reach(server)
+        return ServerAddress(server)
     address, port = records[name], f":{parts.port}" if parts.port else ""
-    return Reach(f"https://{in_place(address)}{port}", name)
+    return ServerAddress(f"https://{in_place(address)}{port}", name)
 
 
 def _silence(shoot: object) -> str:

@@ -11,14 +11,14 @@ from urllib.parse import urlsplit
 
 from locallb.runtimes.docker.daemon import Document
 from locallb.sources import kept_access
-from locallb.sources.kept_access import Reach, Way
+from locallb.sources.kept_access import GeneratedAccess, ServerAddress
 
 API_PORT = "6443/tcp"
 
 
-def admitted(context: str, admin: bytes | None, container: Document) -> Way:
+def admitted(context: str, admin: bytes | None, container: Document) -> GeneratedAccess:
     """Take from a cluster's administrator's kubeconfig what may be taken; nothing where that isn't made yet."""
-    return kept_access.admitted(context, admin, lambda server: Reach(endpoint(server, container)))
+    return kept_access.admitted(context, admin, lambda server: ServerAddress(endpoint(server, container)))
 
 
 def endpoint(server: str, container: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError, D
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.engines import Engine
 from locallb.sources import SourceError
-from locallb.sources.kept_access import LARGEST, SUFFIX, Way, forgotten, kept, put
+from locallb.sources.kept_access import LARGEST, SUFFIX, GeneratedAccess, forgotten, kept, put
 from locallb.sources.kind.access import admitted
 from locallb.sources.kind.entry import KindSource
 from locallb.sources.kind.provider import client
@@ -38,7 +38,7 @@ class _Look:
 
     there: frozenset[str]
     running: frozenset[str]
-    ways: Mapping[str, Way]
+    ways: Mapping[str, GeneratedAccess]
     gone: tuple[str, ...]
     """Those that were found before and have no container."""
 
@@ -124,7 +124,7 @@ def _is_meant(source: KindSource, name: str) -> bool:
     return not source.names or name in source.names
 
 
-def _refusal(name: str, way: Way, known: Collection[str]) -> str:
+def _refusal(name: str, way: GeneratedAccess, known: Collection[str]) -> str:
     told = f"the kubeconfig in the container of the cluster {name} of kind has {few(way.refused)}"
     so = "that is passed over" if name in known else "so the cluster isn't read"
     return f"{told}; local-lb takes certificates and a token from there and nothing else, {so}"
@@ -154,6 +154,6 @@ def _control_planes(containers: Containers) -> dict[str, Document]:
     return control_planes
 
 
-def _way(name: str, containers: Containers, identity: str, container: Document) -> Way:
+def _way(name: str, containers: Containers, identity: str, container: Document) -> GeneratedAccess:
     """Find out how a cluster is reached, from its container. Raises ContainersError."""
     return admitted(f"kind-{name}", containers.file(identity, ADMIN, LARGEST), container)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from locallb.gateway.needs import SERVICE, by_kind
 from locallb.gateway.parsing.referred import parse_referred
-from locallb.gateway.status.standing import observed_statuses
+from locallb.gateway.status.observed import observed_statuses
 from locallb.ingress.kinds import ROUTED_KINDS
 from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.api.feed import Feed, Place

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from locallb.gateway import needs as of_gateways
 from locallb.gateway.kinds import KINDS
-from locallb.gateway.needs import CONFIG_MAP, NAMESPACE, SECRET, SERVICE, Known, kind_of
+from locallb.gateway.needs import CONFIG_MAP, NAMESPACE, SECRET, SERVICE, KnownObjects, kind_of
 from locallb.gateway.parsing.referred import is_bundle
 from locallb.ingress import needs as of_ingresses
 from locallb.ingress.kinds import INGRESS_KINDS
@@ -38,7 +38,7 @@ class Routed:
     """Kinds beside these that are listed, too."""
     stages: tuple[str, str]
     """The classes, and what is of a class."""
-    wanted: Callable[[Collection[str], Known], tuple[str, ...]]
+    wanted: Callable[[Collection[str], KnownObjects], tuple[str, ...]]
     named_objects: Callable[[Iterable[ObjectOfCluster]], frozenset[Reference]]
     refusal: str = ""
     """What it means where there were such kinds and now are none to be read; empty: that all of it is gone."""
@@ -54,7 +54,7 @@ class Routed:
         return mine if any(kind_of(one.object) in self.kinds for one in mine) else ()
 
     def known_or_last(
-        self, served: Collection[str] | None, known: Known, last: Iterable[ObjectOfCluster]
+        self, served: Collection[str] | None, known: KnownObjects, last: Iterable[ObjectOfCluster]
     ) -> tuple[ObjectOfCluster, ...]:
         """Return all that is needed, and classes where one is ours; what isn't known is as it was in `last`.
 

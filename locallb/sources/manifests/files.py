@@ -28,7 +28,7 @@ _MOST_NOTICES = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Understood:
+class ParsedFile:
     """One file: its bytes, and what they mean."""
 
     data: bytes
@@ -43,7 +43,7 @@ class Understood:
 class FilesNow:
     """What the files have now."""
 
-    understood: dict[str, Understood] = field(default_factory=dict)
+    understood: dict[str, ParsedFile] = field(default_factory=dict)
     """Each file that could be read."""
     objects: dict[str, Objects] = field(default_factory=dict)
     """What counts of each; nothing of a file that was emptied."""
@@ -56,7 +56,7 @@ class FilesNow:
     """Characters that all aliases stand for."""
 
 
-def understood_files(folder: Folder, before: Mapping[str, Understood], directory: Path) -> FilesNow:
+def understood_files(folder: Folder, before: Mapping[str, ParsedFile], directory: Path) -> FilesNow:
     """Sort files into those that can be read, with their objects, and those that can't; `before` was understood.
 
     `directory` is where they are.
@@ -113,7 +113,7 @@ def with_other_contents(
     return fresh
 
 
-def _understood(file: FolderFile, aliased: int, directory: Path) -> Understood:
+def _understood(file: FolderFile, aliased: int, directory: Path) -> ParsedFile:
     """Read a file; `aliased` is what the aliases of those before it stand for. Raises DocumentError."""
     allowance = Allowance(min(MOST_ALIASED, MOST_ALIASED_IN_ALL - aliased))
     documents = read_documents(file.data, is_json=file.path.endswith(".json"), allowance=allowance)
@@ -125,7 +125,7 @@ def _understood(file: FolderFile, aliased: int, directory: Path) -> Understood:
     some, more = tuple(islice(notices, _MOST_NOTICES)), sum(1 for _ in notices)
     told = (*some, f"{clipped(file.path)}: and {more} more like these") if more else some
     kinds = few_kinds(kinds_of(document.value for document in documents))
-    return Understood(file.data, objects, told, kinds, allowance.used)
+    return ParsedFile(file.data, objects, told, kinds, allowance.used)
 
 
 def _notices(path: str, document: ReadDocument, kept: list[Document], left_out: tuple[str, ...]) -> Iterator[str]:

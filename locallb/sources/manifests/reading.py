@@ -19,7 +19,7 @@ from locallb.model.identities import ClusterName, ObjectKey
 from locallb.model.snapshot import Contents
 from locallb.sources import SourceError
 from locallb.sources.manifests.entry import ManifestsSource
-from locallb.sources.manifests.files import FilesNow, Understood, understood_files, with_other_contents
+from locallb.sources.manifests.files import FilesNow, ParsedFile, understood_files, with_other_contents
 from locallb.sources.readings import FilesOfObjects, KeptTexts, ReadCache
 from locallb.sources.source import SourceResult
 from locallb.storage.folders import Folder, FolderError, Limits, read_folder
@@ -58,7 +58,7 @@ class ParseCache:
     """What objects mean that are still the same."""
     kept: KeptTexts = field(default_factory=KeptTexts)
     """How objects that are still the same stand in the last good reading."""
-    files: dict[str, Understood] = field(default_factory=dict)
+    files: dict[str, ParsedFile] = field(default_factory=dict)
     """Each file that could be read."""
     now: FilesNow | None = None
     """What the files of `folder` meant, if all of it was good and none was empty."""

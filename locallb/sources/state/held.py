@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from locallb.model.identities import ProxyName
-from locallb.model.memory import Each, Memory
+from locallb.model.memory import Memory, RowCache
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment
 from locallb.sources import SourceError
 from locallb.sources.state.held_resources import Authority, HeldResource, OfStack, Part, Run, as_object, said
@@ -46,7 +46,7 @@ class HeldByState:
 class HeldMemory:
     """What the resources of a state said when they were read last, and what that came to."""
 
-    said: Each[object] = field(default_factory=Each)
+    said: RowCache[object] = field(default_factory=RowCache)
     held: Memory[HeldByState] = field(default_factory=Memory)
 
 

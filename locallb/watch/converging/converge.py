@@ -26,7 +26,7 @@ from locallb.storage import paths, stamps
 from locallb.watch.converging.checks import Checks
 from locallb.watch.converging.companions import companions
 from locallb.watch.converging.differing import Differences
-from locallb.watch.converging.files_ahead import put_ahead
+from locallb.watch.converging.files_ahead import write_files_early
 from locallb.watch.converging.outcome import Outcome, failures_of, touched_by
 from locallb.watch.converging.taken import TakenProxies
 from locallb.watch.converging.wanted import WantedDigests
@@ -166,7 +166,7 @@ class Converger:
 
         def program() -> None:
             if keys.isdisjoint(way.key for way in plan.routes):  # which may lead to a new pod
-                self._ahead |= put_ahead(plan, keys)
+                self._ahead |= write_files_early(plan, keys)
             declare_some(plan, keys, outputs, there)
 
         try:

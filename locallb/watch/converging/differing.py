@@ -12,17 +12,17 @@ from itertools import chain, compress
 from typing import TypeAlias
 
 from locallb.config.registry import FRONTENDS
-from locallb.gateway.status.standing import ObservedRouteStatus
+from locallb.gateway.status.observed import ObservedRouteStatus
 from locallb.kubernetes.frontend import frontend
 from locallb.kubernetes.parsing.objects import Said
 from locallb.kubernetes.status_patch import ObservedStatus, differences
 from locallb.model.identities import ObjectKey
-from locallb.model.memory import Each, Memory
+from locallb.model.memory import Memory, RowCache
 from locallb.planning.planned import Placement, Plan, PlannedStatus, Rejection
 
-Told: TypeAlias = Placement | Rejection | PlannedStatus
+Desired: TypeAlias = Placement | Rejection | PlannedStatus
 """What of a plan is told to an object."""
-_Row: TypeAlias = tuple[ObjectKey, ObjectKey, Told]
+_Row: TypeAlias = tuple[ObjectKey, ObjectKey, Desired]
 """Whose update tells it, to which object, and what."""
 _SILENT = ObservedStatus()
 
@@ -31,8 +31,8 @@ _SILENT = ObservedStatus()
 class Differences:
     """Knows what differed of what was planned and said, so that another look costs what is new. For one thread."""
 
-    _by_placement: Each[tuple[_Row, ...]] = field(default_factory=Each)
-    _names: Each[tuple[str, ...]] = field(default_factory=Each)
+    _by_placement: RowCache[tuple[_Row, ...]] = field(default_factory=RowCache)
+    _names: RowCache[tuple[str, ...]] = field(default_factory=RowCache)
     """Of what is the very same as the last time."""
     _compared: Memory[tuple[str, ...]] = field(default_factory=Memory)
     """Of what is equal to what it was: each plan makes rejections again."""
@@ -47,7 +47,7 @@ class Differences:
         self._compared.evict_unused()
         return ((key, differing) for key, differing in compress(zip(tellers, names, strict=True), names))
 
-    def _differing(self, key: ObjectKey, told: Told, said: Said | None) -> tuple[str, ...]:
+    def _differing(self, key: ObjectKey, told: Desired, said: Said | None) -> tuple[str, ...]:
         return self._compared.of((key, told.key, type(told)), differences_of, told, said)
 
 
@@ -57,7 +57,7 @@ def _told_by(placement: Placement) -> tuple[_Row, ...]:
     return *own, *((placement.key, each.key, each) for each in placement.statuses)
 
 
-def differences_of(planned: Told, said: Said | None) -> tuple[str, ...]:
+def differences_of(planned: Desired, said: Said | None) -> tuple[str, ...]:
     """Name what isn't as it shall be; nothing where nobody knows what an object of Gateway API says."""
     if isinstance(planned, PlannedStatus):
         return _of_status(planned, said)

@@ -67,7 +67,7 @@ class _Change:
         return rollout.steps(self.present, self.wanted)
 
 
-def put_ahead(plan: Plan, keys: Collection[ObjectKey]) -> frozenset[ObjectKey]:
+def write_files_early(plan: Plan, keys: Collection[ObjectKey]) -> frozenset[ObjectKey]:
     """Write the endpoints and routes of proxies of which nothing else is different; return whose, among `keys`."""
     planned = (each for each in plan.proxies if each.root in keys and not each.routes)
     changes = [change for each in planned if (change := _change(each)) and change.different]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from components.digests import balancer_digest, rejection_digest
 from locallb.model.identities import ObjectKey, ProxyName
-from locallb.model.memory import Each, Memory, few_replaced
+from locallb.model.memory import Memory, RowCache, few_replaced
 from locallb.planning.planned import Plan, PlannedProxy, PlannedStatus
 
 
@@ -22,11 +22,11 @@ class WantedDigests:
     proxies: Mapping[ObjectKey, ProxyName] = field(default_factory=dict)
     """Who serves each load balancer."""
     _last: tuple[Plan, Mapping[ObjectKey, str]] | None = None
-    _digests: Each[str] = field(default_factory=Each)
+    _digests: RowCache[str] = field(default_factory=RowCache)
     """Of proxies, and so on."""
-    _placed: Each[str] = field(default_factory=Each)
+    _placed: RowCache[str] = field(default_factory=RowCache)
     _refused: Memory[str] = field(default_factory=Memory)
-    _statuses: Each[str] = field(default_factory=Each)
+    _statuses: RowCache[str] = field(default_factory=RowCache)
 
     def of(self, plan: Plan) -> Mapping[ObjectKey, str]:
         """Return the digest of each load balancer of the plan, and of each Service that is told why it gets none.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from locallb.model.identities import ClusterName, ObjectKey
-from locallb.model.memory import Each
+from locallb.model.memory import RowCache
 from locallb.model.reasons import OF_THE_HOST, Problem
 from locallb.model.serving import Proxy
 from locallb.planning.planned import Placement, Plan
@@ -36,7 +36,7 @@ class Troubles:
     """What needs repair although nothing was planned again."""
     disputes: Disputes = field(default_factory=Disputes)
     outages: Outages = field(default_factory=Outages)
-    _hindrances: Each[tuple[Problem, ...]] = field(default_factory=Each)
+    _hindrances: RowCache[tuple[Problem, ...]] = field(default_factory=RowCache)
 
     def fell(self, plan: Plan, marks: Collection[Mark]) -> list[ObjectKey]:
         """Find out which load balancers the proxies serve that ended."""

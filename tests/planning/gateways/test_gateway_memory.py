@@ -8,9 +8,9 @@ from unittest import mock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.gateway import telling, translation
+from locallb.gateway import texts, translation
 from locallb.gateway.status.patch import Status
-from locallb.gateway.status.statuses import Told
+from locallb.gateway.status.statuses import ApiStatus
 from locallb.kubernetes.parsing.objects import ParseMemory, parse_objects
 from locallb.model.faults import ALL, Delay, Failure, Fault, Order
 from locallb.model.identities import ObjectKey, ObjectKind
@@ -137,14 +137,14 @@ def test_a_change_of_one_route_makes_two_statuses_and_the_sentences_of_one_gatew
     )
     made: list[Status] = []
 
-    def planned(told: Told, *rest: object) -> object:
+    def planned(told: ApiStatus, *rest: object) -> object:
         made.append(told.status)
         return original(told, *rest)  # type: ignore[arg-type]
 
-    original, said = planned_status, telling._sentences
+    original, said = planned_status, texts._sentences
     with (
         mock.patch.object(gateway_statuses, "planned_status", planned),
-        mock.patch.object(telling, "_sentences", side_effect=said) as sentences,
+        mock.patch.object(texts, "_sentences", side_effect=said) as sentences,
     ):
         after = make_plan(snapshot(documents, known), SETTINGS, memory)
     assert (len(made), sentences.call_count) == (2, 1)

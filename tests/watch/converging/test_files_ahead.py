@@ -31,7 +31,7 @@ from locallb.storage import files, paths
 from locallb.storage.proxy_directories import Proxies
 from locallb.watch.converging import converge
 from locallb.watch.converging.converge import Converger
-from locallb.watch.converging.files_ahead import put_ahead
+from locallb.watch.converging.files_ahead import write_files_early
 from locallb.watch.converging.work import Batch
 from tests.planning.objects import DEMO, endpoint, endpoints, node, parsed, service
 
@@ -91,9 +91,9 @@ def test_a_pod_that_comes_is_told_at_once() -> None:
     """Files of endpoints are as planned then, and all others as they were; nothing is left to be put."""
     directory, after = written(plan_of(*BEFORE)), plan_of(*AFTER)
     assert push.texts(directory) != after.proxies[0].rendered.files
-    assert put_ahead(after, [KEY]) == {KEY}
+    assert write_files_early(after, [KEY]) == {KEY}
     assert push.texts(directory) == after.proxies[0].rendered.files
-    assert put_ahead(after, [KEY]) == frozenset()
+    assert write_files_early(after, [KEY]) == frozenset()
 
 
 OTHERWISE: dict[str, Callable[[PlannedProxy], Plan]] = {
@@ -109,7 +109,7 @@ def test_whatever_else_is_different_is_left_to_the_update(why: str) -> None:
     """Not one file is touched."""
     before = plan_of(*BEFORE)
     directory = written(before)
-    assert put_ahead(OTHERWISE[why](before.proxies[0]), [KEY]) == frozenset()
+    assert write_files_early(OTHERWISE[why](before.proxies[0]), [KEY]) == frozenset()
     assert push.texts(directory) == before.proxies[0].rendered.files
 
 
@@ -157,7 +157,7 @@ def test_a_route_that_leads_elsewhere_is_put_in_the_order_that_envoy_needs(put: 
     after = with_files(plan, clusters=resources("b"), routes=resources("to-b"))
     directory = written(before)
     put.clear()
-    assert put_ahead(after, [KEY]) == {KEY}
+    assert write_files_early(after, [KEY]) == {KEY}
     assert [name for name, _ in put] == [rollout.CLUSTERS, ROUTES, rollout.CLUSTERS]
     assert [{each["name"] for each in json.loads(text)["resources"]} for _, text in put] == [
         {"a", "b"},
@@ -182,7 +182,7 @@ def test_a_route_that_comes_with_something_else_is_left_to_the_update(why: str) 
     before = with_files(plan, **{**texts, **BESIDES[why]})
     directory = written(before)
     after = with_files(plan, clusters=resources("b", trusting=SYSTEM_AUTHORITIES), routes=resources("to-b"))
-    assert put_ahead(after, [KEY]) == frozenset()
+    assert write_files_early(after, [KEY]) == frozenset()
     assert push.texts(directory) == before.proxies[0].rendered.files
 
 
@@ -193,9 +193,9 @@ def test_a_route_for_which_watches_lack_is_left_to_the_update(monkeypatch: pytes
     after = with_files(plan, clusters=json.dumps({"resources": [{"name": "b", "type": "EDS"}]}))
     after = with_files(after, routes=resources("to-a"))
     monkeypatch.setattr(inotify, "available", lambda _: 0)
-    assert put_ahead(after, [KEY]) == frozenset()
+    assert write_files_early(after, [KEY]) == frozenset()
     monkeypatch.setattr(inotify, "available", lambda most: most)
-    assert put_ahead(after, [KEY]) == {KEY}
+    assert write_files_early(after, [KEY]) == {KEY}
 
 
 def on_several(before: Plan, after: Plan) -> tuple[Plan, Sequence[Path]]:
@@ -220,7 +220,7 @@ def test_routes_of_several_proxies_are_put_side_by_side(monkeypatch: pytest.Monk
         really(directory, steps, mode)
 
     monkeypatch.setattr(push, "roll_out", roll_out)
-    assert put_ahead(both, [KEY]) == {KEY}
+    assert write_files_early(both, [KEY]) == {KEY}
     assert [push.texts(directory) for directory in directories] == [after.proxies[0].rendered.files] * 2
 
 
@@ -231,7 +231,7 @@ def test_one_proxy_that_is_changed_otherwise_keeps_no_other_from_its_routes() ->
     both, (mine, others) = on_several(before, after)
     one, other = both.proxies
     certified = replace(other, rendered=replace(other.rendered, files={**other.rendered.files, SECRET: "{}"}))
-    assert put_ahead(replace(both, proxies=(one, certified)), [KEY]) == {KEY}
+    assert write_files_early(replace(both, proxies=(one, certified)), [KEY]) == {KEY}
     assert push.texts(mine) == after.proxies[0].rendered.files
     assert push.texts(others) == before.proxies[0].rendered.files
 
@@ -244,14 +244,14 @@ def test_the_watches_of_several_proxies_are_counted_together(monkeypatch: pytest
     both, _ = on_several(before, after)
     for free, put in ((1, frozenset()), (2, {KEY})):
         monkeypatch.setattr(inotify, "available", lambda most, free=free: min(most, free))
-        assert put_ahead(both, [KEY]) == put
+        assert write_files_early(both, [KEY]) == put
 
 
 def test_only_those_of_the_update_are_told() -> None:
     """And nobody who has no directory yet."""
-    assert put_ahead(plan_of(*AFTER), [KEY]) == frozenset()
+    assert write_files_early(plan_of(*AFTER), [KEY]) == frozenset()
     directory = written(plan_of(*BEFORE))
-    assert put_ahead(plan_of(*AFTER), [KEY._replace(name="other")]) == frozenset()
+    assert write_files_early(plan_of(*AFTER), [KEY._replace(name="other")]) == frozenset()
     assert push.texts(directory) == plan_of(*BEFORE).proxies[0].rendered.files
 
 

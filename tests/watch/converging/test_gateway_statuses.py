@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from locallb.engine.engine import Engine
-from locallb.gateway.status.standing import observed_statuses
+from locallb.gateway.status.observed import observed_statuses
 from locallb.kubernetes.parsing.objects import Said
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.planning.planned import Plan

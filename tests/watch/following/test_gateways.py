@@ -11,7 +11,7 @@ import pytest
 
 from locallb.gateway.kinds import KINDS
 from locallb.gateway.needs import kind_of
-from locallb.gateway.status.standing import ObservedRouteStatus
+from locallb.gateway.status.observed import ObservedRouteStatus
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.quota import QUOTAS
 from locallb.kubernetes.api.recent import RECENT

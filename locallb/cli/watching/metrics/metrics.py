@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 from locallb.cli.watching.board import Board, View
 from locallb.cli.watching.metrics.traffic_metrics import TrafficMetrics
 from locallb.cli.watching.relay import Batch, RelayedEvent
-from locallb.gateway.status.verdicts import Told, verdict_of
+from locallb.gateway.status.verdicts import Verdict, verdict_of
 from locallb.kubernetes.api.client import WRITES
 from locallb.planning.planned import Plan, Via
 from locallb.planning.status import Observation, State
@@ -209,7 +209,7 @@ def _told(board: Board) -> Metric:
     statuses = board.planned.plan.all_statuses if board.planned else ()
     counts = Tallied((one.key.kind, verdict_of(one.status)) for one in statuses)
     for kind in sorted({kind for kind, _ in counts}):
-        for told in Told:
+        for told in Verdict:
             family.add_metric([kind, told], counts[kind, told])
     return family
 

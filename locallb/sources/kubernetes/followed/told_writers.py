@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from locallb.gateway.needs import kind_of
-from locallb.gateway.status.standing import told_kind
+from locallb.gateway.status.observed import told_kind
 from locallb.kubernetes.api.quota import QUOTAS
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.frontend import frontends

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from locallb.gateway.status.observed import ObservedRouteStatus, observed_statuses
 from locallb.gateway.status.patch import says, status_patch
-from locallb.gateway.status.standing import ObservedRouteStatus, observed_statuses
 from locallb.model.gateway.objects import CONTROLLER
 from locallb.model.identities import ObjectKey, ObjectKind
 from tests.gateway.api import DEMO, JsonObject, api_object, gateway, gateway_class, namespace, route

@@ -14,14 +14,14 @@ from locallb.gateway.routes.attachment import ParentVerdict
 from locallb.gateway.routes.backends import Backends, BackendTarget
 from locallb.gateway.routes.bound import Bound
 from locallb.gateway.translation import BoundGateway, our_classes, shared_objects
-from locallb.model.fault_annotation import unheeded
+from locallb.model.fault_annotation import annotation_problem
 from locallb.model.formatting import clipped, counted, few
 from locallb.model.gateway.objects import CONTROLLER, ListenerProtocol, Named, Reference
 from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.http.routes import Answer, Forward, GrpcMethod, Match, PathKind, Redirect, Route, Target
 from locallb.model.http.serving import Chain, HttpRoutes
 from locallb.model.identities import ClusterName
-from locallb.model.memory import Each, Memory
+from locallb.model.memory import Memory, RowCache
 
 _EXAMPLES = 3
 
@@ -106,7 +106,7 @@ def sentences(
     memory = memory or Memory()
     shared, told = shared_objects(objects, memory), set[Reference]()
     backends = Backends(shared)
-    known: Each[list[tuple[Reference | None, list[str]]]] = memory.of((objects.cluster, "sentences"), Each)
+    known: RowCache[list[tuple[Reference | None, list[str]]]] = memory.of((objects.cluster, "sentences"), RowCache)
     known.within(shared)
     for route, said in chain.from_iterable(known.of(lambda one: _sentences(one, backends), bound)):
         if route is None or route not in told:
@@ -125,7 +125,7 @@ def _sentences(gateway: BoundGateway, backends: Backends) -> list[tuple[Referenc
     """Return the sentences about one Gateway; with the route where another Gateway says the same of it."""
     troubles = [(one.listener.name, one.conflict or one.accepted or one.resolved) for one in gateway.listeners]
     of_listeners = [f"{gateway.key} listener {name}: {why.reason}: {why.message}" for name, why in troubles if why]
-    if told := unheeded(gateway.gateway.meta.annotations, routed=True):
+    if told := annotation_problem(gateway.gateway.meta.annotations, routed=True):
         of_listeners.append(f"{gateway.key}: {told}")
     if why := gateway.resolved:
         of_listeners.append(f"{gateway.key}: {why.reason}: {why.message}")
@@ -152,7 +152,7 @@ def _of_route(gateway: BoundGateway, verdict: ParentVerdict, backends: Backends)
     if why:
         return None, [f"{name} at {gateway.key}: {why.reason}: {why.message}"]
     said = [f"{name}: {rule.problem}" for rule in route.rules if rule.problem]
-    if told := unheeded(route.meta.annotations, routed=True):
+    if told := annotation_problem(route.meta.annotations, routed=True):
         said.append(f"{name}: {told}")
     said += [f"{name}: {each.reason}: {each.message}" for each in backends.troubles(route)]
     return route.reference, said

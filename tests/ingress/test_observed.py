@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from locallb.gateway.status.standing import ObservedRouteStatus, observed_statuses, told_kind
+from locallb.gateway.status.observed import ObservedRouteStatus, observed_statuses, told_kind
 from locallb.ingress.kinds import ROUTED_KINDS
 from locallb.model.identities import ObjectKey, ObjectKind
 from tests.gateway.api import DEMO
