@@ -162,7 +162,7 @@ class _CurrentCluster:
         return self._cluster
 
     def _stamps(self) -> tuple[Stamp, ...]:
-        return tuple(stamp(Access(str(path), "")) for path in self._type.ways(self._source, self._root))
+        return tuple(stamp(Access(str(path), "")) for path in self._type.access_files(self._source, self._root))
 
     def _meant(self) -> Access:
         if access := self._type.access(self._source, self._root):

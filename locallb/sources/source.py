@@ -107,7 +107,7 @@ class SourceType(ABC, Generic[S]):
         del source, root
         return ()
 
-    def ways(self, source: S, root: Path) -> tuple[Path, ...]:
+    def access_files(self, source: S, root: Path) -> tuple[Path, ...]:
         """Return the files that say how it is reached."""
         del source, root
         return ()

@@ -115,7 +115,7 @@ def test_a_live_source_of_any_type_may_keep_the_lease(tmp_path: Path, monkeypatc
     source = SimpleNamespace(cluster=NAME, live=True, type="played")
     settings = Settings((source,), (), leader_election=LeaderElection(NAME, "l", "kube-system", TIMING))
     played = SimpleNamespace(
-        ways=lambda _source, root: (root / "way",),
+        access_files=lambda _source, root: (root / "way",),
         access=lambda _source, root: Access((root / "way").read_text(), "here") if (root / "way").read_text() else None,
     )
     monkeypatch.setattr(leading, "source_type", {"played": played}.__getitem__)

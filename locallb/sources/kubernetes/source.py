@@ -27,7 +27,7 @@ class Kubernetes(SourceType[KubernetesSource], FinderType[MachinesSource]):
         """List and watch."""
         return Following(home, changed)
 
-    def ways(self, source: KubernetesSource, root: Path) -> tuple[Path, ...]:
+    def access_files(self, source: KubernetesSource, root: Path) -> tuple[Path, ...]:
         """Return the kubeconfig."""
         return (kubeconfig_path(source.kubeconfig, root),)
 

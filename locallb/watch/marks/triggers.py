@@ -64,7 +64,7 @@ class Triggers:
         """Watch the configuration, what is ordered, and what says how sources are reached."""
         marks = {self._configuration: [Mark(Cause.CONFIGURATION)], self._orders: [Mark(Cause.ORDERS)]}
         for source in settings.sources:
-            for path in source_type(source.type).ways(source, self._root):
+            for path in source_type(source.type).access_files(source, self._root):
                 marks.setdefault(path, []).append(Mark(Cause.KUBECONFIG, source.cluster))
 
         def changed(path: Path) -> None:
