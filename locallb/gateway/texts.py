@@ -10,11 +10,11 @@ from itertools import chain
 from typing import Any
 
 from locallb.gateway.backend_tls.statuses import policy_sentences
+from locallb.gateway.fault_annotation import annotation_problem
 from locallb.gateway.routes.attachment import ParentVerdict
 from locallb.gateway.routes.backends import Backends, BackendTarget
 from locallb.gateway.routes.bound import Bound
 from locallb.gateway.translation import BoundGateway, our_classes, shared_objects
-from locallb.model.fault_annotation import annotation_problem
 from locallb.model.formatting import clipped, counted, few
 from locallb.model.gateway.objects import CONTROLLER, ListenerProtocol, Named, Reference
 from locallb.model.gateway.of_cluster import GatewayObjects

@@ -13,6 +13,7 @@ from typing import Any
 
 from locallb.config.ingress_settings import Dialect, IngressSettings
 from locallb.config.settings import Settings
+from locallb.gateway.fault_annotation import annotation_problem
 from locallb.gateway.listeners.capacity import MOST_ENTRIES
 from locallb.gateway.routes.bound import Bound
 from locallb.ingress.annotations.applied import applied
@@ -23,7 +24,6 @@ from locallb.ingress.hosts import Hosts, within_bounds
 from locallb.ingress.requested import Requested, requested
 from locallb.ingress.rules import Rules
 from locallb.ingress.tls import certificates, chains
-from locallb.model.fault_annotation import annotation_problem
 from locallb.model.faults import Fault
 from locallb.model.formatting import clipped
 from locallb.model.gateway.ingresses import Ingress

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import TypeVar
 
-from locallb.model.fault_annotation import FAULT_ANNOTATION, annotation_problem
+from locallb.gateway.fault_annotation import FAULT_ANNOTATION, annotation_problem
 from locallb.model.fields import FieldError, at, object_of
 from locallb.model.formatting import any_of, clipped, shown
 from locallb.model.objects import ADDRESSES_ANNOTATION, PORTS_ANNOTATION

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from ipaddress import ip_address
 
+from locallb.gateway.fault_annotation import fault_in
 from locallb.gateway.parsing.fields import group_of, hostname, items, kind_of, name_of, namespace_of, texts
 from locallb.gateway.parsing.gateway_tls import client_certificate, validations
 from locallb.gateway.parsing.references import LARGEST_PORT, reference
-from locallb.model.fault_annotation import fault_in
 from locallb.model.fields import FieldError, Fields
 from locallb.model.formatting import shown
 from locallb.model.gateway.objects import (

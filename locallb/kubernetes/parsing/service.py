@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from ipaddress import get_mixed_type_key, ip_network
 
+from locallb.gateway.fault_annotation import fault_in
 from locallb.kubernetes.annotations import (
     BACKENDS_ANNOTATION,
     NAME_IN_STATUS_ANNOTATION,
@@ -19,7 +20,6 @@ from locallb.kubernetes.annotations import (
     annotation_path,
     chosen,
 )
-from locallb.model.fault_annotation import fault_in
 from locallb.model.fields import FieldError, Fields, as_address, as_choice, as_text, at, object_of, objects_of, text_of
 from locallb.model.formatting import clipped, shown
 from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, ObjectKey, Protocol, Uid
