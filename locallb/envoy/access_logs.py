@@ -2,7 +2,7 @@
 
 Every filter chain gets a second one beside it, alike but for its log and found before it, as it names all addresses: so
 connections that were open when the log was asked for stay on a chain that isn't touched. A gate lets so many lines pass
-as its file says, and then no more until that is written anew: closed it costs nothing, and whoever reads has to live.
+as its file says, and then no more until that is written again: closed it costs nothing, and whoever reads has to live.
 Pure. Not here: who reads (`traffic.reading`).
 """
 
@@ -30,7 +30,7 @@ FIELDS = {
     "path": "%PATH(NQ:ORIG_OR_PATH):1000%",
     "status": "%RESPONSE_CODE%",
 }
-"""What a line has, in Envoy's words. Queries aren't in it, nor headers: secrets stand there."""
+"""What a line has, in Envoy's terms. Queries aren't in it, nor headers: secrets stand there."""
 NONE = "-"
 """What Envoy says where there is nothing."""
 CLOSED = 1

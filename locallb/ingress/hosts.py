@@ -25,7 +25,7 @@ Act: TypeAlias = Callable[[Ingress, str, IngressPath], Routes]
 """Says what becomes of requests for a path of a host, or, without a match, for what no rule takes: the routes to be
 asked one after the other, each with the path."""
 MISDIRECTED = 421
-"""What a client is answered who asks for a host on a connection to another one: it connects anew."""
+"""What a client is answered who asks for a host on a connection to another one: it connects again."""
 _WILDCARD = "*."
 
 

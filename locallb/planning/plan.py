@@ -154,10 +154,10 @@ def _allocate(inputs: _Inputs, memory: PlanMemory) -> _Allocation:
     mapped = memory.mapped(map_ports(snapshot, wanted)) if settings.port_mapping else None
     wanted = list(mapped.services) if mapped else wanted
     problems = memory.problems(snapshot.host, wanted, inputs.ports.problems)
-    servable, hopeless = _by_servable_ports(wanted, problems)
+    servable, unservable = _by_servable_ports(wanted, problems)
     answers = mapped.answers if mapped else memory.allocate(snapshot, servable, settings)
     given = {key: answer for key, answer in answers.items() if not isinstance(answer, Problem)}
-    unserved = {key: problem for key, problem in hopeless.items() if not isinstance(answers.get(key), Problem)}
+    unserved = {key: problem for key, problem in unservable.items() if not isinstance(answers.get(key), Problem)}
     return _Allocation(servable, given, {**answers, **unserved}, problems)
 
 
@@ -209,14 +209,14 @@ def _by_servable_ports(
     services: list[Service], problems: Mapping[ObjectKey, PortProblems]
 ) -> tuple[list[Service], Mapping[ObjectKey, Problem]]:
     """Set apart the Services of which no port can be served here."""
-    servable, hopeless = [], {}
+    servable, unservable = [], {}
     for service in services:
         mine = problems[service.key]
         if mine and all(port in mine for port in service.ports):
-            hopeless[service.key] = mine[service.ports[0]]
+            unservable[service.key] = mine[service.ports[0]]
         else:
             servable.append(service)
-    return servable, hopeless
+    return servable, unservable
 
 
 def _rejections(

@@ -106,7 +106,7 @@ class PlannedStatus:
 
 @dataclass(frozen=True, slots=True)
 class PlannedNews:
-    """What an Ingress of a running cluster is told in passing."""
+    """What an Ingress of a running cluster is told by events."""
 
     owner: Owner
     access: Access
@@ -158,7 +158,7 @@ class Placement:
     statuses: tuple[PlannedStatus, ...] = ()
     """What Ingresses of a running cluster are told that are served here."""
     news: tuple[PlannedNews, ...] = ()
-    """And what they are told in passing, those too of which nothing is served."""
+    """And what they are told by events, those too of which nothing is served."""
 
     @property
     def key(self) -> ObjectKey:

@@ -33,7 +33,7 @@ class Counts:
         return Counts(*(map(add, _values(self), _values(other))))
 
     def since(self, before: Counts) -> Counts:
-        """Return what came after an earlier look; all of it where the counting began anew in between."""
+        """Return what came after an earlier look; all of it where the counting began again in between."""
         if any(now < then for name, now, then in _pairs(self, before) if name != "active"):
             return self
         gained = {name: now - then for name, now, then in _pairs(self, before)}
@@ -81,7 +81,7 @@ class Latencies:
         return None
 
     def since(self, before: Latencies) -> Latencies:
-        """Return what came after an earlier look; all of it where the counting began anew in between."""
+        """Return what came after an earlier look; all of it where the counting began again in between."""
         if any(self.counts.get(each, 0) < count for each, count in before.counts.items()):
             return self
         return Latencies(Counter(self.counts) - Counter(before.counts))
@@ -101,7 +101,7 @@ class Details:
         return Details(self.received + other.received, self.sent + other.sent, self.latencies + other.latencies)
 
     def since(self, before: Details) -> Details:
-        """Return what came after an earlier look; all of it where the counting began anew in between."""
+        """Return what came after an earlier look; all of it where the counting began again in between."""
         if self.received < before.received or self.sent < before.sent:
             return self
         latencies = self.latencies.since(before.latencies)

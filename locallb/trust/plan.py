@@ -50,7 +50,7 @@ class TrustStore:
     """Those that could be of local-lb."""
     gather: tuple[str, ...] = ()
     """The command after which what was added counts."""
-    gather_anew: tuple[str, ...] = ()
+    rebuild: tuple[str, ...] = ()
     """The same for what was removed."""
     exists: bool = True
     lacks: str = ""
@@ -174,7 +174,7 @@ def _system_added(step: TrustStep) -> Iterator[tuple[str, ...]]:
 
 def _system_removed(step: TrustStep) -> Iterator[tuple[str, ...]]:
     yield "rm", system_file(step)
-    yield step.store.gather_anew
+    yield step.store.rebuild
 
 
 def system_file(step: TrustStep) -> str:

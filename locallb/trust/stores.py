@@ -27,7 +27,7 @@ ANCHORS = (
     ("/etc/pki/trust/anchors", ("update-ca-certificates",), ()),
 )
 """Where Fedora, Debian, Arch and openSUSE have the system's own certificates, how they are gathered, and with what word
-after one was removed: Debian leaves a dangling link unless all are made anew."""
+after one was removed: Debian leaves a dangling link unless all are made again."""
 CHROMIUMS = (".pki/nssdb", ".local/share/pki/nssdb", "snap/chromium/current/.pki/nssdb")
 """Where Chromium and its relatives have their store, below the home; the first is made where there is none."""
 FIREFOXES = (
@@ -67,11 +67,13 @@ def change(step: TrustStep) -> None:
 
 
 def _system() -> Iterator[TrustStore]:
-    for place, gather, anew in ANCHORS:
+    for place, gather, rebuild_options in ANCHORS:
         if Path(place).is_dir() and program.find(gather[0]):
             by_root = os.geteuid() != 0
             store = TrustStore(Kind.SYSTEM, place, "curl, git and most programs of this host", by_root=by_root)
-            store = replace(store, gather=gather, gather_anew=(*gather, *anew), lacks=_BY_ROOT if by_root else "")
+            store = replace(
+                store, gather=gather, rebuild=(*gather, *rebuild_options), lacks=_BY_ROOT if by_root else ""
+            )
             yield _with_entries(store)
             return
 

@@ -36,7 +36,7 @@ def change(step: TrustStep) -> None:
         wanted = files.read_shared(Path(step.file), _LARGEST) if step.adds else None
         _put(path, wanted)
         try:
-            run(step.store.gather if step.adds else step.store.gather_anew)
+            run(step.store.gather if step.adds else step.store.rebuild)
         except TrustError:
             _put(path, before or None)
             raise

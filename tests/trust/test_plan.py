@@ -71,7 +71,7 @@ def test_what_somebody_else_put_there_is_told() -> None:
     )
 
 
-SYSTEM = TrustStore(Kind.SYSTEM, "/c", "x", gather=("gather",), gather_anew=("gather", "--fresh"))
+SYSTEM = TrustStore(Kind.SYSTEM, "/c", "x", gather=("gather",), rebuild=("gather", "--fresh"))
 NAME = entry_name(ME, KNOWN.fingerprint)
 
 

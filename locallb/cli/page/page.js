@@ -53,7 +53,7 @@ function take(message) {
   schedule();
 }
 
-// All that there is comes anew: what isn't among it is gone.
+// All that there is comes again: what isn't among it is gone.
 function begin(present) {
   for (const name of lanes.keys()) if (!(name in present)) waiting.set(name, null);
   flows.clear();

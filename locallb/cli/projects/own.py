@@ -1,7 +1,7 @@
 """This user's own project, for commands where there is none: `$XDG_DATA_HOME/local-lb`, made when it is first needed.
 
-It has what the Pulumi CLI needs as well. Its programs are written anew where another installation wrote them; the files
-of its stacks are the user's from then on.
+It has what the Pulumi CLI needs as well. Its programs are written again where another installation wrote them; the
+files of its stacks are the user's from then on.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def logs(session: Session, args: Arguments, out: Out) -> int:
 
 
 class _Plans:
-    """The plan, made anew once somebody wrote the state, or when it is old."""
+    """The plan, made again once somebody wrote the state, or when it is old."""
 
     def __init__(self, session: Session) -> None:
         self._session, self._made, self._plan = session, -math.inf, Plan()

@@ -52,7 +52,7 @@ def _news(
     ports: Sequence[ServicePort] = (),
     why: str = "",
 ) -> Iterator[PlannedNews]:
-    """Return what each Ingress is told in passing; `why` none of them is served."""
+    """Return what each Ingress is told by events; `why` none of them is served."""
     cluster, troubles = bound.key.cluster, dict[Named, list[str]]()
     for name, trouble in bound.troubles:
         troubles.setdefault(name, []).append(trouble)
