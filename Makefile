@@ -148,8 +148,8 @@ docs: .venv/release ## Build the documentation as a site in build/site; a link t
 	@git ls-files | grep -vE '^(tests|locallb)/|^docs/mkdocs.yml$$' | tar -cf - -T - | tar -xf - -C .cache/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --config-file docs/mkdocs.yml
 
-release: .venv/release ## Build all of a release in dist/: wheel, sdist, bill of materials, site, checksums (DRAFT=yes: also before CHANGELOG.md is cut)
-	@deploy/release $(BIN)/python "$(DRAFT)"
+release: .venv/release ## Build all of a release in dist/: wheel, sdist, bill of materials, site, checksums (DRAFT=yes: also before CHANGELOG.md is cut; IMAGE=NAME: an image too)
+	@deploy/release $(BIN)/python "$(DRAFT)" "$(if $(filter command environment,$(origin IMAGE)),$(IMAGE))" "$(BASE)"
 
 BASE ?= python:3.13-slim
 IMAGE ?= local-lb:latest
