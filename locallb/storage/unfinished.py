@@ -45,6 +45,17 @@ def _made(path: Path, mode: int) -> int:
         os.close(descriptor)  # it was taken for a dead writer's before it was locked
 
 
+def put_link(path: Path, to: str) -> None:
+    """Put a link in place of what stands there, in one step. Raises OSError; then that still stands there."""
+    beside = name_beside(path)
+    beside.symlink_to(to)
+    try:
+        beside.replace(path)
+    except OSError:
+        beside.unlink()
+        raise
+
+
 def remove_abandoned(directory: Path) -> None:
     """Remove what dead writers left in a directory, and in those directly in it; what can't be removed stays.
 

@@ -23,16 +23,19 @@ _HASH = re.compile(r"SHA-256 hash: ([0-9A-F]{64})")
 
 
 def entries(place: Path) -> tuple[StoreEntry, ...]:
-    """Return what could be of local-lb in a directory."""
+    """Return what could be of local-lb in a directory. Raises TrustError."""
     named = (path for path in sorted(place.glob("local-lb*.crt")))
-    return tuple(StoreEntry(path.stem, fingerprints(_text(path))) for path in islice(named, _MOST))
+    try:
+        return tuple(StoreEntry(path.stem, fingerprints(_text(path))) for path in islice(named, _MOST))
+    except FilesError as error:
+        raise TrustError(str(error)) from None
 
 
 def change(step: TrustStep) -> None:
     """Carry out a step. Raises TrustError."""
     path = Path(system_file(step))
-    before = _text(path)
     try:
+        before = _text(path)
         wanted = files.read_shared(Path(step.file), _LARGEST) if step.adds else None
         _put(path, wanted)
         try:
@@ -67,8 +70,13 @@ def _put(path: Path, text: str | None) -> None:
 
 
 def _text(path: Path) -> str:
-    """Return what a file of others says; nothing where it can't be read."""
+    """Return what a file of others says; nothing where it isn't one.
+
+    Raises FilesError where the host lacks what it takes to read.
+    """
     try:
         return files.read_shared(path, _LARGEST) or ""
-    except FilesError:
+    except FilesError as error:
+        if error.is_of_host:
+            raise
         return ""

@@ -92,3 +92,18 @@ def test_the_next_run_of_a_stack_removes_what_a_killed_one_left(tmp_path: Path) 
     left.write_text("half")
     stack_home.settle(home)
     assert not left.exists()
+
+
+def test_a_link_is_put_in_place_at_once_or_not_at_all(tmp_path: Path) -> None:
+    """On a full disk, or where a directory stands, all is as before."""
+    path = tmp_path / "link"
+    for to in ("a", "b"):
+        unfinished.put_link(path, to)
+        assert str(path.readlink()) == to
+    (tmp_path / "directory").mkdir()
+    with pytest.raises(IsADirectoryError):
+        unfinished.put_link(tmp_path / "directory", "a")
+    with pytest.raises(OSError, match="File name too long"):
+        unfinished.put_link(path, "x" * 5000)
+    assert str(path.readlink()) == "b"
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["directory", "link"]

@@ -34,7 +34,7 @@ from locallb.model.system_errors import refusal
 from locallb.planning.addresses.pool_routes import is_local, pool_routes
 from locallb.programs import program
 from locallb.programs.program import Program, ProgramError
-from locallb.storage import files, kept_files
+from locallb.storage import files, kept_files, unfinished
 
 RECORD = Path("/var/lib/locallb/host.json")
 _FORMAT = "changes-1"
@@ -185,8 +185,7 @@ def _put_file(path: Path, step: Step) -> None:
     if step.sort is StepKind.FILE:
         files.write(path, step.wanted, mode=_READABLE, durable=True)
     else:
-        path.unlink(missing_ok=True)
-        path.symlink_to(step.wanted)
+        unfinished.put_link(path, step.wanted)
 
 
 def _present(sort: StepKind, what: str, known: tuple[Route, ...]) -> str:

@@ -1,0 +1,43 @@
+"""The system's store where something is refused: what it believed it believes still."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from locallb.trust import system
+from locallb.trust.plan import Kind, TrustStep, TrustStore, system_file
+from locallb.trust.tools import TrustError
+from tests.descriptors import few_files
+
+
+def step(place: Path, *gather: str) -> TrustStep:
+    """Return one that adds an authority, with the command that gathers."""
+    (place / "ca.crt").write_text("new")
+    store = TrustStore(Kind.SYSTEM, str(place), "all", gather=gather, gather_anew=gather)
+    return TrustStep(store, True, "local-lb-0-ab", "ab", str(place / "ca.crt"))
+
+
+def test_what_cannot_be_gathered_is_as_before(tmp_path: Path) -> None:
+    """The file that was there, or none."""
+    adding = step(tmp_path, "false")
+    for before in (None, "old"):
+        if before:
+            Path(system_file(adding)).write_text(before)
+        with pytest.raises(TrustError, match="false"):
+            system.change(adding)
+        assert (Path(system_file(adding)).read_text() if before else None) == before
+        assert Path(system_file(adding)).exists() is bool(before)
+
+
+def test_what_cannot_be_read_for_a_moment_is_not_taken_for_absent(tmp_path: Path) -> None:
+    """Where no file can be opened: it would be removed when the gathering fails as well."""
+    adding = step(tmp_path, "true")
+    Path(system_file(adding)).write_text("old")
+    for spare in range(2):
+        with few_files(spare), pytest.raises(TrustError, match="raise the limit of open files"):
+            system.change(adding)
+        assert Path(system_file(adding)).read_text() == "old"
+    system.change(adding)
+    assert Path(system_file(adding)).read_text() == "new"
