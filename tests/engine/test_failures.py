@@ -1,5 +1,8 @@
 """Failures stay local, are told in one sentence, and the next update goes on from there."""
 
+import errno
+import os
+
 import pulumi
 
 from locallb.engine.deploy.events import Op, Severity, StepFailed
@@ -34,6 +37,17 @@ def test_a_program_that_raises_deletes_nothing_and_is_told_in_one_sentence(bench
     assert [d.message for d in result.diagnostics] == ["the program failed: ValueError: no such thing"]
     assert "Traceback" in result.diagnostics[0].debug
     assert len(bench.checkpoint().resources) == 16
+
+
+def test_a_program_that_the_host_refuses_something_is_told_what_helps(bench: Bench) -> None:
+    """Not by the number of an error."""
+
+    def refused() -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), "/place")
+
+    (told,) = bench.engine().up(refused).diagnostics
+    assert told.message.startswith("the program failed: /place: Too many open files; raise the limit of open files")
+    assert "Traceback" in told.debug
 
 
 def test_a_run_error_is_told_as_it_is(bench: Bench) -> None:

@@ -25,6 +25,7 @@ from locallb.engine.deploy.threads import Shift
 from locallb.engine.protocol.monitor import EngineService, Monitor
 from locallb.engine.protocol.sdk_fast_path import install
 from locallb.engine.providers.loops import new_loop
+from locallb.engine.state.errors import HostRefused
 
 Program = Callable[[], object]
 
@@ -135,6 +136,8 @@ def _new_loop() -> Iterator[asyncio.AbstractEventLoop]:
 def _failure(error: BaseException, root: Path) -> Failure:
     if isinstance(error, pulumi.RunError):
         return Failure(" ".join(str(error).split()))
+    if isinstance(error, OSError):
+        return Failure(f"the program failed: {HostRefused(error)}", "".join(traceback.format_exception(error)))
     where = _own_frame(error.__traceback__, root)
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return Failure(f"the program failed: {what}{where}", "".join(traceback.format_exception(error)))
