@@ -1,7 +1,8 @@
 """One kind of a cluster's objects: a list, then its changes by a watch with bookmarks.
 
-The API server sends a bookmark about once a minute, so a watch that says nothing for longer is broken, whatever the
-connection looks like. Whatever isn't an answer of a Kubernetes API is an error like one that doesn't come; no answer
+Most API servers send a bookmark about once a minute; one whose storage reports no progress sends none while nothing
+changes. So a watch that is silent for longer is ended and opened again: a server that is gone fails to answer that.
+Whatever isn't an answer of a Kubernetes API is an error like one that doesn't come; no answer
 takes longer or grows larger than it may. Not here: what to do when a feed ends, and what the objects mean.
 """
 
@@ -39,9 +40,9 @@ PATHS: Mapping[str, Place] = {
 """The kinds that are read of every cluster."""
 OPENED = "OPENED"
 SILENCE = 100.0
-"""Seconds without a word after which a watch counts as broken."""
+"""Seconds without a line after which a watch is opened again."""
 PATIENCE = 30.0
-"""Seconds that one whole answer, but for a watch's, may take."""
+"""Seconds that one whole answer, or the head of a watch's, may take."""
 LARGEST = 256 << 20
 """Bytes of a page of a list."""
 PAGES_AT_ONCE, PAGE_EVERY = 3, 0.5
@@ -155,12 +156,13 @@ class Feed:
             self._due = time.monotonic() + _LIFE + PATIENCE
             yield Event(OPENED, {}, version)
             last = time.monotonic()
-            for line in lines(answer.iter_bytes()):
-                if line is not None:
-                    yield self._event(watch_line(line, self._api, self.kind))
-                    last = time.monotonic()
-                elif time.monotonic() - last > SILENCE:
-                    raise AnswerError("a line of the watch doesn't end")
+            with suppress(httpx2.ReadTimeout):
+                for line in lines(answer.iter_bytes()):
+                    if line is not None:
+                        yield self._event(watch_line(line, self._api, self.kind))
+                        last = time.monotonic()
+                    elif time.monotonic() - last > SILENCE:
+                        raise AnswerError("a line of the watch doesn't end")
 
     def _watching(self, version: str) -> Mapping[str, str]:
         """Return what is said of a watch that begins after `version`."""
@@ -199,7 +201,7 @@ class Feed:
         body: Mapping[str, object] | None = None,
     ) -> Iterator[httpx2.Response]:
         """Send a request; the answer's head has come."""
-        self._due = time.monotonic() + max(PATIENCE, timeout.read or 0)
+        self._due = time.monotonic() + PATIENCE
         try:
             with self._client.stream(
                 "POST" if body else "GET",

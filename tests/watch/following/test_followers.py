@@ -129,6 +129,31 @@ def test_an_answer_without_an_end_is_an_error(api: tuple[Api, Access], monkeypat
         followed.stop()
 
 
+@pytest.mark.usefixtures("quick")
+def test_a_watch_without_bookmarks_is_opened_again_and_nothing_counts_as_old(
+    api: tuple[Api, Access], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some API servers send no bookmark while nothing changes; one that has gone silent doesn't answer the next watch."""
+    answers, access = api
+    monkeypatch.setattr(feed, "SILENCE", 0.1)
+    stale: list[str] = []
+    followed = FollowedCluster(NAME, access, lambda: stale.append(followed.stale()))
+    try:
+        becomes(followed.ready, followed.stale)
+        lists, watches = answers.count("list"), answers.count("watch")
+        becomes(lambda: answers.count("watch") > watches + 9, lambda: answers.count("watch"))
+        assert answers.count("list") == lists
+        assert not any(stale)
+        monkeypatch.setattr(feed, "PATIENCE", 0.2)
+        monkeypatch.setattr(feed, "SILENCE", 0.3)
+        answers.silent = True
+        becomes(lambda: "doesn't answer" in followed.stale(), followed.stale)
+        answers.silent = False
+        is_followed_again(followed, answers)
+    finally:
+        followed.stop()
+
+
 WORST: dict[str, dict[str, Any]] = {
     "watches that close at once": {"watched": (200, b"")},
     "watches that are gone": {"watched": (410, b"")},
