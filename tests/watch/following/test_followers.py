@@ -133,7 +133,7 @@ def test_an_answer_without_an_end_is_an_error(api: tuple[Api, Access], monkeypat
 def test_a_watch_without_bookmarks_is_opened_again_and_nothing_counts_as_old(
     api: tuple[Api, Access], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some API servers send no bookmark while nothing changes; one that has gone silent doesn't answer the next watch."""
+    """Some API servers send no bookmark while nothing changes; one that is gone doesn't answer the next watch."""
     answers, access = api
     monkeypatch.setattr(feed, "SILENCE", 0.1)
     stale: list[str] = []
