@@ -15,7 +15,7 @@ from tests.descriptors import few_files
 def step(place: Path, *gather: str) -> TrustStep:
     """Return one that adds an authority, with the command that gathers."""
     (place / "ca.crt").write_text("new")
-    store = TrustStore(Kind.SYSTEM, str(place), "all", gather=gather, =gather)
+    store = TrustStore(Kind.SYSTEM, str(place), "all", gather=gather, rebuild=gather)
     return TrustStep(store, True, "local-lb-0-ab", "ab", str(place / "ca.crt"))
 
 
