@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -96,11 +96,19 @@ def joined(resources_by_name: Mapping[str, Tagged]) -> tuple[str, str]:
 
 def taken_apart(text: str) -> Mapping[str, Tagged]:
     """Read what `joined` wrote; a file that somebody damaged has nothing in it."""
+    return {str(resource.get("name")): _tagged(resource) for resource in _resources(text)}
+
+
+def has_foreign(text: str) -> bool:
+    """Return whether a file has what is no part's."""
+    return not all((known := tag(resource)) and known.part for resource in _resources(text))
+
+
+def _resources(text: str) -> Sequence[Message]:
     try:
-        document = json.loads(text)
+        return objects_of(at(json.loads(text), "resources"))
     except (ValueError, RecursionError):
-        return {}
-    return {str(resource.get("name")): _tagged(resource) for resource in objects_of(at(document, "resources"))}
+        return ()
 
 
 def as_files(listeners: Texts, clusters: Texts) -> Mapping[str, str]:

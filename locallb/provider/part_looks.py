@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from locallb.envoy.admin import EnvoyAdmin
-from locallb.envoy.fragments import tag
+from locallb.envoy.fragments import Tag, tag
 from locallb.model.identities import PartId
 from locallb.threads.joined import Joined
 
 LONGEST = 90
 """Characters of an expression: Envoy refuses those that compile to more than 100 steps, and a character is one."""
+_MOST = 16
+"""Questions by name, for about fifty parts: to be told once all that a proxy of a hundred has costs less than more."""
 _ENOUGH = 6
 """Characters of a part's name by which it is asked for; another one that begins so is told by its tag."""
 _Wanted: TypeAlias = tuple[PartId, frozenset[str]]
@@ -46,9 +48,19 @@ def look_at(directory: Path, part: PartId, names: Collection[str]) -> PartSeen:
 def _look(admin: EnvoyAdmin, wanted: Sequence[_Wanted]) -> list[PartSeen]:
     names = {re.escape(name) for _, some in wanted for name in some}
     parts = {f"{part[:_ENOUGH]}.*" for part, some in wanted if some}
-    listeners = [each for some in _expressions(names) for each in admin.dump("dynamic_listeners", some)]
-    clusters = [each for some in _expressions(parts) for each in admin.dump("dynamic_active_clusters", some)]
-    return [_seen(part, some, listeners, clusters if some else ()) for part, some in wanted]
+    listeners = {str(each.get("name")): each for each in _dumped(admin, "dynamic_listeners", names)}
+    clusters: dict[PartId, dict[str, str]] = {}
+    for cluster in _dumped(admin, "dynamic_active_clusters", parts):
+        if tagged := _tagged(cluster.get("cluster")):
+            clusters.setdefault(tagged.part, {})[str(cluster["cluster"].get("name"))] = tagged.version
+    return [_seen(part, some, listeners, clusters.get(part, {}) if some else {}) for part, some in wanted]
+
+
+def _dumped(admin: EnvoyAdmin, resource: str, names: Iterable[str]) -> Iterator[Mapping[str, Any]]:
+    """Read what matches any of these; all that there is where that would take many questions."""
+    expressions = [*_expressions(names)]
+    for expression in expressions if len(expressions) <= _MOST else [".*"]:
+        yield from admin.dump(resource, expression)
 
 
 def _expressions(names: Iterable[str]) -> Iterator[str]:
@@ -64,26 +76,17 @@ def _expressions(names: Iterable[str]) -> Iterator[str]:
 
 
 def _seen(
-    part: PartId,
-    names: Collection[str],
-    listeners: Iterable[Mapping[str, Any]],
-    clusters: Iterable[Mapping[str, Any]],
+    part: PartId, names: Collection[str], listeners: Mapping[str, Mapping[str, Any]], clusters: Mapping[str, str]
 ) -> PartSeen:
     """Pick what is of a part, or called as one of its listeners."""
-    named = [listener for listener in listeners if listener.get("name") in names]
-    failed = {str(each["name"]): str(each["error_state"].get("details", "")) for each in named if "error_state" in each}
-    return PartSeen(
-        _versions(part, ((listener.get("active_state") or {}).get("listener") for listener in named)),
-        _versions(part, (cluster.get("cluster") for cluster in clusters)),
-        failed,
-    )
+    named = {name: listeners[name] for name in names if name in listeners}
+    errors = {name: each["error_state"] for name, each in named.items() if "error_state" in each}
+    failed = {name: str(error.get("details", "")) for name, error in errors.items()}
+    tags = {name: _tagged((each.get("active_state") or {}).get("listener")) for name, each in named.items()}
+    versions = {name: tagged.version for name, tagged in tags.items() if tagged and tagged.part == part}
+    return PartSeen(versions, clusters, failed)
 
 
-def _versions(part: PartId, resources: Iterable[Mapping[str, Any] | None]) -> Mapping[str, str]:
-    """Return the versions of those that are tagged as the part's."""
-    there = [resource for resource in resources if resource]
-    return {
-        str(resource.get("name")): tagged.version
-        for resource in there
-        if (tagged := tag(resource)) and tagged.part == part
-    }
+def _tagged(resource: Mapping[str, Any] | None) -> Tag | None:
+    """Return whose a listener or cluster is, and its version."""
+    return tag(resource) if resource else None

@@ -11,7 +11,7 @@ import certifi
 
 from locallb.envoy import push, rollout
 from locallb.envoy.admin import EnvoyAdmin
-from locallb.envoy.fragments import Tagged, joined, taken_apart
+from locallb.envoy.fragments import Tagged, has_foreign, joined, taken_apart
 from locallb.envoy.http.tls import SYSTEM_AUTHORITIES
 from locallb.host import inotify
 from locallb.ledger.conflicts import refuse_copy
@@ -134,7 +134,7 @@ def _begin(texts: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[roll
     yield from (rollout.Write(name, text) for name, text in wanted.items() if texts.get(name) != text)
     for name in (rollout.LISTENERS, rollout.CLUSTERS):
         text, version = joined(_of_parts(texts.get(name, "")))
-        if name not in texts or _is_foreign(texts[name]):
+        if name not in texts or has_foreign(texts[name]):
             yield rollout.Write(name, text, version)
     yield from (rollout.Remove(name) for name in sorted(texts.keys() - {*wanted, *_NEEDED}))
 
@@ -145,18 +145,13 @@ def _own(texts: Mapping[str, str]) -> Mapping[str, str]:
     That is what a run leaves that was broken off as somebody took the proxy whole.
     """
     whole = texts.keys() >= set(_NEEDED)
-    if not whole or any(_is_foreign(texts[name]) for name in (rollout.LISTENERS, rollout.CLUSTERS)):
+    if not whole or any(has_foreign(texts[name]) for name in (rollout.LISTENERS, rollout.CLUSTERS)):
         return {}
     return {name: text for name, text in texts.items() if name == rollout.BOOTSTRAP}
 
 
 def _of_parts(text: str) -> Mapping[str, Tagged]:
     return {name: tagged for name, tagged in taken_apart(text).items() if tagged.part}
-
-
-def _is_foreign(text: str) -> bool:
-    """Return whether a file has what is no part's."""
-    return any(not tagged.part for tagged in taken_apart(text).values())
 
 
 def _system_authorities() -> str:

@@ -30,7 +30,7 @@ from locallb.watch.converging.files_ahead import write_files_early
 from locallb.watch.converging.outcome import Outcome, failures_of, touched_by
 from locallb.watch.converging.taken import TakenProxies
 from locallb.watch.converging.wanted import WantedDigests
-from locallb.watch.converging.work import FEW, MOST, Batch, Work, differing_work, together
+from locallb.watch.converging.work import FEW, LOOKS, Batch, Work, differing_work, together
 
 LOOKED_AFTER = frozenset({*CLAIMS, CONFIG, SERVICE}).union(*(output.looked_after for output in outputs().values()))
 """Types of resources whose change by others nobody tells: files."""
@@ -142,7 +142,7 @@ class Converger:
             spare=self._wanted.spare,
             told=self._wanted.only_told,
             unchecked=together(unchecked, self._wanted.proxies),
-            few=MOST if checks.look_only else FEW,
+            few=LOOKS if checks.look_only else FEW,
         )
 
     def update(self, plan: Plan, wanted: Mapping[ObjectKey, str], batch: Batch) -> Outcome:

@@ -16,6 +16,8 @@ MOST = 50
 """Load balancers of one update."""
 FEW = 20
 """The same where nothing is known to be wrong: whatever happens meanwhile waits for the end of that update."""
+LOOKS = 250
+"""The same where they are only looked at, which takes a few tenths of a second."""
 
 
 @dataclass(frozen=True, slots=True)
