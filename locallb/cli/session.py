@@ -47,7 +47,7 @@ PATIENCE = 30.0
 PAUSE = 0.1
 """Seconds between two tries meanwhile."""
 _Result = TypeVar("_Result")
-_TOGETHER = 48
+_TOGETHER = 64
 """Operations at a time where proxies are shared: there most wait for an Envoy that takes their changes as one."""
 
 

@@ -113,14 +113,19 @@ class Ledger:
         With `sharing` others of the same stack who share it, too, are no hindrance: which of them fit together is
         decided in the plan. Threads that claim at the same moment do so under one lock, with one look at all names.
         """
-        wanted, key = ClaimRequest(address, owner, sharing, ports), (self.directory, self._election)
-        queue = _QUEUES.get(key) or _QUEUES.setdefault(key, Joined(self.claim_all))
+        wanted = ClaimRequest(address, owner, sharing, ports)
 
         def deed() -> None:
-            if problem := queue.ask(wanted):
+            if problem := self.queue.ask(wanted):
                 raise problem
 
         self._insist(deed)
+
+    @property
+    def queue(self) -> Joined[ClaimRequest, LedgerError | None]:
+        """Where those wait who want a claim."""
+        key = self.directory, self._election
+        return _QUEUES.get(key) or _QUEUES.setdefault(key, Joined(self.claim_all))
 
     def claim_all(self, wanted: Sequence[ClaimRequest]) -> list[LedgerError | None]:
         """Claim several at once, as one by one in this order, each tried once; return why those that fail do."""

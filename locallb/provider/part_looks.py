@@ -41,8 +41,12 @@ def look_at(directory: Path, part: PartId, names: Collection[str]) -> PartSeen:
     Every listener and cluster says which version of itself it is; one that is being replaced is the old one until its
     successor is ready. Raises EnvoyAdminError.
     """
-    looks = _LOOKS.get(directory) or _LOOKS.setdefault(directory, Joined(partial(_look, EnvoyAdmin(directory))))
-    return looks.ask((part, frozenset(names)))
+    return looks(directory).ask((part, frozenset(names)))
+
+
+def looks(directory: Path) -> Joined[_Wanted, PartSeen]:
+    """Return where those wait who want a look at the Envoy in `directory`."""
+    return _LOOKS.get(directory) or _LOOKS.setdefault(directory, Joined(partial(_look, EnvoyAdmin(directory))))
 
 
 def _look(admin: EnvoyAdmin, wanted: Sequence[_Wanted]) -> list[PartSeen]:

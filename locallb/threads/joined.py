@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from threading import Lock
+from threading import Event, Lock
 from typing import Generic, TypeVar, cast
 
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")
+QUIET = 0.1
+"""Seconds without another question after which those who were expected and aren't there aren't waited for."""
 
 
 @dataclass(slots=True, eq=False)
@@ -32,6 +34,10 @@ class Joined(Generic[Question, Answer]):
         self._serve = serve
         self._entrance = Lock()
         self._waiting: list[_Ticket[Question, Answer]] = []
+        self._expected = 0
+        self._complete = Event()
+        """Set while nobody is expected who isn't waiting."""
+        self._complete.set()
         self.turn = Lock()
         """Held while a call is under way."""
 
@@ -40,16 +46,40 @@ class Joined(Generic[Question, Answer]):
         ticket = _Ticket[Question, Answer](question)
         with self._entrance:
             self._waiting.append(ticket)
+            self._count()
         with self.turn:
             if not ticket.done:
+                self._gather()
                 self._answer(ticket)
         if ticket.error:
             raise ticket.error
         return cast("Answer", ticket.answer)
 
+    def expect(self, number: int) -> None:
+        """Have the next calls wait until so many have asked, or nobody comes any more; 0 and 1 wait for nobody."""
+        with self._entrance:
+            self._expected = number
+            self._count()
+
+    def _count(self) -> None:
+        if len(self._waiting) >= self._expected or self._expected == 1:
+            self._complete.set()
+        else:
+            self._complete.clear()
+
+    def _gather(self) -> None:
+        """Wait for those who are expected, as long as somebody comes."""
+        there = 0
+        while there < len(self._waiting):
+            there = len(self._waiting)
+            if self._complete.wait(QUIET):
+                return
+
     def _answer(self, own: _Ticket[Question, Answer]) -> None:
         with self._entrance:
             taken, self._waiting = self._waiting, []
+            self._expected = max(0, self._expected - len(taken))
+            self._count()
         try:
             answers = self._serve([ticket.question for ticket in taken])
             for ticket, answer in zip(taken, answers, strict=True):

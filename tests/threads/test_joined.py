@@ -74,3 +74,34 @@ def test_a_failure_is_everybodys_who_shared_it_and_nobody_elses() -> None:
         joined.ask(1)
     failing.append(False)
     assert joined.ask(2) == 2
+
+
+def test_those_who_are_expected_share_one_call() -> None:
+    """The first of them waits for the others; once they are there nobody waits any more."""
+    calls: list[list[int]] = []
+
+    def serve(questions: Sequence[int]) -> list[int]:
+        calls.append(list(questions))
+        return list(questions)
+
+    joined = Joined(serve)
+    joined.expect(10)
+    with ThreadPoolExecutor(10) as threads:
+        first = threads.submit(joined.ask, 0)
+        while not joined._waiting:
+            pass
+        others = [threads.submit(joined.ask, number) for number in range(1, 10)]
+        assert [future.result() for future in (first, *others)] == list(range(10))
+    assert [sorted(call) for call in calls] == [list(range(10))]
+    assert joined.ask(10) == 10
+
+
+def test_who_is_expected_and_never_comes_holds_up_nobody_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody whose turn to ask never came: the others are answered, and those after them."""
+    monkeypatch.setattr("locallb.threads.joined.QUIET", 0.001)
+    joined = Joined[int, int](list)
+    joined.expect(3)
+    with ThreadPoolExecutor(2) as threads:
+        assert [*threads.map(joined.ask, (1, 2))] == [1, 2]
+    joined.expect(0)
+    assert joined.ask(3) == 3

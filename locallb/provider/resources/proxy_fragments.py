@@ -70,10 +70,11 @@ _READING = Lock()
 
 def apply(directory: Path, change: FragmentChange) -> None:
     """Make one part what it shall be, together with whatever others want now. Raises ClientError, ProviderError."""
-    _queue(directory).ask(change)
+    queue(directory).ask(change)
 
 
-def _queue(directory: Path) -> Joined[FragmentChange, None]:
+def queue(directory: Path) -> Joined[FragmentChange, None]:
+    """Return where those wait who want a change of the proxy in `directory`."""
     return _QUEUES.get(directory) or _QUEUES.setdefault(directory, Joined(partial(_serve, directory)))
 
 
@@ -85,7 +86,7 @@ def read(directory: Path, part: PartId) -> tuple[Texts, Texts]:
 
 def rewrite_listeners(directory: Path) -> None:
     """Put the listeners into place once more as they are: Envoy then binds what it couldn't. Raises ClientError."""
-    with _queue(directory).turn, files.locked(directory):
+    with queue(directory).turn, files.locked(directory):
         path = directory / rollout.LISTENERS
         text = files.read_shared(path)
         if text is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from components.stack import declare, declare_some, exports, exports_the_same
@@ -22,6 +23,7 @@ from locallb.model.naming import named_after
 from locallb.model.state_resource import BALANCER, CLAIMS, CONFIG, GATEWAY_OBJECT, ROOTS, SERVICE
 from locallb.outputs.output import outputs
 from locallb.planning.planned import Plan
+from locallb.provider.gathering import gathering
 from locallb.storage import paths, stamps
 from locallb.watch.converging.checks import Checks
 from locallb.watch.converging.companions import companions
@@ -170,7 +172,8 @@ class Converger:
             declare_some(plan, keys, outputs, there)
 
         try:
-            result = self.engine.up(program, refresh=refresh, scope=scope)
+            with self._gathering(plan, keys):
+                result = self.engine.up(program, refresh=refresh, scope=scope)
         except FullScopeNeeded:
             result = self.engine.up(lambda: declare(plan), refresh=refresh)
             self._readings = self.engine.readings  # whatever the state said: all of it was declared
@@ -191,6 +194,11 @@ class Converger:
                 self.applied.pop(key, None)
                 self._touched.pop(key, None)
         return Outcome(result, failed, keys - failed.keys() - touched_by(result, names))
+
+    def _gathering(self, plan: Plan, keys: Collection[ObjectKey]) -> AbstractContextManager[None]:
+        """Have what is new for shared proxies wait for each other."""
+        new = [each for each in plan.placements if each.part and each.key in keys and each.key not in self.applied]
+        return gathering((each.part.part.proxy for each in new if each.part), sum(len(each.addresses) for each in new))
 
     def _needs_look_only(self, asked: Collection[ObjectKey], wanted: Mapping[ObjectKey, str]) -> bool:
         """Return whether a look is enough: by the state all are as wanted, and this code declared them so."""
