@@ -156,7 +156,7 @@ from locallb.kubernetes.api.fence import FENCE
 from locallb.ledger import ledger as module
 from locallb.ledger import lock
 from locallb.ledger.ledger import Ledger
-from locallb.ledger.publishing import Wanted
+from locallb.ledger.publishing import ClaimRequest
 from tests.ledger.test_ledger import owner
 
 lock.PATIENCE = 0.05
@@ -174,7 +174,7 @@ def counted(real):
 
 for name in ("open", "link", "unlink", "listdir", "fsync", "fchmod", "close"):
     setattr(os, name, counted(getattr(os, name)))
-wanted = [Wanted(ip_address(text), owner("stopped")) for text in ("127.77.0.5", "127.77.0.50", "fd00::5")]
+wanted = [ClaimRequest(ip_address(text), owner("stopped")) for text in ("127.77.0.5", "127.77.0.50", "fd00::5")]
 print(*(int(problem is None) for problem in Ledger(directory).claim_all(wanted)))
 """
 """Three claims at once, by a process that gets a signal before its system call of that number."""
