@@ -9,47 +9,53 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import repeat
-from operator import is_
 
 from locallb.gateway.kinds import gathered
 from locallb.model.gateway.objects import Named, Reference, Route, RouteKind
-from locallb.model.gateway.of_cluster import ApiObject, GatewayObjects, ObjectOfCluster
+from locallb.model.gateway.of_cluster import GatewayObjects, ObjectOfCluster
 from locallb.model.identities import ClusterName
-from locallb.model.memory import few_replaced
+from locallb.model.memory import few_replaced, replaced
+
+MOST_REPLACED = 10
+"""Routes that are put in the places of others; of more all are sorted again."""
 
 
 @dataclass(slots=True)
 class Gathering:
     """Knows what `gathered` made last. For one thread."""
 
-    _clusters: Sequence[ClusterName] = ()
-    _objects: Sequence[ApiObject] = ()
+    _given: Sequence[ObjectOfCluster] = ()
     _made: Mapping[ClusterName, GatewayObjects] = field(default_factory=dict)
+    _each_once: bool = True
+    """Whether no route is among them twice."""
 
     def of(self, objects: Iterable[ObjectOfCluster]) -> Mapping[ClusterName, GatewayObjects]:
         """Return what `gathered` does."""
         given = tuple(objects)
-        clusters, each = [one.cluster for one in given], [one.object for one in given]
-        made = self._with_other_routes(each) if clusters == self._clusters else None
-        self._clusters, self._objects, self._made = clusters, each, gathered(given) if made is None else made
-        return self._made
+        made = self._with_other_routes(given)
+        if made is None:
+            made = gathered(given)
+            routes = sum(isinstance(one.object, Route) for one in given)
+            self._each_once = routes == sum(len(each.routes) for each in made.values())
+        self._given, self._made = given, made
+        return made
 
-    def _with_other_routes(self, objects: Sequence[ApiObject]) -> Mapping[ClusterName, GatewayObjects] | None:
+    def _with_other_routes(self, given: Sequence[ObjectOfCluster]) -> Mapping[ClusterName, GatewayObjects] | None:
         """Return the last one with other routes in the places of some; None where anything else is different."""
-        where, made = few_replaced(self._objects, objects), dict(self._made)
-        if where is None:
+        where, made = replaced(self._given, given), dict(self._made)
+        if where is None or not self._each_once:
             return None
-        for number in where:
-            old, new, cluster = self._objects[number], objects[number], self._clusters[number]
+        pairs = ((self._given[number], given[number]) for number in where)
+        others = [(was, now) for was, now in pairs if was.object is not now.object or was.cluster != now.cluster]
+        if len(others) > MOST_REPLACED:
+            return None
+        for (cluster, old), (its_cluster, new) in others:
             if not isinstance(old, Route) or not isinstance(new, Route) or old.reference != new.reference:
                 return None
-            if any(map(is_, objects, repeat(old))):  # it still stands somewhere else
+            if cluster != its_cluster:
                 return None
             routes = made[cluster].routes
             place = bisect_left(routes, _rank(old), key=_rank)
-            if routes[place] is not old:  # another one of that name counts
-                return None
             made[cluster] = replace(made[cluster], routes=(*routes[:place], new, *routes[place + 1 :]))
         return made
 
@@ -60,25 +66,39 @@ class RoutesByParent:
 
     _routes: Sequence[Route] = ()
     _made: Mapping[Reference, tuple[Route, ...]] = field(default_factory=dict)
+    _numbers: Mapping[Reference, int] = field(default_factory=dict)
+    """Where each of the parents stands that were asked for together."""
+    _together: tuple[Sequence[Reference], list[tuple[Route, ...]]] | None = None
+    """Those, and their routes."""
 
     def of(self, routes: Sequence[Route]) -> Mapping[Reference, tuple[Route, ...]]:
         """Return the routes of each parent, in order; no two have a name together."""
-        made = self._with_others(routes)
-        self._routes, self._made = routes, _by_parent(routes) if made is None else made
+        if not self._put_others(routes):
+            self._made, self._together = _by_parent(routes), None
+        self._routes = routes
         return self._made
 
-    def _with_others(self, routes: Sequence[Route]) -> Mapping[Reference, tuple[Route, ...]] | None:
-        """Return the last one with others in the places of some; None where names or parents are different."""
-        where, made = few_replaced(self._routes, routes), dict(self._made)
-        if where is None:
-            return None
-        for number in where:
-            old, new = self._routes[number], routes[number]
-            if old.reference != new.reference or _parents(old) != _parents(new):
-                return None
+    def each(self, parents: Sequence[Reference]) -> list[tuple[Route, ...]]:
+        """Return the routes of these parents, of which no two are the same, as `of` found them last."""
+        if self._together is None or self._together[0] is not parents:
+            self._together = parents, [self._made.get(parent, ()) for parent in parents]
+            self._numbers = {parent: number for number, parent in enumerate(parents)}
+        return [*self._together[1]]
+
+    def _put_others(self, routes: Sequence[Route]) -> bool:
+        """Put others in the places of some; return whether that was all, as names and parents are the same."""
+        where = few_replaced(self._routes, routes)
+        pairs = [(self._routes[number], routes[number]) for number in where or ()]
+        if where is None or any(old.reference != new.reference or _parents(old) != _parents(new) for old, new in pairs):
+            return False
+        made = dict(self._made)
+        for old, new in pairs:
             for parent in _parents(old):
                 made[parent] = tuple(new if one is old else one for one in made[parent])
-        return made
+                if self._together and parent in self._numbers:
+                    self._together[1][self._numbers[parent]] = made[parent]
+        self._made = made
+        return True
 
 
 def _by_parent(routes: Iterable[Route]) -> Mapping[Reference, tuple[Route, ...]]:

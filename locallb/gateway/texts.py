@@ -112,6 +112,8 @@ def sentences(
         if route is None or route not in told:
             yield from said
         told |= {route} if route else set()
+    if not shared.policies:
+        return
     services = frozenset[Named]().union(*(gateway.services for gateway in bound))
     yield from memory.of(
         (objects.cluster, "policies"),

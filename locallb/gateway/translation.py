@@ -97,7 +97,7 @@ def bind(
     by_parent = grouping.of(objects.routes)
     gateways, references = memory.of((cluster, "in order"), _in_order, objects.gateways, ours)
     sets = [attached_sets(one, objects) for one in gateways] if objects.listener_sets else [()] * len(gateways)
-    routes = [by_parent.get(reference, ()) for reference in references]
+    routes = grouping.each(references)
     for number in compress(count(), sets):
         every = chain(routes[number], *(by_parent.get(one.reference, ()) for one in sets[number]))
         routes[number] = tuple({route.reference: route for route in every}.values())
@@ -110,7 +110,7 @@ def bind(
         return kept.of(key, _bound, key, gateway, sets, routes, shared, authority)
 
     bound = rows.of(made, gateways, sets, routes)
-    kept.keep([one.key for one in bound])
+    kept.keep((one.key for one in bound), len(bound))
     return bound
 
 

@@ -6,14 +6,16 @@ world, and what others reported about it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, compress, count
-from operator import eq, is_not
+from itertools import chain, compress, count, repeat
+from operator import eq, is_, is_not
 from typing import Any, Generic, TypeVar
 
 _Made = TypeVar("_Made")
 _Given = tuple[Any, ...]
+_FEW = 10
+"""Rows that are looked for one by one."""
 
 
 @dataclass(slots=True)
@@ -50,9 +52,9 @@ class Memory(Generic[_Made]):
         self._now.pop(key, None)
         self._before.pop(key, None)
 
-    def keep(self, keys: Collection[Hashable]) -> None:
-        """Forget what was made for others; for who asks of those only that may be different."""
-        if len(self._now) > len(keys):
+    def keep(self, keys: Iterable[Hashable], many: int) -> None:
+        """Forget what was made for others than so `many` keys; for who asks of those only that may be different."""
+        if len(self._now) > many:
             self._now = {key: self._now[key] for key in keys if key in self._now}
 
     def evict_unused(self) -> None:
@@ -122,9 +124,18 @@ def _are_new(rows: Iterable[_Given], before: Sequence[Sequence[object]]) -> bool
     """Return whether each has an object that wasn't there in any row before."""
     left = list(rows)
     for number, then in enumerate(before):
-        ids = frozenset(map(id, then))
-        left = [row for row in left if id(row[number]) in ids]
+        if not left:
+            break
+        left = _with_one_of(then, number, left)
     return not left
+
+
+def _with_one_of(then: Sequence[object], number: int, rows: list[_Given]) -> list[_Given]:
+    """Return the rows with one of `then` in this column."""
+    if len(rows) <= _FEW:
+        return [row for row in rows if any(map(is_, then, repeat(row[number])))]
+    ids = frozenset(map(id, then))
+    return [row for row in rows if id(row[number]) in ids]
 
 
 def _rows(given: tuple[_Given, ...], where: Iterable[int]) -> Sequence[_Given]:
@@ -147,7 +158,7 @@ def replaced(before: Sequence[object], now: Sequence[object]) -> Sequence[int] |
     return list(_others(before, now)) if len(before) == len(now) else None
 
 
-def few_replaced(before: Sequence[object], now: Sequence[object], most: int = 10) -> Sequence[int] | None:
+def few_replaced(before: Sequence[object], now: Sequence[object], most: int = _FEW) -> Sequence[int] | None:
     """Return the same where those are few enough to be looked at one by one; None as well where there are more."""
     where = replaced(before, now)
     return None if where is None or len(where) > most else where

@@ -28,8 +28,8 @@ from locallb.planning.proxies.placing import Placed, PlacementInputs, PlanContex
 from locallb.planning.routes.pod_routes import RoutePlan, routes_of
 from locallb.planning.selection import is_ours
 
-Asked = tuple[Service, tuple[IPAddress, ...], ProxyAssignment, Bound | None]
-"""The first three of `PlacementInputs`, and its last: a Service, its addresses, its proxy, what is bound for it."""
+Asked = tuple[Sequence[Service], Sequence[tuple[IPAddress, ...]], Sequence[ProxyAssignment], Sequence[Bound | None]]
+"""Columns of the first three of `PlacementInputs`, and of its last: Services, addresses, proxies, what is bound."""
 _Value = TypeVar("_Value")
 _Question = tuple[Snapshot, Sequence[Service], Settings]
 _AssignmentInputs = tuple[Sequence[Service], Snapshot, ProxySettings, Mapping[ObjectKey, int]]
@@ -43,12 +43,15 @@ class PlanMemory:
     """What objects of Gateway API are told."""
     last: LastPlan | None = None
     """The last plan, with what decides about its Services."""
+    admitted: Memory[Any] = field(default_factory=Memory)
+    """Who is served."""
     _placed: Memory[Placed] = field(default_factory=Memory)
     _gateways: Memory[Gateways] = field(default_factory=Memory)
     _bound: Memory[Bound] = field(default_factory=Memory)
     _ours: RowCache[bool] = field(default_factory=RowCache)
     _problems: RowCache[PortProblems] = field(default_factory=RowCache)
     _files: RowCache[int] = field(default_factory=RowCache)
+    _counted: Memory[Mapping[ObjectKey, int]] = field(default_factory=Memory)
     _lists: RowCache[bool] = field(default_factory=RowCache)
     _rows: RowCache[Placed] = field(default_factory=RowCache)
     """The placements of Services that are the very same ones, with the same addresses and proxies."""
@@ -85,7 +88,8 @@ class PlanMemory:
 
     def files(self, bound: Mapping[ObjectKey, Bound], count: Callable[[Bound], int]) -> Mapping[ObjectKey, int]:
         """Return how many files the proxy of each Gateway watches, as `count` says."""
-        return dict(zip(bound, self._files.of(count, bound.values()), strict=True))
+        counts = self._files.of(count, bound.values())
+        return self._counted.of(None, lambda keys, counts: dict(zip(keys, counts, strict=True)), tuple(bound), counts)
 
     def routing(self, snapshot: Snapshot, settings: Settings) -> RoutePlan:
         """Return the routes to pods, as they were the last time where nothing that decides has changed."""
@@ -95,10 +99,10 @@ class PlanMemory:
         self,
         frame: PlanContext,
         around: tuple[object, ...],
-        services: Sequence[Asked],
+        asked: Asked,
         give: Callable[..., PlacementInputs],
     ) -> Sequence[Placed]:
-        """Place each of `services`, in order; `give` tells the rest that decides and is the same in the same `around`.
+        """Place each row of `asked`, in order; `give` tells the rest that decides and is the same in the same `around`.
 
         With `around` as before that need not even be asked for the very same Service.
         """
@@ -108,11 +112,11 @@ class PlanMemory:
         def placed(service: Service, *asked: object) -> Placed:
             return self.place_alone(frame, give(service, *asked[:-1]))
 
-        asked, addresses, assignments, bound = zip(*services, strict=True) if services else ((), (), (), ())
+        services, addresses, _, _ = asked
         # Of others' addresses claims decide, too: whose status lists some is asked for each time.
-        again = (None if own else object() for own in self._lists.of(_lists, asked, addresses))
-        made = self._rows.of(placed, asked, addresses, assignments, bound, again)
-        self._placed.keep([service.key for service in asked])
+        again = (None if own else object() for own in self._lists.of(_lists, services, addresses))
+        made = self._rows.of(placed, *asked, again)
+        self._placed.keep((service.key for service in services), len(services))
         return made
 
     def place_alone(self, frame: PlanContext, given: PlacementInputs) -> Placed:

@@ -18,7 +18,7 @@ from locallb.model.objects import Service
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Snapshot
 from locallb.planning.addresses.allocation import Answer
-from locallb.planning.addresses.port_mapping import map_ports
+from locallb.planning.admission import Admission, admit
 from locallb.planning.backends.index import BackendIndex
 from locallb.planning.backends.nodes import eligible
 from locallb.planning.gateways.gateways import with_gateways, with_orders
@@ -112,18 +112,12 @@ def _planned(snapshot: Snapshot, settings: Settings, memory: PlanMemory) -> Last
     """Plan all of it: Services of ours get addresses, then proxies, then are placed; then everybody is told."""
     routed = with_orders(memory.gateways(snapshot, settings), snapshot.orders)
     inputs = _Inputs.of(with_gateways(snapshot, routed.bound), settings, memory, routed.bound)
-    allocation = _allocate(inputs, memory)
-    assigned = memory.assignments(
-        [one for one in allocation.servable if one.key in allocation.given],
-        inputs.snapshot,
-        settings.proxies,
-        memory.files(routed.bound, _files),
-    )
-    made = _place(inputs, allocation, assigned.assignments, memory)
+    admitted = admit(inputs.snapshot, settings, memory.files(routed.bound, _files), memory, inputs.ports.problems)
+    made = _place(inputs, admitted, memory)
     plan = Plan(
         placements=tuple(placed.placement for placed in made),
-        proxies=(*(placed.own for placed in made if placed.own), *memory.of_stack(assigned, inputs.frame)),
-        rejections=_rejections(inputs.snapshot, settings, allocation.refused, assigned.assignments),
+        proxies=(*(placed.own for placed in made if placed.own), *memory.of_stack(admitted.assigned, inputs.frame)),
+        rejections=_rejections(inputs.snapshot, settings, admitted.refused, len(made)),
         routes=_on_host(inputs.routing, snapshot.home, settings),
         notices=(*_notices(inputs, made), *routed.notices),
     )
@@ -131,48 +125,19 @@ def _planned(snapshot: Snapshot, settings: Settings, memory: PlanMemory) -> Last
     plan = with_statuses(plan, routed, inputs.snapshot, settings, memory.statuses)
     gain = routes_to_gain(plan, inputs.snapshot, settings, memory.routing)
     left = (*left_out(inputs.snapshot, plan, settings), *routed.left_out, *snapshot.hints, *gain)
-    where = {one.placement.key: (number, assigned.assignments[one.placement.key]) for number, one in enumerate(made)}
-    return LastPlan(snapshot, settings, replace(plan, left_out=left) if left else plan, tuple(made), where)
+    return LastPlan(snapshot, settings, replace(plan, left_out=left) if left else plan, tuple(made), admitted.where)
 
 
-@dataclass(frozen=True, slots=True)
-class _Allocation:
-    """Which addresses Services of ours get."""
-
-    servable: list[Service]
-    given: Mapping[ObjectKey, tuple[IPAddress, ...]]
-    refused: Mapping[ObjectKey, Answer]
-    """All answers, and why no port can be served of those that aren't refused anyway."""
-    problems: Mapping[ObjectKey, PortProblems]
-    """Why single ports can't be served."""
-
-
-def _allocate(inputs: _Inputs, memory: PlanMemory) -> _Allocation:
-    """Select the Services that are ours and can be served here, and give them addresses."""
-    snapshot, settings = inputs.snapshot, inputs.settings
-    wanted = memory.ours(snapshot.services, settings)
-    mapped = memory.mapped(map_ports(snapshot, wanted)) if settings.port_mapping else None
-    wanted = list(mapped.services) if mapped else wanted
-    problems = memory.problems(snapshot.host, wanted, inputs.ports.problems)
-    servable, unservable = _by_servable_ports(wanted, problems)
-    answers = mapped.answers if mapped else memory.allocate(snapshot, servable, settings)
-    given = {key: answer for key, answer in answers.items() if not isinstance(answer, Problem)}
-    unserved = {key: problem for key, problem in unservable.items() if not isinstance(answers.get(key), Problem)}
-    return _Allocation(servable, given, {**answers, **unserved}, problems)
-
-
-def _place(
-    inputs: _Inputs, allocation: _Allocation, assignments: Mapping[ObjectKey, ProxyAssignment], memory: PlanMemory
-) -> Sequence[Placed]:
+def _place(inputs: _Inputs, admitted: Admission, memory: PlanMemory) -> Sequence[Placed]:
     """Place all Services that have a proxy, in order."""
-    in_order = sorted((one for one in allocation.servable if one.key in assignments), key=lambda service: service.key)
-    addresses, gateways = allocation.given, inputs.gateways
-    asked = [(one, addresses[one.key], assignments[one.key], _mapped(gateways.get(one.key), one)) for one in in_order]
+    services, gateways = admitted.services, inputs.gateways
+    bound = [gateways.get(one.key) for one in services]
+    bound = [*map(_mapped, bound, services)] if inputs.settings.port_mapping else bound
     return memory.place(
         inputs.frame,
         beside(inputs.snapshot, inputs.settings),
-        asked,
-        lambda service, *others: inputs.given(allocation.problems[service.key], service, *others),
+        (services, admitted.addresses, admitted.assignments, bound),
+        lambda service, *others: inputs.given(admitted.problems[service.key], service, *others),
     )
 
 
@@ -205,32 +170,17 @@ def _on_host(routing: RoutePlan, home: Home, settings: Settings) -> tuple[Planne
     return tuple(PlannedRoutes(cluster, home, routes) for cluster, routes in routing.routes.items())
 
 
-def _by_servable_ports(
-    services: list[Service], problems: Mapping[ObjectKey, PortProblems]
-) -> tuple[list[Service], Mapping[ObjectKey, Problem]]:
-    """Set apart the Services of which no port can be served here."""
-    servable, unservable = [], {}
-    for service in services:
-        mine = problems[service.key]
-        if mine and all(port in mine for port in service.ports):
-            unservable[service.key] = mine[service.ports[0]]
-        else:
-            servable.append(service)
-    return servable, unservable
-
-
 def _rejections(
     snapshot: Snapshot,
     settings: Settings,
-    answers: Mapping[ObjectKey, Answer],
-    assignments: Mapping[ObjectKey, ProxyAssignment],
+    refused: Mapping[ObjectKey, Answer],
+    running: int,
 ) -> tuple[Rejection, ...]:
     """Return for every Service without a proxy why it has none."""
-    without = {key: answer for key, answer in answers.items() if key not in assignments}
-    uids = {service.key: service.uid for service in snapshot.services if service.key in without} if without else {}
+    uids = {service.key: service.uid for service in snapshot.services if service.key in refused} if refused else {}
     problems = [
-        (key, answer if isinstance(answer, Problem) else _host_limit(key, snapshot, len(assignments)), uids[key])
-        for key, answer in without.items()
+        (key, answer if isinstance(answer, Problem) else _host_limit(key, snapshot, running), uids[key])
+        for key, answer in refused.items()
     ]
     malformed = (one for one in snapshot.malformed if is_ours(one, settings) and not one.deleting)
     problems += [(one.key, one.problem, one.uid) for one in malformed]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from locallb.gateway import gathering
 from locallb.gateway.gathering import Gathering, RoutesByParent
 from locallb.gateway.kinds import gathered, parse_api_object
+from locallb.model.gateway.objects import Gateway
 from locallb.model.gateway.of_cluster import ApiObject, GatewayObjects, ObjectOfCluster
 from locallb.model.identities import ClusterName
 from tests.gateway.api import backend, gateway, gateway_class, parent, route, rule
@@ -37,6 +38,13 @@ _routes = st.builds(
 )
 _others = st.sampled_from([gateway(), gateway(name="other"), gateway_class()]).map(read)
 _objects = st.lists(st.builds(ObjectOfCluster, st.sampled_from(CLUSTERS), _routes | _others), max_size=8)
+
+
+PARENTS = tuple(
+    tuple(made.reference for name in names if isinstance(made := read(gateway(name=name)), Gateway))
+    for names in (("web", "none", "other"), ("other",))
+)
+"""Of which Gateways the routes are asked for together."""
 
 
 @st.composite
@@ -69,7 +77,9 @@ def test_with_and_without_what_was_made_before_it_is_the_same(history: Sequence[
         assert list(made.items()) == list(plain.items())
         for cluster, routes in by_parent.items():
             there = plain.get(cluster, GatewayObjects(cluster)).routes
-            assert routes.of(there) == RoutesByParent().of(there)
+            again, asked = RoutesByParent(), PARENTS[len(there) % 2]
+            assert routes.of(there) == again.of(there)
+            assert routes.each(asked) == again.each(asked)
 
 
 def test_a_changed_route_is_put_in_its_place() -> None:

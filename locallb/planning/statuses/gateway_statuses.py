@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+from operator import itemgetter
 from typing import Any, TypeAlias, TypeVar
 
 from locallb.config.settings import Settings
@@ -35,7 +36,7 @@ from locallb.gateway.translation import BoundGateway, our_classes, shared_object
 from locallb.model.gateway.objects import ListenerSet, Named, Reference
 from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.gateway.policies import BackendTlsPolicy
-from locallb.model.identities import ClusterName, Home, ObjectKey, place
+from locallb.model.identities import ClusterName, Home, place
 from locallb.model.memory import Memory, RowCache
 from locallb.model.reasons import Problem
 from locallb.model.snapshot import Access, Snapshot
@@ -44,10 +45,12 @@ from locallb.planning.notices import DRAIN, FAULT, ordered_of
 from locallb.planning.planned import Placement, Plan, PlannedStatus, Rejection
 from locallb.planning.statuses.ingress_statuses import planned_status, with_ingresses, with_news
 
-_Served: TypeAlias = Mapping[ObjectKey, tuple[BoundGateway, Outcome]]
+_Served: TypeAlias = Sequence[tuple[BoundGateway, Outcome]]
+"""Gateways in the order of keys, and what became of each."""
 _Said: TypeAlias = Mapping[Reference, tuple[ParentVerdict, ...]]
 _Statuses: TypeAlias = tuple[tuple[Reference, ...], tuple[PlannedStatus, ...]]
 """Of which routes, and what each is told."""
+_InOrder: TypeAlias = Callable[[tuple[PlannedStatus, ...]], tuple[PlannedStatus, ...]]
 _Planned = TypeVar("_Planned", Placement, Rejection)
 _ORDERED = {FAULT: FAULT_ORDERED, DRAIN: DRAINED}
 
@@ -60,20 +63,18 @@ def with_statuses(
     if not live:
         return plan
     tell = _Telling(snapshot, memory or Memory())
-    placed = _of_placements(plan.placements, told, settings, tell)
+    bound = [told.bound.get(one.key) for one in plan.placements]
+    placed = _of_placements(plan.placements, bound, settings, tell)
     refused = [_with_status(one, told.bound.get(one.key), tell) for one in plan.rejections]
-    outcomes = {one.key: outcome for one, outcome in refused if outcome}
-    outcomes |= {one.key: outcome for one, outcome in placed if outcome}
-    served = {
-        key: (one, outcomes[key])
-        for key, one in told.bound.items()
-        if isinstance(one, BoundGateway) and key in outcomes
-    }
+    served = _served((*placed, *refused), (*bound, *(told.bound.get(one.key) for one in plan.rejections)))
+    served = sorted(served, key=lambda both: both[0].key) if refused else served
     made = replace(
         plan,
         placements=tuple(one for one, _ in placed),
         rejections=tuple(with_news(one, told.bound.get(one.key), snapshot) for one, _ in refused),
-        statuses=tuple(chain.from_iterable(_others(objects, served, settings, tell) for objects in live)),
+        statuses=tuple(
+            chain.from_iterable([_others(each, _of_cluster(each, served, told), settings, tell) for each in live])
+        ),
     )
     tell.memory.evict_unused()
     return made
@@ -123,7 +124,7 @@ def _trouble(problem: Problem) -> Trouble:
 
 
 def _of_placements(
-    placements: Sequence[Placement], told: Gateways, settings: Settings, tell: _Telling
+    placements: Sequence[Placement], bound: Sequence[Bound | None], settings: Settings, tell: _Telling
 ) -> Sequence[tuple[Placement, Outcome | None]]:
     """Return placements with what is told of them, and what became of Gateways; most are as they were."""
     known: RowCache[tuple[Placement, Outcome | None]] = tell.memory.of("placed", RowCache)
@@ -133,7 +134,21 @@ def _of_placements(
         with_status, outcome = _with_status(placement, bound, tell)
         return with_ingresses(with_status, bound, tell.snapshot, settings), outcome
 
-    return known.of(made, placements, [told.bound.get(one.key) for one in placements])
+    return known.of(made, placements, bound)
+
+
+def _served(told: Sequence[tuple[object, Outcome | None]], bound: Sequence[Bound | None]) -> _Served:
+    """Return the Gateways among what is bound, each with what became of it."""
+    return [
+        (one, outcome)
+        for one, (_, outcome) in zip(bound, told, strict=True)
+        if outcome and isinstance(one, BoundGateway)
+    ]
+
+
+def _of_cluster(objects: GatewayObjects, served: _Served, told: Gateways) -> _Served:
+    """Return those of one cluster: most often there is no other."""
+    return served if len(told.clusters) == 1 else [both for both in served if both[0].key.cluster == objects.cluster]
 
 
 def _with_status(planned: _Planned, bound: Bound | None, tell: _Telling) -> tuple[_Planned, Outcome | None]:
@@ -149,11 +164,10 @@ def _with_status(planned: _Planned, bound: Bound | None, tell: _Telling) -> tupl
 
 
 def _others(objects: GatewayObjects, served: _Served, settings: Settings, tell: _Telling) -> Sequence[PlannedStatus]:
-    """Return the statuses of all but Gateways in one cluster."""
+    """Return the statuses of all but Gateways in one cluster, of which those are `served`."""
     cluster = objects.cluster
-    mine = {key: both for key, both in served.items() if key.cluster == cluster}
     shared = shared_objects(objects, tell.memory)
-    backends, bound = Backends(shared), [one for one, _ in mine.values()]
+    backends, bound = Backends(shared), [one for one, _ in served]
     policies = gateways_by_policy(bound, backends.policies) if shared.policies else ()
     of_policy = partial(_of_policy, policies=backends.policies)
     return [
@@ -161,7 +175,7 @@ def _others(objects: GatewayObjects, served: _Served, settings: Settings, tell: 
             tell.planned(cluster, one.meta.key, class_status, one)
             for one in our_classes(objects, settings.gateway_classes)
         ),
-        *_of_sets(objects, mine, shared, tell),
+        *_of_sets(objects, served, shared, tell),
         *_of_routes(cluster, bound, backends, shared, tell),
         *(tell.planned(cluster, policy.reference, of_policy, policy, names, shared) for policy, names in policies),
     ]
@@ -174,7 +188,7 @@ def _of_sets(
     sets: dict[Reference, list[ListenerSet]] = {}
     for each in objects.listener_sets:
         sets.setdefault(each.parent, []).append(each)
-    for gateway, outcome in served.values() if sets else ():
+    for gateway, outcome in served if sets else ():
         for each in sets.get(gateway.gateway.reference, ()):
             yield tell.planned(objects.cluster, each.reference, listener_set_status, each, gateway, outcome, shared)
 
@@ -202,12 +216,14 @@ def _of_routes(
 
     frame = shared, tell.snapshot.home, tell.snapshot.access[cluster]
     groups = [*_each(memory, cluster, "routes", *frame).of(together, bound, said, shares)]
-    of_gateways.keep([one.key for one in bound])
+    of_gateways.keep((one.key for one in bound), len(bound))
     if several:
         made = {name: told(tell, name, verdicts) for name, verdicts in verdicts_by_route(bound) if name in several}
         groups.append((tuple(made), tuple(made.values())))
-    statuses = tuple(chain.from_iterable(each for _, each in groups))
-    return map(statuses.__getitem__, memory.of((cluster, "order"), _order, *(names for names, _ in groups)))
+    names, each = zip(*groups, strict=True) if groups else ((), ())
+    statuses = tuple(chain.from_iterable(each))
+    in_order: _InOrder = memory.of((cluster, "order"), _order, *names)
+    return in_order(statuses)
 
 
 def _each(memory: Memory[Any], cluster: ClusterName, what: str, *frame: object) -> RowCache[Any]:
@@ -222,10 +238,11 @@ def _several(*names: tuple[Reference, ...]) -> frozenset[Reference]:
     return frozenset(name for name, count in Counter(chain.from_iterable(names)).items() if count > 1)
 
 
-def _order(*names: tuple[Reference, ...]) -> Sequence[int]:
-    """Return in which order all names together are sorted."""
+def _order(*names: tuple[Reference, ...]) -> _InOrder:
+    """Return what puts statuses into the order in which all names together are sorted."""
     every = tuple(chain.from_iterable(names))
-    return sorted(range(len(every)), key=every.__getitem__)
+    order = sorted(range(len(every)), key=every.__getitem__)
+    return itemgetter(*order) if len(order) > 1 else tuple
 
 
 def _of_policy(
