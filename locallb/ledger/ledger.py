@@ -1,10 +1,9 @@
 """The ledger: the owner of each address of this host, for every stack and user at once.
 
-A directory with one file a claim (`claims`), which holds the owner's full identity. Files are written beside and linked
-into place, so that a claim is whole or absent wherever a writer stops. Writers exclude each other by a lock on the
-directory, which the kernel drops with its holder; where somebody keeps that, by what they write: the file beside says
-who is about to claim what, and who sees another's gives way. What can't be understood is a claim of somebody unknown:
-reported, never removed, never taken over. Not here: which address to choose.
+A directory has a file per claim (`claims`) with the owner's full identity, written beside and linked into place: it is
+whole or absent wherever a writer stops. Writers exclude each other by a lock on the directory, which the kernel drops
+with its holder. Where somebody keeps it, a file beside says who is about to claim what; who sees another's gives way.
+A file that can't be understood is an unknown owner's claim: reported, never removed. Not here: which address to choose.
 """
 
 from __future__ import annotations

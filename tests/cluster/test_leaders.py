@@ -216,7 +216,7 @@ def test_what_a_command_orders_is_brought_about_by_the_leader(
     elected.up()
     at = address(cluster, "web")
     done = elected.run("drain", "web")
-    assert (done.code, "where none does, `locallb" in done.err) == (0, True)
+    assert (done.code, "if none is running, run `locallb" in done.err) == (0, True)
     assert ask(at, 8080) == "web: hello"
     with watching(elected) as watch:
         becomes(lambda: refused(at, 8080), watch)

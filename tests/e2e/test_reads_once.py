@@ -35,7 +35,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     count(Manifests, "read", lambda _type, source, *_: f"source {source.cluster}")
     count(Ledger, "claims", lambda ledger, *_: f"ledger {ledger.directory}")
-    count(facts, "held", lambda *_: "host")
+    count(facts, "socket_owners", lambda *_: "host")
     return counted
 
 

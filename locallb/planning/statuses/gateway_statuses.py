@@ -1,7 +1,7 @@
 """Statuses of Gateway API objects and Ingresses in live clusters, added to the plan.
 
-A Gateway's goes with its placement or rejection, Ingresses' with the placement that serves them, all others with the
-plan. Manifests get none. Not here: the content of a status (`gateway.status`), and writing it.
+A Gateway's goes with its placement or rejection, an Ingress' with its placement, all others with the plan. Manifests
+get none. Not here: the content of a status (`gateway.status`), and writing it.
 """
 
 from __future__ import annotations
@@ -139,11 +139,8 @@ def _of_placements(
 
 def _served(told: Sequence[tuple[object, Outcome | None]], bound: Sequence[Bound | None]) -> _Served:
     """Return the Gateways among what is bound, each with what became of it."""
-    return [
-        (one, outcome)
-        for one, (_, outcome) in zip(bound, told, strict=True)
-        if outcome and isinstance(one, BoundGateway)
-    ]
+    pairs = zip(bound, (outcome for _, outcome in told), strict=True)
+    return [(one, outcome) for one, outcome in pairs if outcome and isinstance(one, BoundGateway)]
 
 
 def _of_cluster(objects: GatewayObjects, served: _Served, told: Gateways) -> _Served:
