@@ -6,6 +6,7 @@ asked.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Event, Lock
@@ -15,6 +16,8 @@ Question = TypeVar("Question")
 Answer = TypeVar("Answer")
 QUIET = 0.1
 """Seconds without another question after which those who were expected and aren't there aren't waited for."""
+LONGEST = 0.5
+"""Seconds that a call waits for those who are expected, however they come."""
 
 
 @dataclass(slots=True, eq=False)
@@ -68,12 +71,13 @@ class Joined(Generic[Question, Answer]):
             self._complete.clear()
 
     def _gather(self) -> None:
-        """Wait for those who are expected, as long as somebody comes."""
-        there = 0
-        while there < len(self._waiting):
+        """Wait for those who are expected as long as somebody comes; who isn't there then isn't expected any more."""
+        there, until = 0, time.monotonic() + LONGEST
+        while there < len(self._waiting) and time.monotonic() < until:
             there = len(self._waiting)
             if self._complete.wait(QUIET):
                 return
+        self.expect(0)
 
     def _answer(self, own: _Ticket[Question, Answer]) -> None:
         with self._entrance:

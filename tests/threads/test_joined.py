@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
+from itertools import count, takewhile
 from threading import Barrier, Event
 
 import pytest
 
-from locallb.threads.joined import Joined
+from locallb.threads.joined import Joined, _Ticket
 
 
 def test_each_is_answered_by_a_call_that_began_after_it_asked() -> None:
@@ -100,8 +100,29 @@ def test_who_is_expected_and_never_comes_holds_up_nobody_for_long(monkeypatch: p
     """Somebody whose turn to ask never came: the others are answered, and those after them."""
     monkeypatch.setattr("locallb.threads.joined.QUIET", 0.001)
     joined = Joined[int, int](list)
-    joined.expect(3)
+    joined.expect(5)
     with ThreadPoolExecutor(2) as threads:
         assert [*threads.map(joined.ask, (1, 2))] == [1, 2]
-    joined.expect(0)
+    monkeypatch.setattr("locallb.threads.joined.QUIET", 60.0)
+    assert joined._complete.is_set()  # nobody is waited for again
     assert joined.ask(3) == 3
+
+
+def test_those_who_are_expected_and_trickle_in_are_not_waited_for_without_an_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However often another one comes, a call begins in time."""
+    monkeypatch.setattr("locallb.threads.joined.LONGEST", 0.05)
+    over, joined = Event(), Joined[int, int](list)
+    joined.expect(1_000_000)
+
+    def trickle(number: int) -> int:
+        with joined._entrance:
+            joined._waiting.append(_Ticket(number))
+        return 0 if over.wait(0.005) else 1
+
+    with ThreadPoolExecutor(1) as threads:
+        others = threads.submit(lambda: sum(map(trickle, takewhile(lambda _: not over.is_set(), range(10_000)))))
+        assert joined.ask(-1) == -1
+        assert not others.done()
+        over.set()

@@ -149,11 +149,12 @@ class Feed:
 
     def watch(self, version: str) -> Iterator[Event]:
         """Return what happens after `version`, until the server ends it. Raises KubeError, ExpiredError."""
-        timeout = httpx2.Timeout(10.0, connect=3.0, read=SILENCE)
+        timeout = httpx2.Timeout(10.0, connect=3.0, read=PATIENCE)
         with self._telling(), self._asked({"watch": "true", **self._watching(version)}, timeout) as answer:
             if answer.status_code != httpx2.codes.OK:
                 self._refuse(answer)
             self._due = time.monotonic() + _LIFE + PATIENCE
+            answer.request.extensions["timeout"]["read"] = SILENCE  # its head has come
             yield Event(OPENED, {}, version)
             last = time.monotonic()
             with suppress(httpx2.ReadTimeout):

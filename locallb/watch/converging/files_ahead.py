@@ -24,6 +24,8 @@ from locallb.planning.planned import Plan, PlannedProxy
 from locallb.storage import files
 from locallb.storage.proxy_directories import Proxies
 
+_MOST_WATCHES = 256
+"""Watches that are tried for at a time: each takes a descriptor of this process for a moment."""
 _AT_ONCE = 16
 """Proxies whose Envoys are waited for side by side, as many as an update changes at a time."""
 
@@ -57,7 +59,12 @@ class _Change:
         follow = (name.startswith((rollout.ENDPOINTS, rollout.ROUTES)) for name in self.different - {rollout.CLUSTERS})
         before, after = (texts.get(rollout.CLUSTERS, "") for texts in (self.present, self.wanted))
         known = SYSTEM_AUTHORITIES not in after or SYSTEM_AUTHORITIES in before
-        return known and all(follow) and all(name.startswith(rollout.ENDPOINTS) for name in lone)
+        return (
+            bool(before and after)
+            and known
+            and all(follow)
+            and all(name.startswith(rollout.ENDPOINTS) for name in lone)
+        )
 
     @property
     def steps(self) -> Iterable[rollout.Step]:
@@ -93,7 +100,9 @@ def _change(planned: PlannedProxy) -> _Change | None:
 def _are_watchable(changes: Sequence[_Change]) -> bool:
     """Return whether this host lets Envoys watch all that is new to them: one that can't would abort."""
     watches = sum(rollout.more_watches(change.present, change.wanted) for change in changes)
-    return inotify.available(watches) >= watches
+    with suppress(ClientError):  # want of descriptors: the update asks for each proxy alone, and tells
+        return watches <= _MOST_WATCHES and inotify.available(watches) >= watches
+    return False
 
 
 def _put(change: _Change) -> None:

@@ -247,6 +247,36 @@ def test_the_watches_of_several_proxies_are_counted_together(monkeypatch: pytest
         assert write_files_early(both, [KEY]) == put
 
 
+def _without_descriptors(_: int) -> int:
+    raise inotify.InotifyError("too many open files")
+
+
+@pytest.mark.parametrize("why", ["descriptors", "clusters"])
+def test_what_cannot_be_put_early_fails_no_update(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Descriptors are wanting, or somebody removed a file: the update tells, or writes it again."""
+    plan = plan_of(*BEFORE)
+    without = None if why == "clusters" else resources("a")
+    directory = written(with_files(plan, clusters=without, routes=resources("to-a")))
+    before = push.texts(directory)
+    if why == "descriptors":
+        monkeypatch.setattr(inotify, "available", _without_descriptors)
+    clusters = None if why == "clusters" else json.dumps({"resources": [{"name": "b", "type": "EDS"}]})
+    after = with_files(plan, clusters=clusters, routes=resources("to-b"))
+    assert write_files_early(after, [KEY]) == frozenset()
+    assert push.texts(directory) == before
+
+
+def test_no_more_watches_are_tried_for_than_this_process_has_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each that is tried for takes one of them for a moment: the update asks for each proxy alone."""
+    plan = plan_of(*BEFORE)
+    written(with_files(plan, clusters=resources("a"), routes=resources("r")))
+    many = json.dumps({"resources": [{"name": f"b{number}", "type": "EDS"} for number in range(1000)]})
+    tried: list[int] = []
+    monkeypatch.setattr(inotify, "available", tried.append)
+    assert write_files_early(with_files(plan, clusters=many, routes=resources("r")), [KEY]) == frozenset()
+    assert not tried
+
+
 def test_only_those_of_the_update_are_told() -> None:
     """And nobody who has no directory yet."""
     assert write_files_early(plan_of(*AFTER), [KEY]) == frozenset()

@@ -145,8 +145,9 @@ def test_a_watch_without_bookmarks_is_opened_again_and_nothing_counts_as_old(
         assert answers.count("list") == lists
         assert not any(stale)
         monkeypatch.setattr(feed, "PATIENCE", 0.2)
-        monkeypatch.setattr(feed, "SILENCE", 0.3)
+        monkeypatch.setattr(feed, "SILENCE", 600.0)  # who begins to answer may be silent for longer
         answers.silent = True
+        answers.end_watches()
         becomes(lambda: "doesn't answer" in followed.stale(), followed.stale)
         answers.silent = False
         is_followed_again(followed, answers)
