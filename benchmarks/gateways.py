@@ -24,6 +24,7 @@ from locallb.planning.plan import make_plan
 from locallb.watch import gc_tuning
 
 SIZES, ROUTES, BLOCKS, CHANGES = (5, 50), 10, 8, 15
+Document = dict[str, Any]
 AIM = 1.1
 """Times what it costs with few Gateways."""
 CLUSTER = ClusterName("c")
@@ -32,20 +33,20 @@ SETTINGS = parse_settings(
 )
 
 
-def document(kind: str, name: str, **spec: object) -> dict[str, Any]:
+def document(kind: str, name: str, **spec: object) -> Document:
     """Write an object of Gateway API."""
     metadata = {"name": name, "namespace": "n", "generation": 1}
     return {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": metadata, "spec": spec}
 
 
-def route(gateway: int, number: int, host: str) -> dict[str, Any]:
+def route(gateway: int, number: int, host: str) -> Document:
     """Write a route of a Gateway."""
     rules = [{"backendRefs": [{"name": "api", "port": 8080}]}]
     parents = [{"name": f"g{gateway}"}]
     return document("HTTPRoute", f"r{gateway}-{number}", parentRefs=parents, hostnames=[host], rules=rules)
 
 
-def cluster(gateways: int) -> list[dict[str, Any]]:
+def cluster(gateways: int) -> list[Document]:
     """Write what a cluster has; the route that changes comes first."""
     listeners = [{"name": "http", "port": 8080, "protocol": "HTTP"}]
     made = [route(gateway, number, f"h{number}.test") for gateway in range(gateways) for number in range(ROUTES)]
@@ -62,7 +63,7 @@ class Stand:
     gateways: int
     kept: PlanMemory | None
     parsed: ParseMemory = field(default_factory=ParseMemory)
-    documents: list[dict[str, Any]] = field(init=False)
+    documents: list[Document] = field(init=False)
     seconds: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:

@@ -84,6 +84,11 @@ class Stage:
         """Where proxies and ledger are."""
         return self.root / "s" / "locallb"
 
+    @property
+    def homes(self) -> dict[str, str]:
+        """The variables of the environment which say where state and ledger are."""
+        return {"XDG_STATE_HOME": str(self.root / "s"), "LOCALLB_LEDGER": str(self.state_home / "ledger")}
+
     def configure(self, stack: str = "dev", /, **settings: object) -> None:
         """Write a stack's configuration; without `sources` it reads `manifests`, without `pools` it has its own."""
         settings.setdefault("sources", [{"manifests": "manifests", "name": "c"}])
@@ -174,9 +179,8 @@ def stage(place: str | None = None) -> Iterator[Stage]:
         shutil.copy(CHECKOUT / name, root / name)
     for name in ("stacks", "manifests", ".state", "s"):
         (root / name).mkdir()
-    places = {"XDG_STATE_HOME": str(root / "s"), "LOCALLB_LEDGER": str(root / "s" / "locallb" / "ledger")}
     made = Stage(root)
-    with lent(places):
+    with lent(made.homes):
         made.configure()
         try:
             yield made
