@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from locallb.config.settings import PodRouting, Settings
 from locallb.envoy.http import watched_by_chains
 from locallb.gateway.routes.bound import Bound
-from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner
+from locallb.model.identities import ClusterName, IPAddress, ObjectKey, Owner
 from locallb.model.objects import Service
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Snapshot
@@ -21,7 +22,7 @@ from locallb.planning.addresses.allocation import Answer
 from locallb.planning.admission import Admission, admit
 from locallb.planning.backends.index import BackendIndex
 from locallb.planning.backends.nodes import eligible
-from locallb.planning.gateways.gateways import with_gateways, with_orders
+from locallb.planning.gateways.gateways import Gateways, with_gateways, with_orders
 from locallb.planning.gateways.serving import backends_of
 from locallb.planning.last_plan import LastPlan
 from locallb.planning.left_out import left_out, unused_pins
@@ -41,21 +42,40 @@ from locallb.planning.statuses.gateway_statuses import with_statuses
 def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None = None) -> Plan:
     """Decide for every Service of the snapshot what it gets; `memory` of earlier plans saves work."""
     memory = memory or PlanMemory()
-    memory.last = _with_few_others(snapshot, settings, memory) or _planned(snapshot, settings, memory)
+    memory.last = _place_only_changed(snapshot, settings, memory) or _plan_everything(snapshot, settings, memory)
     return memory.last.plan
 
 
-def _with_few_others(snapshot: Snapshot, settings: Settings, memory: PlanMemory) -> LastPlan | None:
-    """Place again who alone may be placed otherwise than in the last plan; None where all is to be planned."""
+def _plan_everything(snapshot: Snapshot, settings: Settings, memory: PlanMemory) -> LastPlan:
+    """Give each Service addresses, then a proxy, place it there, and say to everybody what became of it."""
+    gateways = with_orders(memory.gateways(snapshot, settings), snapshot.orders)
+    inputs = _Inputs.of(with_gateways(snapshot, gateways.bound), settings, memory, gateways.bound)
+    admission = _admit(inputs, memory)
+    placed = _place(inputs, admission, memory)
+    plan = Plan(
+        placements=tuple(each.placement for each in placed),
+        proxies=(*(each.own for each in placed if each.own), *memory.of_stack(admission.assigned, inputs.frame)),
+        rejections=_rejections(inputs.snapshot, settings, admission.refused, len(placed)),
+        routes=_routes_of_host(inputs),
+        notices=(*_notices(inputs, placed), *gateways.notices),
+    )
+    plan = with_names(plan, inputs.snapshot, gateways.bound, inputs.frame)
+    plan = with_statuses(plan, gateways, inputs.snapshot, settings, memory.statuses)
+    plan = replace(plan, left_out=_left_out(inputs, plan, gateways, memory))
+    return LastPlan(snapshot, settings, plan, tuple(placed), admission.where)
+
+
+def _place_only_changed(snapshot: Snapshot, settings: Settings, memory: PlanMemory) -> LastPlan | None:
+    """Place again only the Services that may be placed otherwise; None where everything is to be planned."""
     last = memory.last
-    others = last.others(snapshot, settings) if last else None
-    if last is None or others is None:
+    changed = last.others(snapshot, settings) if last else None
+    if last is None or changed is None:
         return None
     inputs = _Inputs.of(snapshot, settings, memory, {})
-    if any(map(inputs.ports.problems, others)):
+    if any(map(inputs.ports.problems, changed)):
         return None
-    some = [memory.place_alone(inputs.frame, inputs.given({}, *last.asked(service))) for service in others]
-    return last.with_others(snapshot, some)
+    placed = [memory.place_alone(inputs.frame, inputs.given({}, *last.asked(service))) for service in changed]
+    return last.with_others(snapshot, placed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,44 +128,38 @@ class _Inputs:
         )
 
 
-def _planned(snapshot: Snapshot, settings: Settings, memory: PlanMemory) -> LastPlan:
-    """Plan all of it: Services of ours get addresses, then proxies, then are placed; then everybody is told."""
-    routed = with_orders(memory.gateways(snapshot, settings), snapshot.orders)
-    inputs = _Inputs.of(with_gateways(snapshot, routed.bound), settings, memory, routed.bound)
-    admitted = admit(inputs.snapshot, settings, memory.files(routed.bound, _files), memory, inputs.ports.problems)
-    made = _place(inputs, admitted, memory)
-    plan = Plan(
-        placements=tuple(placed.placement for placed in made),
-        proxies=(*(placed.own for placed in made if placed.own), *memory.of_stack(admitted.assigned, inputs.frame)),
-        rejections=_rejections(inputs.snapshot, settings, admitted.refused, len(made)),
-        routes=_on_host(inputs.routing, snapshot.home, settings),
-        notices=(*_notices(inputs, made), *routed.notices),
-    )
-    plan = with_names(plan, inputs.snapshot, routed.bound, inputs.frame)
-    plan = with_statuses(plan, routed, inputs.snapshot, settings, memory.statuses)
-    gain = routes_to_gain(plan, inputs.snapshot, settings, memory.routing)
-    left = (*left_out(inputs.snapshot, plan, settings), *routed.left_out, *snapshot.hints, *gain)
-    return LastPlan(snapshot, settings, replace(plan, left_out=left) if left else plan, tuple(made), admitted.where)
+def _admit(inputs: _Inputs, memory: PlanMemory) -> Admission:
+    """Decide who is served, at which addresses and by which proxy."""
+    watched = memory.files(inputs.gateways, _count_watched_files)
+    return admit(inputs.snapshot, inputs.settings, watched, memory, inputs.ports.problems)
 
 
-def _place(inputs: _Inputs, admitted: Admission, memory: PlanMemory) -> Sequence[Placed]:
+def _place(inputs: _Inputs, admission: Admission, memory: PlanMemory) -> Sequence[Placed]:
     """Place all Services that have a proxy, in order."""
-    services, gateways = admitted.services, inputs.gateways
-    bound = [gateways.get(one.key) for one in services]
+    services, gateways = admission.services, inputs.gateways
+    bound = [gateways.get(service.key) for service in services]
     bound = [*map(_mapped, bound, services)] if inputs.settings.port_mapping else bound
     return memory.place(
         inputs.frame,
         beside(inputs.snapshot, inputs.settings),
-        (services, admitted.addresses, admitted.assignments, bound),
-        lambda service, *others: inputs.given(admitted.problems[service.key], service, *others),
+        (services, admission.addresses, admission.assignments, bound),
+        lambda service, *others: inputs.given(admission.problems[service.key], service, *others),
     )
 
 
-def _notices(inputs: _Inputs, made: Sequence[Placed]) -> tuple[str, ...]:
+def _notices(inputs: _Inputs, placed: Sequence[Placed]) -> tuple[str, ...]:
     """Return what the stack's user is told besides Gateways' notices."""
-    of_services = [n.message for placed in made for n in placed.placement.notices if n.reason in TOLD_OF_THE_STACK]
+    notices = chain.from_iterable(each.placement.notices for each in placed)
+    of_services = [notice.message for notice in notices if notice.reason in TOLD_OF_THE_STACK]
     pins = unused_pins(inputs.snapshot, inputs.settings)
     return (*inputs.lone.values(), *of_services, *inputs.routing.notices, *pins)
+
+
+def _left_out(inputs: _Inputs, plan: Plan, gateways: Gateways, memory: PlanMemory) -> tuple[str, ...]:
+    """Return for information what this stack doesn't serve, and what it would gain from routes to pods."""
+    snapshot, settings = inputs.snapshot, inputs.settings
+    gain = routes_to_gain(plan, snapshot, settings, memory.routing)
+    return (*left_out(snapshot, plan, settings), *gateways.left_out, *snapshot.hints, *gain)
 
 
 def _mapped(gateway: Bound | None, service: Service) -> Bound | None:
@@ -155,7 +169,7 @@ def _mapped(gateway: Bound | None, service: Service) -> Bound | None:
     return replace(gateway, want=replace(gateway.want, ports=service.ports))
 
 
-def _files(gateway: Bound) -> int:
+def _count_watched_files(gateway: Bound) -> int:
     """Count what the proxy of a Gateway or of Ingresses wants to watch."""
     chains = [chain for served in gateway.chains.values() for chain in served]
     secured = [target.tls for target in gateway.targets.values() if target.tls]
@@ -163,11 +177,12 @@ def _files(gateway: Bound) -> int:
     return of_targets + watched_by_chains(chains, len(gateway.want.families))
 
 
-def _on_host(routing: RoutePlan, home: Home, settings: Settings) -> tuple[PlannedRoutes, ...]:
+def _routes_of_host(inputs: _Inputs) -> tuple[PlannedRoutes, ...]:
     """Return the routes in this host's table; those of containers belong to their proxies."""
-    if settings.pod_routes is not PodRouting.HOST:
+    if inputs.settings.pod_routes is not PodRouting.HOST:
         return ()
-    return tuple(PlannedRoutes(cluster, home, routes) for cluster, routes in routing.routes.items())
+    home = inputs.snapshot.home
+    return tuple(PlannedRoutes(cluster, home, routes) for cluster, routes in inputs.routing.routes.items())
 
 
 def _rejections(
@@ -182,8 +197,8 @@ def _rejections(
         (key, answer if isinstance(answer, Problem) else _host_limit(key, snapshot, running), uids[key])
         for key, answer in refused.items()
     ]
-    malformed = (one for one in snapshot.malformed if is_ours(one, settings) and not one.deleting)
-    problems += [(one.key, one.problem, one.uid) for one in malformed]
+    malformed = (service for service in snapshot.malformed if is_ours(service, settings) and not service.deleting)
+    problems += [(service.key, service.problem, service.uid) for service in malformed]
     return tuple(
         Rejection(key, problem, Owner(snapshot.home, key, uid), snapshot.access.get(key.cluster))
         for key, problem, uid in sorted(problems)
