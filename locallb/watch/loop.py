@@ -28,17 +28,8 @@ from locallb.threads.jitter import jitter
 from locallb.watch import gc_tuning
 from locallb.watch.converging.converge import Converger
 from locallb.watch.converging.work import FEW, Work
-from locallb.watch.events import (
-    Cause,
-    Converged,
-    Failed,
-    Listener,
-    Mark,
-    Planned,
-    Pulse,
-    Stopped,
-    Updated,
-)
+from locallb.watch.events import Cause, Converged, Failed, Listener, Mark, Pulse, Stopped, Updated
+from locallb.watch.look import Look, planned_event
 from locallb.watch.marks.inbox import Inbox
 from locallb.watch.marks.schedule import Schedule
 from locallb.watch.marks.triggers import Triggers
@@ -126,22 +117,20 @@ class Loop:
 
     def _look(self) -> None:
         """Plan again, and update what differs until something else asks for attention."""
-        began, marks = time.monotonic(), self._schedule.marks
-        first = self._schedule.first if marks else began
-        self._schedule = self._schedule.taken(began)
-        self.pulse = Pulse(began, busy=True)
+        look = Look.at(time.monotonic(), self._schedule)
+        self._schedule = self._schedule.taken(look.began)
+        self.pulse = Pulse(look.began, busy=True)
         try:
-            causes = {mark.cause for mark in marks}
-            with gc_tuning.filling() if Cause.START in causes else nullcontext():
-                reading, plan = self._read(marks, began)
-            self._converge(reading, plan, marks, began, first)
+            with gc_tuning.filling() if Cause.START in look.causes else nullcontext():
+                reading, plan = self._read(look.marks, look.began)
+            self._converge(reading, plan, look)
             self._schedule = self._schedule.well()
-            if causes & _WHOLE:
+            if look.causes & _WHOLE:
                 self._look_after(plan)
         except _ERRORS as error:
             self._planner.doubted()  # whatever the update did before it broke off is in the state or its journal
             self._listen(Failed(str(error), _kind(error)))
-            self._take(*marks)
+            self._take(*look.marks)
             self._schedule = self._schedule.broken(time.monotonic(), jitter())
 
     def _read(self, marks: frozenset[Mark], began: float) -> tuple[SnapshotResult, Plan]:
@@ -160,57 +149,47 @@ class Loop:
         logs.cut_all(paths.proxies_root())
         self._take(*(Mark(Cause.DRIFT, str(key)) for key in self._troubles.drifted(plan, self._converger)))
 
-    def _converge(
-        self, reading: SnapshotResult, plan: Plan, marks: frozenset[Mark], began: float, first: float
-    ) -> None:
+    def _converge(self, reading: SnapshotResult, plan: Plan, look: Look) -> None:
+        """Find what isn't as planned, and update what is due, the most urgent first, until there is something new."""
         wanted = self._converger.wanted(plan)
+        self._find_damage(reading, plan, look.marks)
+        work = self._converger.work(wanted, self._troubles.broken)
+        due = self._due(work, plan, wanted)
+        disputes = self._troubles.disputes.notices()
+        self._listen(planned_event(look, reading, plan, work, planner=self._planner, disputes=disputes))
+        while due.keys and not self._stopped.is_set():
+            due = self._update(plan, wanted, due, look.first)
+            if self._converger.is_overtaken or (due.keys and len(self._inbox)):
+                self._take(*self._inbox.take(), Mark(Cause.RETRY))
+                return
+        if not due.keys:
+            self._listen(Converged(len(self._schedule.retries)))
+
+    def _find_damage(self, reading: SnapshotResult, plan: Plan, marks: frozenset[Mark]) -> None:
+        """Find what ended or was changed by others although the plan is the same."""
         now, chance = time.monotonic(), jitter()
         for key in self._troubles.fell(plan, marks):
             self._schedule = self._schedule.fell(now, key, self._converger.applied, chance)
         self._look_by(orders_end(reading), *self._troubles.look(reading, plan, self._planner.stale(), self._converger))
+
+    def _due(self, work: Work, plan: Plan, wanted: Mapping[ObjectKey, str]) -> Work:
+        """Leave out what failed and waits to be tried again, and spares until nothing else changes."""
         now = time.monotonic()
-        work = self._converger.work(wanted, self._troubles.broken)
         self._schedule = self._schedule.planned(set(work.keys)).blocked(now, self._troubles.blocked_by(plan), jitter())
-        left = self._rested(work.without(self._schedule.waiting(now, wanted)), now)
-        self._listen(
-            Planned(
-                plan,
-                tuple(sorted(marks)),
-                now - began,
-                len(work.keys) - len(work.unchecked),
-                now - first,
-                work.keys[: len(work.keys) - len(work.unchecked)],
-                reading.snapshot,
-                self._planner.settings,
-                self._planner.stale(),
-                reading.complaints,
-                (*reading.notices, *self._troubles.disputes.notices()),
-                len(work.unchecked),
-            )
-        )
-        while left.keys and not self._stopped.is_set():
-            left = self._update(plan, wanted, left, first)
-            if self._converger.is_overtaken or (left.keys and len(self._inbox)):
-                self._take(*self._inbox.take(), Mark(Cause.RETRY))
-                return
-        if not left.keys:
-            self._listen(Converged(len(self._schedule.retries)))
+        due = work.without(self._schedule.waiting(now, wanted))
+        calm = self._schedule.calm_at(now, busy=due.urgent)
+        if not due.spare or calm <= now:
+            return due
+        self._schedule = self._schedule.alarmed(calm, Mark(Cause.SPARE))
+        return due.without(due.spare)
 
     def _look_by(self, *moments: float | None) -> None:
         """Look again by the first of these."""
         for at in moments:
             self._schedule = self._schedule if at is None else self._schedule.looking(at)
 
-    def _rested(self, left: Work, now: float) -> Work:
-        """Leave spares for a moment in which nothing else changes."""
-        calm = self._schedule.calm_at(now, busy=left.urgent)
-        if not left.spare or calm <= now:
-            return left
-        self._schedule = self._schedule.alarmed(calm, Mark(Cause.SPARE))
-        return left.without(left.spare)
-
     def _update(self, plan: Plan, wanted: Mapping[ObjectKey, str], left: Work, first: float) -> Work:
-        """Apply one batch; give what is left."""
+        """Apply one batch; return what is left."""
         batch, began = left.first(), time.monotonic()
         self.pulse = Pulse(began, busy=True)
         outcome = self._converger.update(plan, wanted, batch)

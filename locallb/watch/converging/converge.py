@@ -162,26 +162,43 @@ class Converger:
         if refresh and self._needs_look_only(asked, wanted) and not self.engine.drifted(scope=self._scope(asked)):
             self._checks.ended(asked, (), self._stamp())
             return Outcome(Result(ok=True), {}, asked)
-        scope = self._scope(keys)
-        there = {key for key, digest in self.applied.items() if digest}
-        outputs = self._untold(plan)
+        outputs = self._changed_outputs(plan)
+        result = self._deploy(plan, keys, outputs, refresh=refresh)
+        self._note_outputs(plan, outputs, result)
+        names, failed = self._taken.names(keys), self.note(keys, result)
+        self._note_applied(keys, failed, wanted)
+        return Outcome(result, failed, keys - failed.keys() - touched_by(result, names))
 
-        def program() -> None:
-            if keys.isdisjoint(way.key for way in plan.routes):  # which may lead to a new pod
+    def _deploy(
+        self, plan: Plan, keys: Collection[ObjectKey], outputs: Mapping[str, object], *, refresh: bool
+    ) -> Result:
+        """Declare these to the engine, or the whole plan where the state has to be read as a whole."""
+        there = {key for key, digest in self.applied.items() if digest}
+
+        def declare_keys() -> None:
+            if not any(routes.key in keys for routes in plan.routes):  # which may lead to a new pod
                 self._ahead |= write_files_early(plan, keys)
             declare_some(plan, keys, outputs, there)
 
         try:
             with self._gathering(plan, keys):
-                result = self.engine.up(program, refresh=refresh, scope=scope)
+                return self.engine.up(declare_keys, refresh=refresh, scope=self._scope(keys))
         except FullScopeNeeded:
             result = self.engine.up(lambda: declare(plan), refresh=refresh)
             self._readings = self.engine.readings  # whatever the state said: all of it was declared
+            return result
+
+    def _note_outputs(self, plan: Plan, outputs: Mapping[str, object], result: Result) -> None:
+        """Note what the stack exports now; the plan only where an update took over all of it."""
         self._told = result.outputs
-        taken = result.ok and all(self._told.get(name) == value for name, value in outputs.items())
-        self._exported = plan if taken else None
-        names, failed = self._taken.names(keys), self.note(keys, result)
-        self._ahead -= keys - failed.keys()
+        exported = result.ok and all(self._told.get(name) == value for name, value in outputs.items())
+        self._exported = plan if exported else None
+
+    def _note_applied(
+        self, keys: Collection[ObjectKey], failed: Collection[ObjectKey], wanted: Mapping[ObjectKey, str]
+    ) -> None:
+        """Note which of these are as wanted now, and when they were updated."""
+        self._ahead -= {key for key in keys if key not in failed}
         ended = time.monotonic()
         for key in keys:
             self._touched[key] = ended
@@ -193,19 +210,21 @@ class Converger:
             else:
                 self.applied.pop(key, None)
                 self._touched.pop(key, None)
-        return Outcome(result, failed, keys - failed.keys() - touched_by(result, names))
 
     def _gathering(self, plan: Plan, keys: Collection[ObjectKey]) -> AbstractContextManager[None]:
         """Have what is new for shared proxies wait for each other."""
-        new = [each for each in plan.placements if each.part and each.key in keys and each.key not in self.applied]
-        return gathering((each.part.part.proxy for each in new if each.part), sum(len(each.addresses) for each in new))
+        new = (
+            placement for placement in plan.placements if placement.key in keys and placement.key not in self.applied
+        )
+        shared = [(placement.part.part.proxy, len(placement.addresses)) for placement in new if placement.part]
+        return gathering((proxy for proxy, _ in shared), sum(addresses for _, addresses in shared))
 
     def _needs_look_only(self, asked: Collection[ObjectKey], wanted: Mapping[ObjectKey, str]) -> bool:
         """Return whether a look is enough: by the state all are as wanted, and this code declared them so."""
         differs = any(self.applied.get(key) != wanted.get(key) for key in asked)
         return not differs and self._checks.needs_look_only(asked)
 
-    def _untold(self, plan: Plan) -> Mapping[str, object]:
+    def _changed_outputs(self, plan: Plan) -> Mapping[str, object]:
         """Return the outputs to export, only what changed: a thousand Services' outputs cost more than one update."""
         if self._exported and exports_the_same(self._exported, plan):
             return {}

@@ -42,7 +42,12 @@ class Work:
     @property
     def keys(self) -> tuple[ObjectKey, ...]:
         """All of them."""
-        return (*self.broken, *self.gone, *self.changed, *self.new, *self.told, *self.spare, *self.unchecked)
+        return (*self.differing, *self.unchecked)
+
+    @property
+    def differing(self) -> tuple[ObjectKey, ...]:
+        """Those that are known to differ from the plan."""
+        return (*self.broken, *self.gone, *self.changed, *self.new, *self.told, *self.spare)
 
     @property
     def urgent(self) -> bool:
