@@ -18,6 +18,7 @@ from locallb.ledger.address_claims import AddressClaims
 from locallb.ledger.claims import (
     UNKNOWN,
     ClaimFile,
+    LedgerError,
     address_in,
     claimed_in,
     likely,
@@ -25,11 +26,10 @@ from locallb.ledger.claims import (
     read_known,
     unfinished,
 )
-from locallb.ledger.conflicts import LedgerError
 from locallb.model.identities import IPAddress
 from locallb.model.memory import Memory
 from locallb.model.snapshot import Claim
-from locallb.model.system_errors import refusal
+from locallb.model.system_errors import reason, refusal
 from locallb.storage import files, paths
 
 _LOOKS = 10
@@ -71,7 +71,7 @@ class ClaimFiles:
         try:
             descriptor = os.open(paths.private_directory(self.path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except (OSError, paths.PlaceError) as error:
-            raise LedgerError(f"the ledger {self.path} can't be used: {error}") from error
+            raise LedgerError(f"the ledger {self.path} can't be used: {reason(error)}") from error
         try:
             yield descriptor
         finally:

@@ -20,10 +20,12 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
 
+from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner
 from locallb.model.memory import Memory
 from locallb.model.naming import owner_fields, owner_from
 from locallb.model.snapshot import Claim, MappedPort
+from locallb.model.system_errors import refusal
 from locallb.storage import files, stamps
 
 UNKNOWN = Owner(Home("", "", ""), ObjectKey(ClusterName(""), "", ""))
@@ -42,6 +44,10 @@ _UNFINISHED = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}" + re.escape(files.UNFINI
 _NAME = re.compile(r"(?P<address>[0-9a-fA-F.:]+)~[0-9a-f]{16}\.json")
 
 
+class LedgerError(ClientError):
+    """An address can't be claimed, or the ledger can't be used: one sentence."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClaimFile:
     """A file of the ledger; `problem` says why its owner is UNKNOWN."""
@@ -54,7 +60,10 @@ class ClaimFile:
 
 
 def read_entry(path: Path, address: IPAddress) -> ClaimFile | None:
-    """Read a claim; whatever is wrong with it makes the owner UNKNOWN. None if it is gone."""
+    """Read a claim; whatever is wrong with it makes the owner UNKNOWN. None if it is gone.
+
+    Raises LedgerError where the host can't read it: whose it is isn't known then, and who plans must not go by that.
+    """
     try:
         file = files.find_shared(path, LARGEST)
         if file is None:
@@ -74,7 +83,7 @@ def read_entry(path: Path, address: IPAddress) -> ClaimFile | None:
             return ClaimFile(path, Claim(address, owner, ports), sharing)
     except files.FilesError as error:
         if error.is_of_host:
-            return ClaimFile(path, Claim(address, UNKNOWN), problem=f"whose it is can't be told: {error}")
+            raise LedgerError(f"who holds {address} can't be told: {error}") from error
         why = str(error)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         why = "it is damaged"
@@ -91,8 +100,8 @@ def _newer(path: Path, address: IPAddress, written: int) -> ClaimFile:
 def read_known(path: str, address: IPAddress, memory: Memory[ClaimFile | None]) -> ClaimFile | None:
     """Read a claim, unless its file is the one that was read last: files are replaced, so that its stamp tells.
 
-    What has a problem is read again each time. The path is a text: to make and look up thousands of Paths takes longer
-    than to ask for the stamps.
+    What has a problem is read again each time. Raises LedgerError as `read_entry` does. The path is a text: to make and
+    look up thousands of Paths takes longer than to ask for the stamps.
     """
     stamp = _stamp(path)
     entry = memory.of(path, lambda _stamp: read_entry(Path(path), address), stamp)
@@ -116,6 +125,21 @@ def _is_forged(uid: int, owner: Owner) -> bool:
         return Path(owner.home.root).stat().st_uid == os.geteuid()
     except (OSError, ValueError):
         return False
+
+
+def read_term(path: Path) -> int:
+    """Return the term of leaders that a file has; -1 if there is none, or it isn't one.
+
+    Raises LedgerError where the host can't read it: whoever isn't the leader any more mustn't be taken for one.
+    """
+    try:
+        return int(files.read_shared(path, LARGEST) or -1)
+    except files.FilesError as error:
+        if error.is_of_host:
+            raise LedgerError(f"who led this stack last can't be told: {error}") from error
+        return -1
+    except ValueError:
+        return -1
 
 
 def entry_text(address: IPAddress | None, owner: Owner, sharing: str, ports: Iterable[MappedPort] = ()) -> str:
@@ -151,15 +175,20 @@ class UnderWay(NamedTuple):
 
 
 def claimed_in(path: Path) -> UnderWay | None:
-    """Read from an unfinished file what somebody is about to claim; None if that is nobody's work any more."""
+    """Read from an unfinished file what somebody is about to claim; None if that is nobody's work any more.
+
+    Raises LedgerError where that can't be told.
+    """
     match = _UNFINISHED.fullmatch(path.name)
     address = address_in(match["name"]) if match else None
     if address is None:
         return None
     try:
         status = path.lstat()
-    except OSError:
+    except FileNotFoundError:
         return None
+    except OSError as error:
+        raise LedgerError(f"who is about to claim {address} can't be told: {path}: {refusal(error)}") from error
     alive = stat.S_ISREG(status.st_mode) and abs(time.time() - status.st_ctime) < _STALE
     return UnderWay(address, status.st_uid) if alive else None
 

@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NoReturn
 
-from locallb.ledger.claims import ClaimFile
-from locallb.model.errors import ClientError
+from locallb.ledger.claims import ClaimFile, LedgerError
 from locallb.model.identities import Owner
 from locallb.model.snapshot import MappedPort, Place
 from locallb.storage import paths
-
-
-class LedgerError(ClientError):
-    """An address can't be claimed, or the ledger can't be used: one sentence."""
 
 
 class ContendedError(LedgerError):

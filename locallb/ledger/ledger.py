@@ -22,21 +22,23 @@ from locallb.ledger import lock
 from locallb.ledger.address_claims import AddressClaims
 from locallb.ledger.claim_files import TURN, ClaimFiles
 from locallb.ledger.claims import (
-    LARGEST,
     TERM,
     UNKNOWN,
     ClaimFile,
+    LedgerError,
     address_in,
     entry_name,
     is_ours,
     read_entry,
+    read_term,
 )
-from locallb.ledger.conflicts import ContendedError, LedgerError, refuse_copy, refuse_others
+from locallb.ledger.conflicts import ContendedError, refuse_copy, refuse_others
 from locallb.ledger.publishing import ClaimRequest, among, publish, remove, rounds
 from locallb.model.identities import Home, IPAddress, Owner
 from locallb.model.memory import Memory
 from locallb.model.naming import digest
 from locallb.model.snapshot import Claim, MappedPort
+from locallb.model.system_errors import reason
 from locallb.storage import files
 from locallb.threads.jitter import jitter
 from locallb.threads.joined import Joined
@@ -58,11 +60,8 @@ class Ledger:
         self._election = fence
 
     def term(self, home: Home) -> int:
-        """Return the last term in which a leader of this stack wrote here; -1 if there was none."""
-        try:
-            return int(files.read_shared(self._term_file(home), LARGEST) or -1)
-        except (ValueError, files.FilesError):
-            return -1
+        """Return the last term in which a leader of this stack wrote here; -1 if there was none. Raises LedgerError."""
+        return read_term(self._term_file(home))
 
     def claims(self, memory: Memory[ClaimFile | None] | None = None) -> tuple[Claim, ...]:
         """Read every claim, sorted; those of owners whose project is gone and of UNKNOWN are among them.
@@ -223,7 +222,7 @@ class Ledger:
             files.write(path, claim.text, mode=self._files.mode(), durable=True)
             path.rename(self.directory / entry_name(claim.address, claim.owner))
         except (OSError, files.FilesError) as error:
-            raise LedgerError(f"the claim of {claim.address} can't be handed over: {error}") from error
+            raise LedgerError(f"the claim of {claim.address} can't be handed over: {reason(error)}") from error
 
     def _fence(self, home: Home) -> None:
         """Stop whoever isn't the leader of its stack; a later term than any before is written down, under the lock."""

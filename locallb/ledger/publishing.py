@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 from locallb.ledger.claim_files import ClaimFiles
-from locallb.ledger.claims import claimed_in, entry_name, entry_text, read_entry, unfinished
-from locallb.ledger.conflicts import ContendedError, LedgerError, are_apart, refuse_others
+from locallb.ledger.claims import LedgerError, claimed_in, entry_name, entry_text, read_entry, unfinished
+from locallb.ledger.conflicts import ContendedError, are_apart, refuse_others
 from locallb.model.identities import IPAddress, Owner
 from locallb.model.snapshot import MappedPort, Place, places_of
-from locallb.model.system_errors import refusal
+from locallb.model.system_errors import reason, refusal
 from locallb.storage import files
 
 
@@ -96,7 +97,8 @@ def publish(ledger: ClaimFiles, wanted: Sequence[ClaimRequest]) -> dict[ClaimReq
         refused |= _withdrawn(ledger, [claim for claim in linked if claim not in refused])
     finally:
         for path in beside.values():
-            path.unlink(missing_ok=True)
+            with suppress(OSError):  # the next writer clears what stays
+                path.unlink(missing_ok=True)
     return refused
 
 
@@ -126,7 +128,7 @@ def _impossible(ledger: ClaimFiles, claim: ClaimRequest, error: Exception) -> Le
     what = f"{claim.address} can't be claimed in {ledger.path}"
     if isinstance(error, FileNotFoundError):
         return ContendedError(f"{what}: another writer cleared it up")
-    return LedgerError(f"{what}: {error}")
+    return LedgerError(f"{what}: {reason(error)}")
 
 
 def _given_way(ledger: ClaimFiles, beside: Mapping[ClaimRequest, Path]) -> Iterator[tuple[ClaimRequest, LedgerError]]:
@@ -152,15 +154,29 @@ def _is_apart(rival: Path, claim: ClaimRequest) -> bool:
 
 
 def _withdrawn(ledger: ClaimFiles, linked: Sequence[ClaimRequest]) -> Iterator[tuple[ClaimRequest, LedgerError]]:
-    """Take claims back if there is another one all the same: its writer was stopped for long and went on."""
-    looks = _Looks(ledger, among(ledger.names(), linked) if linked else [])
+    """Take claims back if there is another one all the same: its writer was stopped for long and went on.
+
+    So is a claim whose address can't be looked at again.
+    """
+    for claim, problem in _refused(ledger, linked):
+        with suppress(LedgerError):  # a claim that stays is its owner's still, who is told what kept it from serving
+            remove(_path(ledger, claim))
+        yield claim, problem
+
+
+def _refused(ledger: ClaimFiles, linked: Sequence[ClaimRequest]) -> Iterator[tuple[ClaimRequest, LedgerError]]:
+    try:
+        looks = _Looks(ledger, among(ledger.names(), linked) if linked else [])
+    except LedgerError as error:
+        yield from ((claim, error) for claim in linked)
+        return
     for claim in linked:
         try:
-            if problem := looks.refusal(claim):
-                remove(_path(ledger, claim))
-                yield claim, problem
+            problem = looks.refusal(claim)
         except LedgerError as error:
-            yield claim, error
+            problem = error
+        if problem:
+            yield claim, problem
 
 
 class _Looks:

@@ -20,6 +20,8 @@ REMEDIES = {
 }
 SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """The host has no more of something just now: nothing is known of what was asked for, least of all that it is gone."""
+UNTOLD = SCARCE | {errno.EIO, errno.ESTALE}
+"""The same, or the disk or the server that has it fails."""
 
 _SAID = {
     "Too many open files in system": errno.ENFILE,
@@ -33,6 +35,11 @@ def refusal(error: OSError) -> str:
     """Return what the system says, and what to do where that is known."""
     what, remedy = error.strerror or str(error), REMEDIES.get(error.errno or 0)
     return f"{what}; {remedy}" if remedy else what
+
+
+def reason(error: Exception) -> str:
+    """Return the same of an error of the system, and what any other one says."""
+    return refusal(error) if isinstance(error, OSError) else str(error)
 
 
 def told(error: OSError) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from locallb.model.errors import ClientError
-from locallb.model.system_errors import SCARCE, refusal
+from locallb.model.system_errors import UNTOLD, refusal
 from locallb.storage import unfinished
 
 PRIVATE = 0o600
@@ -43,8 +43,8 @@ class FilesError(ClientError):
 
     @property
     def is_of_host(self) -> bool:
-        """Whether the host lacks what it takes: of the file itself nothing is known."""
-        return isinstance(self.__cause__, OSError) and self.__cause__.errno in SCARCE
+        """Whether the host lacks what it takes, or its disk fails: of the file itself nothing is known."""
+        return isinstance(self.__cause__, OSError) and self.__cause__.errno in UNTOLD
 
 
 class SharedFile(NamedTuple):

@@ -20,8 +20,8 @@ from locallb.kubernetes.api.fence import FENCE
 from locallb.ledger import ledger as module
 from locallb.ledger import lock
 from locallb.ledger.claim_files import ClaimFiles
-from locallb.ledger.claims import entry_name, entry_text
-from locallb.ledger.conflicts import ContendedError, LedgerError
+from locallb.ledger.claims import LedgerError, entry_name, entry_text
+from locallb.ledger.conflicts import ContendedError
 from locallb.ledger.ledger import Ledger
 from locallb.ledger.publishing import ClaimRequest, publish
 from locallb.model.identities import Protocol

@@ -18,15 +18,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from locallb.ledger.claims import ClaimFile, read_entry
-from locallb.ledger.conflicts import LedgerError
+from locallb.ledger.claims import ClaimFile, LedgerError, read_entry
 from locallb.ledger.ledger import UNKNOWN, Ledger
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
 from locallb.model.memory import Memory
 from locallb.model.snapshot import Claim
 from tests.descriptors import few_files
 
-ADDRESS = ip_address("127.77.0.5")
+ADDRESS, OTHER = ip_address("127.77.0.5"), ip_address("127.77.0.6")
 ROOT = Path(__file__).parents[2]
 
 
@@ -360,13 +359,58 @@ def test_who_remembers_the_ledger_or_asks_for_one_owner_reads_what_a_newcomer_re
             memory.evict_unused()
 
 
-def test_a_claim_that_can_not_be_read_for_a_moment_is_held(ledger: Ledger) -> None:
-    """Where no file can be opened: by nobody knows whom, and it isn't to be removed."""
+@pytest.mark.parametrize("path", ["claim", "/proc/self/mem"], ids=["no descriptor", "a disk that fails"])
+def test_a_claim_that_the_host_can_not_read_is_nobodys_guess(ledger: Ledger, path: str) -> None:
+    """Neither gone nor an unknown owner's: who plans would take its address from a Service that serves."""
     ledger.claim(ADDRESS, owner("web"))
-    path = next(ledger.directory.iterdir())
-    with few_files(0):
-        entry = read_entry(path, ADDRESS)
-    assert entry is not None
-    assert entry.claim.owner == UNKNOWN
-    assert "raise the limit of open files" in entry.problem
-    assert "remove" not in entry.problem
+    claim = next(ledger.directory.iterdir()) if path == "claim" else Path(path)
+    with few_files(0 if path == "claim" else 2), pytest.raises(LedgerError, match="who holds 127") as caught:
+        read_entry(claim, ADDRESS)
+    assert "raise the limit of open files" in str(caught.value) or "look after that disk" in str(caught.value)
+    assert "remove" not in str(caught.value)
+
+
+@pytest.mark.parametrize("spare", range(4))
+def test_a_ledger_that_can_not_be_read_has_no_answer(ledger: Ledger, spare: int) -> None:
+    """However many descriptors there are: what it says is true, or it says that it can't tell."""
+    ledger.claim(ADDRESS, owner("web"))
+    memory: Memory[ClaimFile | None] = Memory()
+    questions: list[Callable[[], object]] = [
+        lambda: ledger.claims(memory) == (Claim(ADDRESS, owner("web")),),
+        lambda: ledger.holds(ADDRESS, owner("web")),
+        lambda: ledger.problems() == (),
+    ]
+    for question in questions:
+        with few_files(spare), contextlib.suppress(LedgerError):
+            assert question()
+        assert question()
+
+
+@pytest.mark.parametrize("spare", range(6))
+def test_a_claim_that_fails_for_want_of_descriptors_leaves_nothing(ledger: Ledger, spare: int) -> None:
+    """However far it came: who is told that it failed holds nothing."""
+    ledger.claim(ADDRESS, owner("other"))
+    before = files(ledger)
+    with few_files(spare):
+        try:
+            ledger.claim(OTHER, owner("web"))
+        except LedgerError as error:
+            told = str(error)
+        else:
+            told = ""
+    assert "raise the limit of open files" in told or ledger.holds(OTHER, owner("web"))
+    assert not told or files(ledger) == before
+
+
+def test_a_leader_whose_last_term_can_not_be_read_writes_nothing(ledger: Ledger) -> None:
+    """One whose term is over could be taken for the leader."""
+
+    class Second:
+        def term(self) -> int:
+            return 2
+
+    mine = Ledger(ledger.directory, Second())  # type: ignore[arg-type]
+    mine.claim(ADDRESS, owner("web"))
+    with few_files(0), pytest.raises(LedgerError, match="who led this stack last"):
+        mine.term(owner("web").home)
+    assert mine.term(owner("web").home) == 2

@@ -21,8 +21,7 @@ import pytest
 
 from locallb.ledger import claims, lock
 from locallb.ledger import ledger as module
-from locallb.ledger.conflicts import LedgerError
-from locallb.ledger.ledger import UNKNOWN, Ledger
+from locallb.ledger.ledger import UNKNOWN, Ledger, LedgerError
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
 from locallb.model.snapshot import Claim
 

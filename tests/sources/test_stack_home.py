@@ -12,7 +12,7 @@ from locallb.dns.owner_ids import owner_id
 from locallb.model.errors import ClientError
 from locallb.model.identities import Home
 from locallb.sources import SourceError
-from locallb.sources.state.stack_home import FORMAT, belonging, require_here, settle, write
+from locallb.sources.state.stack_home import FORMAT, _path, belonging, require_here, settle, write
 from tests.descriptors import few_files
 
 
@@ -84,5 +84,17 @@ def test_where_a_stack_belongs_may_not_be_told_for_a_moment(tmp_path: Path) -> N
     home = Home("local-lb", "dev", str(tmp_path))
     write(home, None)
     with few_files(0), pytest.raises(SourceError, match=r"can't be told: .*; raise the limit of open files") as caught:
+        require_here(home, None)
+    assert "remove" not in str(caught.value)
+
+
+def test_where_a_stack_belongs_can_not_be_told_from_a_disk_that_fails(tmp_path: Path) -> None:
+    """It may say what it always did: nobody is told to remove it."""
+    home = Home("local-lb", "dev", str(tmp_path))
+    write(home, None)
+    path = _path(home)
+    path.unlink()
+    path.symlink_to("/proc/self/mem")  # whose first bytes give an error of input and output
+    with pytest.raises(SourceError, match=r"can't be told: .*; look after that disk") as caught:
         require_here(home, None)
     assert "remove" not in str(caught.value)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Iterator, Mapping
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,9 @@ import pytest
 import yaml
 
 from locallb.config.settings import Settings
-from locallb.model.identities import ClusterName, Home
+from locallb.ledger.ledger import Ledger
+from locallb.model.errors import ClientError
+from locallb.model.identities import ClusterName, Home, ObjectKey, Owner
 from locallb.runtimes.docker.daemon import DockerAbsentError
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.sources import SourceError
@@ -21,6 +26,7 @@ from locallb.sources.manifests.entry import ManifestsSource
 from locallb.sources.snapshot import SnapshotResult
 from locallb.sources.snapshot_cache import Changes, SnapshotCache
 from locallb.sources.workspace import EVERYTHING
+from locallb.storage import paths
 from locallb.watch.events import Cause, Mark
 from locallb.watch.planner import changes_of
 from tests.sources.seed_api import kubeconfig, served_seed
@@ -32,6 +38,7 @@ ADMIN = {
     "users": [{"user": {"token": "t"}}],
 }
 """Of a cluster whose API doesn't answer."""
+SERVICE = ObjectKey(ClusterName("c"), "n", "web")
 
 
 class Docker:
@@ -99,6 +106,11 @@ def names(reading: SnapshotResult) -> set[str]:
     return {service.key.name for service in reading.snapshot.services}
 
 
+def holders(reading: SnapshotResult) -> list[ObjectKey]:
+    """Return which Services hold addresses."""
+    return [claim.owner.service for claim in reading.snapshot.claims]
+
+
 def test_looking_for_clusters_reads_no_other_source(docker: Docker, world: SnapshotCache, tmp_path: Path) -> None:
     """And a mark of another source asks Docker nothing."""
     write = wrote(tmp_path)
@@ -110,6 +122,27 @@ def test_looking_for_clusters_reads_no_other_source(docker: Docker, world: Snaps
     assert docker.asked == asked + 1
     assert names(world.read(Changes(sources=frozenset({"c"})))) == {"first", "second"}
     assert docker.asked == asked + 1
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.EIO])
+def test_a_claim_that_the_host_can_not_read_for_a_moment_is_no_unknown_owners(
+    world: SnapshotCache, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Neither in what is planned meanwhile nor, the ledger being the same, afterwards."""
+    Ledger(paths.ledgers()[0]).claim(ip_address("127.77.0.5"), Owner(Home("p", "dev", "/nowhere"), SERVICE))
+
+    open_file = os.open
+
+    def refused(path: str | Path, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if str(path).endswith(".json"):
+            raise OSError(number, os.strerror(number), str(path))
+        return open_file(path, flags, mode, dir_fd=dir_fd)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refused)
+        with pytest.raises(ClientError, match=os.strerror(number)):
+            world.read(EVERYTHING)
+    assert holders(world.read(EVERYTHING)) == [SERVICE]
 
 
 def test_a_cluster_in_the_making_is_worth_looks_for_a_while(
