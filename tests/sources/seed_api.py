@@ -34,6 +34,8 @@ class SeedApi:
     """Lists and objects by their paths; a list is a list."""
     refused: int = 0
     """Instead of any answer."""
+    message: str = "no"
+    """Why."""
     over: threading.Event = field(default_factory=threading.Event)
     asked: list[tuple[str, str]] = field(default_factory=list)
     """Paths, and the credential that came with each."""
@@ -110,7 +112,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.api.asked.append((path, self.headers.get("Authorization", "")))
         listed = self.api.objects.get(path)
         if self.api.refused or listed is None:
-            self._answer(self.api.refused or 404, {"kind": "Status", "code": self.api.refused or 404, "message": "no"})
+            code = self.api.refused or 404
+            self._answer(code, {"kind": "Status", "code": code, "message": self.api.message})
         elif "watch=true" in query:
             self._watch()
         elif isinstance(listed, list):

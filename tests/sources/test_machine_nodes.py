@@ -21,7 +21,7 @@ from locallb.model.snapshot import HostFacts, Snapshot, Subnet
 from locallb.planning.routes.pod_routes import container_routes
 from locallb.sources.found import find_sources
 from locallb.sources.kubernetes.entry import MachinesSource
-from locallb.sources.kubernetes.nodes import poll_nodes
+from locallb.sources.kubernetes.nodes import NodePolls
 from locallb.sources.source import SourceRead
 from tests.sources.seed_api import NAMESPACES, PODS, SeedApi, kubeconfig, served_seed
 from tests.watch.api import becomes
@@ -228,7 +228,7 @@ def test_what_comes_and_goes_is_told(runtime: SeedApi, tmp_path: Path) -> None:
     told: list[str] = []
     (finder,) = settings().finders
     assert isinstance(finder, MachinesSource)
-    polls = poll_nodes(finder, tmp_path, told.append, Pace(first=0.02, longest=0.02, floor=0.02))
+    polls = NodePolls(finder, tmp_path, told.append, Pace(first=0.02, longest=0.02, floor=0.02))
     with served_seed() as other:
         put(other, A, ["10.0.7.9"], ["172.18.0.3"])
         changes: tuple[Callable[[], None], ...] = (

@@ -8,10 +8,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import httpx2
-from lightkube import ApiError, Client, ConfigError
+from lightkube import Client, ConfigError
 from lightkube.core.exceptions import NotReadyError
 from lightkube.core.generic_client import ListIterable
 from lightkube.generic_resource import GenericNamespacedResource
@@ -21,21 +21,19 @@ from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.access.kubeconfig import stamp
 from locallb.kubernetes.answers import AnswerError, Object, listed
 from locallb.kubernetes.api import object_types as kinds
+from locallb.kubernetes.api import refusals
+from locallb.kubernetes.api.allowance import Allowance
 from locallb.kubernetes.api.connected import Connected
 from locallb.kubernetes.api.object_types import namespaced, object_name, written_types
 from locallb.kubernetes.frontend import Frontend, frontends
 from locallb.model.identities import ObjectKind
 from locallb.model.snapshot import Access
-from locallb.model.system_errors import scarcity
 from locallb.threads.tally import Tally
 
 T = TypeVar("T")
 _PAUSES = (0.1, 0.3, 1.0)
 """Seconds between attempts."""
-_LONGEST = 5.0
 _PAGE = 500
-_TRANSIENT = frozenset({408, 410, 429, 500, 502, 503, 504})
-"""Answers that another attempt may change; 410 is a list that took too long to turn its pages."""
 _KEPT = 600.0
 """Seconds without a call after which a connection is let go."""
 
@@ -48,16 +46,21 @@ WRITES = Tally()
 class Cluster:
     """One cluster's API, as its kubeconfig and the files that it names say at each call. Safe in several threads."""
 
-    def __init__(self, access: Access) -> None:
+    rights: ClassVar[str] = refusals.RIGHTS
+    """Which files have what it needs, for a user who is refused."""
+
+    def __init__(self, access: Access, allowance: Allowance | None = None) -> None:
         self.access = access
         self._lock = Lock()
-        self._connected = Connected(access)
+        self._allowance = allowance
+        """What its answers may cost, where somebody else named it; then nothing is tried again."""
+        self._connected = Connected(access, allowance)
 
     def _connection(self) -> Connected:
         """Return the connection; another one where another server or credential counts now. Raises KubeError."""
         with self._lock:
             if self._connected.stamp != stamp(self.access, self._connected.files):
-                self._connected = Connected(self.access)
+                self._connected = Connected(self.access, self._allowance)
             return self._connected
 
     def objects(self) -> list[Object]:
@@ -171,64 +174,34 @@ class Cluster:
 
         Whoever writes over a resourceVersion may be answered twice: the second answer is then a conflict.
         """
-        for pause in (*(_PAUSES if pauses is None else pauses), None):
+        usual = () if self._allowance else _PAUSES
+        for pause in (*(usual if pauses is None else pauses), None):
             connected = self._connection()
             try:
                 return call(connected.client)
             except httpx2.HTTPStatusError as error:
-                code, message = _said(error)
+                code, message = refusals.said(error)
                 if code == httpx2.codes.NOT_FOUND and absent:
                     return None
-                if pause is None or code not in _TRANSIENT:
+                if pause is None or code not in refusals.TRANSIENT:
                     raise self._refused(connected, what, code, message) from None
-                time.sleep(_wish(error) or pause)
+                time.sleep(refusals.wish(error) or pause)
             except (httpx2.RemoteProtocolError, httpx2.ReadError) as error:  # it was reached, and cut us off
                 if pause is None:
-                    raise _unreachable(connected, error) from None
+                    raise refusals.unreachable(connected.server, error) from None
                 time.sleep(pause)
             except httpx2.HTTPError as error:
-                raise _unreachable(connected, error) from None
+                raise refusals.unreachable(connected.server, error) from None
             except (ConfigError, httpx2.InvalidURL, OSError) as error:  # credentials by a file
                 raise KubeError(Fault.KUBECONFIG, f"the context {self.access.context} can't be used: {error}") from None
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError, NotReadyError) as error:
-                raise self._nonsense(connected, error) from None
+                raise refusals.nonsense(connected.server, error) from None
         raise AssertionError(what)
 
-    def _nonsense(self, connected: Connected, error: Exception) -> KubeError:
-        told = f"{connected.server} answers with something that isn't a Kubernetes API's ({error!r:.200})"
-        return KubeError(Fault.UNREACHABLE, told)
-
     def _refused(self, connected: Connected, what: str, code: int, message: str) -> KubeError:
-        if code == httpx2.codes.CONFLICT:
-            return KubeError(Fault.CONFLICT, f"{what} was changed by somebody else: {message}")
-        if code >= httpx2.codes.INTERNAL_SERVER_ERROR or code in _TRANSIENT:
-            return KubeError(Fault.UNREACHABLE, f"{connected.server} can't serve {what} now ({code}: {message})")
-        remedy = ""
-        if code in {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}:
-            others = "for Gateways deploy/rbac-gateways.yaml, for Ingresses deploy/rbac-ingresses.yaml"
-            rights = f"deploy/rbac.yaml, {others}, for ranges of pods deploy/rbac-pod-ranges.yaml"
-            remedy = f"; give the user of context {self.access.context} the rights of {rights}"
-        told = f"{connected.server} refuses {what} ({code}: {message}){remedy}"
-        return KubeError(Fault.REFUSED, told, forbidden=code == httpx2.codes.FORBIDDEN)
-
-
-def _unreachable(connected: Connected, error: httpx2.HTTPError) -> KubeError:
-    why = scarcity(error)
-    told = f"can't be asked: {why}" if why else f"doesn't answer ({str(error) or type(error).__name__:.200})"
-    return KubeError(Fault.UNREACHABLE, f"{connected.server} {told}")
-
-
-def _said(error: httpx2.HTTPStatusError) -> tuple[int, str]:
-    """Read an answer that is a refusal, the API's own or that of something between."""
-    if isinstance(error, ApiError):
-        return error.status.code or error.response.status_code, error.status.message or ""
-    return error.response.status_code, error.response.text[:200]
-
-
-def _wish(error: httpx2.HTTPStatusError) -> float:
-    """Read how many seconds the API wants us to wait; 0 if it doesn't say, and never long."""
-    text = error.response.headers.get("Retry-After", "")
-    return min(float(text), _LONGEST) if text.isdecimal() else 0.0
+        """Return what a refusal means."""
+        remedy = f"give the user of context {self.access.context} the rights of {self.rights}"
+        return refusals.refused(connected.server, what, code, message, remedy)
 
 
 class Clusters:

@@ -1,7 +1,7 @@
 """The HTTP client for one Kubernetes API, and what it was made from.
 
-Every request passes here: pages are checked, the quota is kept, events get a short deadline. Not here: which requests,
-and retries.
+Every request passes here: pages are checked, the quota is kept, events get a short deadline, and an API that somebody
+else named keeps to its allowance. Not here: which requests, and retries.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from locallb.kubernetes.access.auth import PluginAuth
 from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.access.kubeconfig import Stamp, connection, stamp
 from locallb.kubernetes.answers import AnswerError
+from locallb.kubernetes.api.allowance import PAGES, Allowance, ask_plainly, limit_to, refuse_compressed
 from locallb.kubernetes.api.deadline import limit
 from locallb.kubernetes.api.quota import QUOTAS
 from locallb.model.snapshot import Access
@@ -35,7 +36,7 @@ _MOST_PAGES = 1000
 class Connected:
     """A connection; closed when nobody uses it any more."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, allowance: Allowance | None = None) -> None:
         named = connection(access).files
         self.stamp: Stamp | None = None
         with suppress(KubeError):  # using them tells what is wrong
@@ -60,11 +61,14 @@ class Connected:
         hooks: list[Callable[[httpx2.Request], None]] = [
             reached.name_server,
             _hurry_event,
-            PageGuard().look,
+            PageGuard(PAGES if allowance else _MOST_PAGES).look,
             partial(QUOTAS.hold, access),
+            *([ask_plainly] if allowance else ()),
         ]
-        self.client._client._client.event_hooks = {"request": hooks}  # noqa: SLF001 - likewise
-        limit(self.client._client._client)  # noqa: SLF001 - likewise
+        answered = [refuse_compressed] if allowance else []
+        client = self.client._client._client  # noqa: SLF001 - likewise
+        client.event_hooks = {"request": hooks, "response": answered}
+        limit_to(allowance, client) if allowance else limit(client)
         weakref.finalize(self, self.client.close)
 
 
@@ -80,7 +84,8 @@ class PageGuard:
     Safe to use from several threads, each with lists of its own. Lists of watches follow their own pages (`feed`).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = _MOST_PAGES) -> None:
+        self._most = most
         self._asked: dict[tuple[int, str], set[str]] = {}
         self._last: dict[int, httpx2.Request] = {}
         """Of each thread. The very same comes again where a credential was refused and another one is tried."""
@@ -94,7 +99,7 @@ class PageGuard:
         asked = self._asked.setdefault(key, set())
         if page is None:
             asked.clear()
-        elif page in asked or len(asked) >= _MOST_PAGES:
-            raise AnswerError("the list turns no page" if page in asked else "the list has no end")
+        elif page in asked or len(asked) + 1 >= self._most:
+            raise AnswerError("the list turns no page" if page in asked else f"the list has over {self._most} pages")
         else:
             asked.add(page)

@@ -46,6 +46,8 @@ class SeedContents:
 class Seed(MachinesApi):
     """The API of a seed."""
 
+    rights = "docs/gardener.md#rights"
+
     def look(self, is_asked: Callable[[str], bool]) -> SeedContents:
         """Look at its shoots, and how those that `is_asked` says are reached. Raises KubeError."""
         identity = self._identity()

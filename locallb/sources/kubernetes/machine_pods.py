@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from ipaddress import ip_address, ip_network
+from itertools import islice
 from typing import Any
 
 from locallb.model.fields import at, objects_of, text_of
-from locallb.model.identities import Family, IPAddress
+from locallb.model.identities import Family, IPAddress, IPNetwork
 from locallb.model.network.routes import PodRoute
 
 LABELS = {"app": "machine", "machine-provider": "local"}
@@ -23,13 +24,30 @@ _ENDED = {"Succeeded", "Failed"}
 
 
 def node_routes(pods: Iterable[Mapping[str, Any]]) -> Mapping[str, tuple[PodRoute, ...]]:
-    """Return the ways to the Nodes of each shoot, by its technical ID, in order."""
-    ways: dict[str, set[PodRoute]] = {}
-    for pod in pods:
-        shoot = text_of(at(pod, "metadata", "namespace")).removeprefix(INFRA)
-        if text_of(at(pod, "status", "phase")) not in _ENDED:
-            ways.setdefault(shoot, set()).update(_ways(pod))
-    return {shoot: tuple(sorted(some, key=lambda way: way.order)) for shoot, some in sorted(ways.items())}
+    """Return the ways to the Nodes of each shoot, by its technical ID, in order: one to each address.
+
+    Of pods that have one address, as while one takes the other's place, that counts which is there now.
+    """
+    by_shoot: dict[str, dict[IPNetwork, PodRoute]] = {}
+    for pod in sorted(filter(_may_be_there, pods), key=_presence, reverse=True):
+        ways = by_shoot.setdefault(text_of(at(pod, "metadata", "namespace")).removeprefix(INFRA), {})
+        for way in _ways(pod):
+            ways.setdefault(way.destination, way)
+    return {shoot: tuple(sorted(ways.values(), key=lambda way: way.order)) for shoot, ways in sorted(by_shoot.items())}
+
+
+def _may_be_there(pod: Mapping[str, Any]) -> bool:
+    return text_of(at(pod, "status", "phase")) not in _ENDED
+
+
+def _presence(pod: Mapping[str, Any]) -> tuple[bool, bool, str, str]:
+    """Return what is largest for the pod that has its address now: neither leaving nor still to come, and the newest.
+
+    The last decides where nothing else does, so that the answer is the same each time.
+    """
+    metadata = at(pod, "metadata")
+    leaves, runs = bool(at(metadata, "deletionTimestamp")), text_of(at(pod, "status", "phase")) == "Running"
+    return not leaves, runs, text_of(at(metadata, "creationTimestamp")), text_of(at(metadata, "name"))
 
 
 def _ways(pod: Mapping[str, Any]) -> Iterator[PodRoute]:
@@ -41,7 +59,7 @@ def _ways(pod: Mapping[str, Any]) -> Iterator[PodRoute]:
 
 
 def _addresses(pod: Mapping[str, Any], key: str) -> Iterator[IPAddress]:
-    for entry in objects_of(at(pod, "status", key)):
+    for entry in islice(objects_of(at(pod, "status", key)), len(Family)):
         with suppress(ValueError):
             yield ip_address(text_of(at(entry, "ip")).replace("%", "-"))  # no address of one link
 

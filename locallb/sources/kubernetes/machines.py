@@ -9,10 +9,12 @@ from typing import Any
 
 from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.answers import Object, listed
+from locallb.kubernetes.api.allowance import Allowance
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.connected import Connected
 from locallb.kubernetes.api.object_types import NAMESPACE, POD
 from locallb.model.formatting import few
+from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.machine_pods import LABELS
 
 _PAGE = 100
@@ -20,6 +22,8 @@ _PAGE = 100
 
 class MachinesApi(Cluster):
     """An API that is asked for such pods."""
+
+    rights = "deploy/rbac-machines.yaml"
 
     def machines(self, namespace: str = "*") -> list[Object]:
         """List them, in one namespace or in all. Raises KubeError."""
@@ -51,7 +55,19 @@ class MachinesApi(Cluster):
 
 
 class ForeignMachinesApi(MachinesApi):
-    """The same by a kubeconfig that others may have written: it names no file, no command and no proxy."""
+    """The same by a kubeconfig that others may have written: it names no file, no command and no proxy.
+
+    A look at its server costs no more than an `Allowance`, and is one attempt. For one thread.
+    """
+
+    def __init__(self, access: Access) -> None:
+        self._left = Allowance()
+        super().__init__(access, self._left)
+
+    def machines_there(self, namespace: str) -> list[Object]:
+        """List them, within what such a look may cost. Raises KubeError."""
+        self._left.renew()
+        return super().machines_there(namespace)
 
     def _connection(self) -> Connected:
         connected = super()._connection()

@@ -1,16 +1,21 @@
 """The ways to the Nodes of a cluster that are pods of another one: found, kept, and looked at again and again.
 
-What is kept counts while that cluster doesn't say. Not here: what pods say (`machine_pods`).
+What is kept counts while that cluster doesn't say. Where somebody looks again and again, as in the loop, nobody else
+asks: what was found last counts there, so that a slow server delays nothing. Not here: what pods say (`machine_pods`).
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from threading import Lock
 
-from locallb.kubernetes.access.errors import KubeError
-from locallb.kubernetes.access.kubeconfig import resolve
+from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.kubeconfig import kubeconfig_path, resolve
 from locallb.model.memory import Memory
 from locallb.model.network.routes import PodRoute
 from locallb.model.pacing import Pace
@@ -22,31 +27,123 @@ from locallb.sources.polling import PACE, Polls
 from locallb.sources.source import Found
 from locallb.storage import files
 
+MOST_WAYS = 1000
+"""Ways to the Nodes of one cluster, and the pods that may be these; with more of either none is taken over."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What a look found."""
+
+    ways: tuple[PodRoute, ...] = ()
+    failure: str = ""
+    """Why nothing is known; empty if something is."""
+
+
+class LastLooks:
+    """What was found last by those of this process who look again and again. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._known: dict[tuple[MachinesSource, Path], _Look | None] = {}
+
+    def begin(self, finder: MachinesSource, root: Path) -> None:
+        """Note that somebody looks from now on."""
+        with self._lock:
+            self._known[finder, root] = None
+
+    def end(self, finder: MachinesSource, root: Path) -> None:
+        """Note that nobody does any more."""
+        with self._lock:
+            self._known.pop((finder, root), None)
+
+    def note(self, finder: MachinesSource, root: Path, look: _Look) -> None:
+        """Take over what was found, unless nobody needs it any more."""
+        with self._lock:
+            if (finder, root) in self._known:
+                self._known[finder, root] = look
+
+    def find(self, finder: MachinesSource, root: Path) -> tuple[bool, _Look | None]:
+        """Return whether somebody looks, and what was found last; None before anything was."""
+        with self._lock:
+            return (finder, root) in self._known, self._known.get((finder, root))
+
+
+LAST_LOOKS = LastLooks()
+"""Of this process."""
+
 
 def find_nodes(finder: MachinesSource, root: Path, directory: Path, *, keep: bool) -> Found[KubernetesSource]:
     """Find the ways to a cluster's Nodes, in `directory` where nobody says. Raises ClientError where that fails."""
-    kept = directory / f"{finder.cluster}.routes"
+    path, name = directory / f"{finder.cluster}.routes", _asked(finder, root)
+    followed, look = LAST_LOOKS.find(finder, root)
+    look = look if followed else _looked(finder, root, Memory())
+    if look and not look.failure:
+        if keep:
+            put(finder.type, path, f"{name}\n{printed(look.ways)}", keep=keep)
+        return Found(node_routes={finder.cluster: look.ways})
+    last = _kept(path, name)
+    complaints = (_complaint(finder, look.failure, len(last)),) if look else ()
+    return Found(complaints=complaints, node_routes={finder.cluster: last})
+
+
+def _complaint(finder: MachinesSource, failure: str, last: int) -> str:
+    known = f"so the {last} ways to them count that were found last" if last else "and no way to them is known"
+    return f"source {finder.cluster}: which pods are its Nodes can't be found out: {failure}; {known}"
+
+
+def _asked(finder: MachinesSource, root: Path) -> str:
+    """Return in one line who is asked: ways that another one had are others."""
+    kubeconfig = finder.kubeconfig
+    with suppress(KubeError):
+        kubeconfig = str(kubeconfig_path(kubeconfig, root))
+    return json.dumps([kubeconfig, finder.context, finder.namespace])
+
+
+def _kept(path: Path, name: str) -> tuple[PodRoute, ...]:
+    """Return the ways that were kept of the one who is asked now."""
+    before, _, ways = (files.read(path) or "").partition("\n")
+    return parsed(ways) if before == name else ()
+
+
+class NodePolls:
+    """Calls `changed` where a cluster's Nodes are reached by other ways, and at first, until `stop`."""
+
+    def __init__(self, finder: MachinesSource, root: Path, changed: Callable[[str], None], pace: Pace = PACE) -> None:
+        self._end = partial(LAST_LOOKS.end, finder, root)
+        LAST_LOOKS.begin(finder, root)
+        look = partial(_noted, finder, root, Memory())
+        self._polls = Polls(finder.cluster, f"{finder.cluster} nodes", look, changed, pace)
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._polls.stop()
+        self._end()
+
+
+def _noted(finder: MachinesSource, root: Path, apis: Memory[MachinesApi]) -> tuple[PodRoute, ...]:
+    """Look, and have everybody know. Raises KubeError."""
+    look = _looked(finder, root, apis)
+    LAST_LOOKS.note(finder, root, look)
+    if look.failure:
+        raise KubeError(Fault.UNREACHABLE, look.failure)
+    return look.ways
+
+
+def _looked(finder: MachinesSource, root: Path, apis: Memory[MachinesApi]) -> _Look:
     try:
-        ways = _look(finder, root, Memory())
+        return _Look(_ask(finder, root, apis))
     except KubeError as error:
-        last = parsed(files.read(kept) or "")
-        told = f"source {finder.cluster}: which pods are its Nodes can't be found out: {error}"
-        known = f"so the {len(last)} ways to them count that were found last" if last else "and no way to them is known"
-        return Found(complaints=(f"{told}; {known}",), node_routes={finder.cluster: last})
-    if keep:
-        put(finder.type, kept, printed(ways), keep=keep)
-    return Found(node_routes={finder.cluster: ways})
+        return _Look(failure=str(error))
 
 
-def poll_nodes(finder: MachinesSource, root: Path, changed: Callable[[str], None], pace: Pace = PACE) -> Polls:
-    """Call `changed` where they are others, and at first."""
-    look = partial(_look, finder, root, Memory())
-    return Polls(finder.cluster, f"{finder.cluster} nodes", look, changed, pace)
-
-
-def _look(finder: MachinesSource, root: Path, apis: Memory[MachinesApi]) -> tuple[PodRoute, ...]:
-    """Ask. Raises KubeError."""
+def _ask(finder: MachinesSource, root: Path, apis: Memory[MachinesApi]) -> tuple[PodRoute, ...]:
+    """Ask for the ways. Raises KubeError."""
     client = ForeignMachinesApi if finder.kubeconfig else MachinesApi
     api = apis.of(None, client, resolve(finder.kubeconfig, finder.context, root))
-    by_shoot = node_routes(api.machines_there(finder.namespace))
-    return by_shoot.get(finder.namespace.removeprefix(INFRA), ())
+    pods = api.machines_there(finder.namespace)
+    ways = node_routes(pods[: MOST_WAYS + 1]).get(finder.namespace.removeprefix(INFRA), ())
+    if max(len(pods), len(ways)) > MOST_WAYS:
+        told = f"{finder.namespace} has {len(pods)} pods with {len(ways)} ways or more to them"
+        raise KubeError(Fault.UNREACHABLE, f"{told}; {MOST_WAYS} are taken over at most")
+    return ways

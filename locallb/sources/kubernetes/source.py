@@ -10,9 +10,8 @@ from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.entry import KubernetesSource, MachinesSource
 from locallb.sources.kubernetes.following import Following
-from locallb.sources.kubernetes.nodes import find_nodes, poll_nodes
+from locallb.sources.kubernetes.nodes import NodePolls, find_nodes
 from locallb.sources.kubernetes.reading import read_cluster
-from locallb.sources.polling import Polls
 from locallb.sources.source import FinderType, Found, SourceRead, SourceType
 
 
@@ -39,9 +38,9 @@ class Kubernetes(SourceType[KubernetesSource], FinderType[MachinesSource]):
         """Find the ways to Nodes that are pods."""
         return find_nodes(finder, root, directory, keep=keep)
 
-    def watch(self, finder: MachinesSource, root: Path, changed: Callable[[str], None]) -> Polls:
+    def watch(self, finder: MachinesSource, root: Path, changed: Callable[[str], None]) -> NodePolls:
         """Ask every few seconds whether they are others."""
-        return poll_nodes(finder, root, changed)
+        return NodePolls(finder, root, changed)
 
 
 SOURCE = Kubernetes()

@@ -1,0 +1,141 @@
+"""What an API may cost that somebody else named: the seconds and bytes of one look, all its requests together.
+
+Such a server may send a byte now and then, a list without an end, or a name with a hundred addresses of which none
+answers. Whatever it does, the look ends in time and fills no memory. Not here: pages (`connected.PageGuard`), and the
+deadlines of APIs that this stack's user named (`deadline`).
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import httpcore2
+import httpx2
+
+from locallb.kubernetes.answers import AnswerError
+from locallb.threads.supervised import Task, do_once
+
+SECONDS = 5.0
+PAGES = 10
+BYTES = 8 << 20
+
+
+class Allowance:
+    """What is left of it for this look; for one thread."""
+
+    def __init__(self) -> None:
+        self._until = 0.0
+        self._bytes = 0
+
+    def renew(self) -> None:
+        """Begin another look."""
+        self._until = time.monotonic() + SECONDS
+        self._bytes = BYTES
+
+    def seconds(self, wanted: float | None = None) -> float:
+        """Return how long something may take, at most as long as `wanted`. Raises ReadTimeout if there is no time."""
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise httpcore2.ReadTimeout(f"its answers take longer than {SECONDS:g} s")
+        return left if wanted is None else min(left, wanted)
+
+    def receive(self, data: bytes) -> bytes:
+        """Take account of what came. Raises AnswerError if that is too much."""
+        self._bytes -= len(data)
+        if self._bytes < 0:
+            raise AnswerError(f"its answers are larger than {BYTES >> 20} MiB")
+        return data
+
+
+def limit_to(allowance: Allowance, client: httpx2.Client) -> None:
+    """Have the connections of a client keep to it, also on their way through a proxy."""
+    for transport in filter(None, (client._transport, *client._mounts.values())):  # noqa: SLF001 - no other way to its connections
+        transport._pool._network_backend = _Connecting(allowance)  # type: ignore[attr-defined]  # noqa: SLF001 - likewise
+
+
+def ask_plainly(request: httpx2.Request) -> None:
+    """Ask for an answer as it is: a compressed one may be a thousand times larger than what comes.
+
+    Each has a connection of its own: nothing is tried again, so one that was closed meanwhile would be no answer.
+    """
+    request.headers |= {"Accept-Encoding": "identity", "Connection": "close"}
+
+
+def refuse_compressed(response: httpx2.Response) -> None:
+    """Raise AnswerError for an answer that is compressed all the same, before it is read."""
+    if response.headers.get("Content-Encoding", "identity") != "identity":
+        raise AnswerError("the answer is compressed, which nobody asked for")
+
+
+class _Limited(httpcore2.NetworkStream):
+    """A connection on which each step has the time that is left. A handshake is one step, whatever it consists of."""
+
+    def __init__(self, allowance: Allowance, stream: httpcore2.NetworkStream) -> None:
+        self._allowance = allowance
+        self._stream = stream
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._allowance.receive(self._stream.read(max_bytes, self._allowance.seconds(timeout)))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._stream.write(buffer, self._allowance.seconds(timeout))
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore2.NetworkStream:
+        secured = self._stream.start_tls(ssl_context, server_hostname, self._allowance.seconds(timeout))
+        return _Limited(self._allowance, secured)
+
+    def get_extra_info(self, info: str) -> Any:  # noqa: ANN401 - as httpcore has it
+        return self._stream.get_extra_info(info)
+
+
+class _Connecting(httpcore2.SyncBackend):
+    """Makes such connections, to the first address of a name that answers."""
+
+    def __init__(self, allowance: Allowance) -> None:
+        self._allowance = allowance
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.NetworkStream:
+        error: Exception = httpcore2.ConnectError(f"the name {host} has no address")
+        for address in _addresses(host, port, self._allowance.seconds()):
+            seconds = self._allowance.seconds(timeout)
+            try:
+                stream = super().connect_tcp(address, port, seconds, local_address, socket_options)
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as refused:
+                error = refused
+            else:
+                return _Limited(self._allowance, stream)
+        raise error
+
+
+def _addresses(host: str, port: int, seconds: float) -> list[str]:
+    """Return the addresses of a name; none where this host's resolver doesn't know in time, which has no deadline."""
+    found: SimpleQueue[list[str]] = SimpleQueue()
+
+    def resolve() -> None:
+        with suppress(OSError, UnicodeError):
+            found.put([str(each[4][0]) for each in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)])
+        found.put([])
+
+    do_once(Task.RESOLVER, f"resolver {host}", resolve)
+    try:
+        return found.get(timeout=seconds)
+    except Empty:
+        return []

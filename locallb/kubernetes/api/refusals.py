@@ -1,0 +1,60 @@
+"""Answers of an API that are no success, as errors: one sentence with what refused, what was asked, and the remedy.
+
+What the API writes itself is quoted at a bounded length. Not here: which are worth another attempt (`client`).
+"""
+
+from __future__ import annotations
+
+import httpx2
+from lightkube import ApiError
+
+from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.model.formatting import printable
+from locallb.model.system_errors import scarcity
+
+TRANSIENT = frozenset({408, 410, 429, 500, 502, 503, 504})
+"""Answers that another attempt may change; 410 is a list that took too long to turn its pages."""
+RIGHTS = (
+    "deploy/rbac.yaml, for Gateways deploy/rbac-gateways.yaml, for Ingresses deploy/rbac-ingresses.yaml,"
+    " for ranges of pods deploy/rbac-pod-ranges.yaml"
+)
+_LONGEST_WISH = 5.0
+_LONGEST = 1000
+"""Characters of what an API writes."""
+
+
+def said(error: httpx2.HTTPStatusError) -> tuple[int, str]:
+    """Read an answer that is a refusal, the API's own or that of something between."""
+    if isinstance(error, ApiError):
+        return error.status.code or error.response.status_code, printable((error.status.message or "")[:_LONGEST])
+    return error.response.status_code, error.response.text[:200]
+
+
+def wish(error: httpx2.HTTPStatusError) -> float:
+    """Read how many seconds the API wants us to wait; 0 if it doesn't say, and never long."""
+    text = error.response.headers.get("Retry-After", "")
+    return min(float(text), _LONGEST_WISH) if text.isdecimal() else 0.0
+
+
+def unreachable(server: str, error: httpx2.HTTPError) -> KubeError:
+    """Explain that there was no answer."""
+    why = scarcity(error)
+    told = f"can't be asked: {why}" if why else f"doesn't answer ({str(error) or type(error).__name__:.200})"
+    return KubeError(Fault.UNREACHABLE, f"{server} {told}")
+
+
+def nonsense(server: str, error: Exception) -> KubeError:
+    """Explain that there was an answer of something else."""
+    told = f"{server} answers with something that isn't a Kubernetes API's ({error!r:.200})"
+    return KubeError(Fault.UNREACHABLE, told)
+
+
+def refused(server: str, what: str, code: int, message: str, remedy: str) -> KubeError:
+    """Explain a refusal; `remedy` is for one that is about rights."""
+    if code == httpx2.codes.CONFLICT:
+        return KubeError(Fault.CONFLICT, f"{what} was changed by somebody else: {message}")
+    if code >= httpx2.codes.INTERNAL_SERVER_ERROR or code in TRANSIENT:
+        return KubeError(Fault.UNREACHABLE, f"{server} can't serve {what} now ({code}: {message})")
+    denied = code in {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}
+    told = f"{server} refuses {what} ({code}: {message}){f'; {remedy}' if denied else ''}"
+    return KubeError(Fault.REFUSED, told, forbidden=code == httpx2.codes.FORBIDDEN)

@@ -1,0 +1,279 @@
+"""A cluster that somebody else named says where Nodes are: whatever its server does costs little and holds nobody."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from types import SimpleNamespace
+
+import httpcore2
+import pytest
+
+from locallb.kubernetes.api import allowance
+from locallb.model.pacing import Pace
+from locallb.sources.kubernetes.entry import MachinesSource
+from locallb.sources.kubernetes.nodes import MOST_WAYS, NodePolls
+from tests.servers import QuietServer, in_thread
+from tests.sources.seed_api import kubeconfig, served_seed
+from tests.sources.test_machine_nodes import BOTH, WAYS, A, find, pods, put, settings
+from tests.watch.api import becomes
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
+DRIPS = {
+    "head": ("http", HEAD),
+    "body": ("http", HEAD + b"100\r\n\r\n"),
+    "handshake": ("https", b"\x16\x03\x03\x40\x00\x02"),
+}
+
+
+def _drip(server: socket.socket, over: threading.Event, begun: bytes) -> None:
+    client, _ = server.accept()
+    with client, suppress(OSError):  # it hangs up
+        client.recv(1 << 16)
+        client.sendall(begun)
+        while not over.wait(0.02):
+            client.sendall(b" ")
+
+
+@pytest.mark.parametrize("part", DRIPS)
+def test_a_server_that_drips_ends_nobodys_patience_but_its_own(
+    part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of its bytes comes in time; all of them together don't."""
+    monkeypatch.setattr(allowance, "SECONDS", 0.3)
+    scheme, begun = DRIPS[part]
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=_drip, args=(server, over, begun))
+        thread.start()
+        url = f"{scheme}://127.0.0.1:{server.getsockname()[1]}"
+        (tmp_path / "cloudprovider").write_text(kubeconfig(url, {"token": "t"}))
+        try:
+            found, (told,) = find(tmp_path)
+        finally:
+            over.set()
+            thread.join()
+    assert found == {A: ()}
+    assert f"{url} doesn't answer (" in told
+
+
+@contextmanager
+def answering(path: Path, answer: Callable[[BaseHTTPRequestHandler], bytes]) -> Iterator[list[str]]:
+    """Serve whatever `answer` returns, and give what was asked; `path` gets a kubeconfig."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            """Answer."""
+            asked.append(self.path)
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            body = answer(self)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            with suppress(OSError):  # it hangs up
+                self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = QuietServer(("127.0.0.1", 0), Handler)
+    with in_thread(server):
+        path.write_text(kubeconfig(f"http://127.0.0.1:{server.server_port}", {"token": "t"}))
+        yield asked
+
+
+def page(following: str = "", padding: int = 0, items: Sequence[object] = ()) -> bytes:
+    """Write a page of a list."""
+    metadata = {"resourceVersion": "1", "continue": following, "x": "x" * padding}
+    return json.dumps({"metadata": metadata, "items": items}).encode()
+
+
+def test_a_list_without_an_end_ends(tmp_path: Path) -> None:
+    """After ten pages."""
+    numbers = iter(range(10**6))
+    with answering(tmp_path / "cloudprovider", lambda _: page(f"p{next(numbers)}")) as asked:
+        _, (told,) = find(tmp_path)
+    assert "the list has over 10 pages" in told
+    assert len(asked) == allowance.PAGES
+
+
+def test_answers_are_no_larger_than_they_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All pages together."""
+    monkeypatch.setattr(allowance, "BYTES", 1 << 20)
+    numbers = iter(range(10**6))
+    with answering(tmp_path / "cloudprovider", lambda _: page(f"p{next(numbers)}", 400_000)) as asked:
+        _, (told,) = find(tmp_path)
+    assert "its answers are larger than 1 MiB" in told
+    assert len(asked) == len((400_000, 800_000, 1_200_000))
+
+
+def test_an_answer_that_grows_when_it_is_unpacked_is_refused(tmp_path: Path) -> None:
+    """Nobody asked for such a one."""
+
+    def packed(handler: BaseHTTPRequestHandler) -> bytes:
+        assert handler.headers["Accept-Encoding"] == "identity"
+        handler.send_header("Content-Encoding", "gzip")
+        return gzip.compress(page(padding=1 << 20))
+
+    with answering(tmp_path / "cloudprovider", packed):
+        _, (told,) = find(tmp_path)
+    assert "the answer is compressed" in told
+
+
+def test_nothing_is_tried_again(tmp_path: Path) -> None:
+    """Whoever looks again and again does so, and `up` goes on."""
+    with served_seed(tmp_path / "cloudprovider") as api:
+        api.refused = 503
+        _, (told,) = find(tmp_path)
+    assert "can't serve the list of Pods now (503" in told
+    assert len(api.asked) == 1
+
+
+def test_a_refusal_names_the_rights_and_is_quoted_in_part(tmp_path: Path) -> None:
+    """Those for Nodes that are pods; what a server writes may be of any length."""
+    with served_seed(tmp_path / "cloudprovider") as api:
+        api.refused, api.message = 403, "n" * 10_000
+        _, (told,) = find(tmp_path)
+    assert "; give the user of context it the rights of deploy/rbac-machines.yaml; and no way" in told
+    assert told.count("n" * 100) <= len(told) // 100 < len(api.message) // 500
+
+
+def test_a_name_that_is_never_resolved_holds_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This host's resolver has no deadline of its own."""
+    monkeypatch.setattr(allowance, "SECONDS", 0.2)
+    over = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_a, **_k: over.wait() and [])
+    (tmp_path / "cloudprovider").write_text(kubeconfig("http://slow.invalid", {"token": "t"}))
+    try:
+        _, (told,) = find(tmp_path)
+    finally:
+        over.set()
+    assert "the name slow.invalid has no address" in told
+
+
+def test_a_name_with_many_addresses_takes_no_longer_than_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of which none answers: each gets the time that is left."""
+    clock, tried = SimpleNamespace(now=0.0), list[str]()
+
+    def connect(_backend: object, host: str, _port: int, timeout: float, *_: object) -> None:
+        tried.append(host)
+        clock.now += timeout
+        raise httpcore2.ConnectTimeout
+
+    many = [(0, 0, 0, "", (f"127.9.9.{number}", 0)) for number in range(100)]
+    monkeypatch.setattr(allowance, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(httpcore2.SyncBackend, "connect_tcp", connect)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_a, **_k: many)
+    (tmp_path / "cloudprovider").write_text(kubeconfig("http://many.invalid", {"token": "t"}))
+    _, (told,) = find(tmp_path)
+    assert "its answers take longer than 5 s" in told
+    assert (clock.now, tried) == (allowance.SECONDS, ["127.9.9.0", "127.9.9.1"])
+
+
+@pytest.mark.parametrize("families", [1, 2])
+def test_ways_are_a_thousand_at_most(families: int, tmp_path: Path) -> None:
+    """With more, whoever writes them wants something else than Nodes: those that were found last count."""
+    with served_seed(tmp_path / "cloudprovider") as api:
+        most = MOST_WAYS // families
+        for number in range(most):
+            put(
+                api,
+                A,
+                [f"10.0.{number // 250}.{number % 250}", f"fd00::{number + 1:x}"][:families],
+                BOTH[1],
+                f"m{number}",
+            )
+        first, told = find(tmp_path)
+        assert (len(first[A]), told) == (MOST_WAYS, [])
+        put(api, A, ["10.1.0.1", "fd00:1::1"][:families], BOTH[1], "more")
+        found, (sentence,) = find(tmp_path)
+    assert found == first
+    assert "; 1000 are taken over at most; so the 1000 ways to them count that were found last" in sentence
+
+
+def test_where_somebody_looks_again_and_again_nobody_else_asks(tmp_path: Path) -> None:
+    """So a server that answers nobody delays nothing: what was kept counts, then what was found last, or why not."""
+    gate, waits = threading.Event(), threading.Event()
+
+    def wait(_: BaseHTTPRequestHandler) -> bytes:
+        waits.set()
+        gate.wait()
+        return page(items=[one])
+
+    other = {"podIPs": [{"ip": "10.0.7.9"}], "hostIPs": [{"ip": "172.18.0.9"}]}
+    one = {"metadata": {"name": "m9", "namespace": f"infra-{A}"}, "status": other}
+    with served_seed(tmp_path / "cloudprovider") as api:
+        put(api, A, *BOTH)
+        assert find(tmp_path) == ({A: WAYS}, [])
+    (finder,) = settings().finders
+    assert isinstance(finder, MachinesSource)
+    told: list[str] = []
+    with answering(tmp_path / "cloudprovider", wait) as asked:
+        polls = NodePolls(finder, tmp_path, told.append, Pace(first=0.02, longest=0.02, floor=0.02))
+        try:
+            assert waits.wait(30)
+            assert find(tmp_path) == ({A: WAYS}, [])
+            assert len(asked) == 1
+            gate.set()
+            becomes(lambda: len(told) == len(["found"]))
+            assert find(tmp_path) == (changed := {A: ("10.0.7.9/32 via 172.18.0.9",)}, [])
+            (tmp_path / "cloudprovider").write_text("{")
+            becomes(lambda: len(told) == len(["found", "failed"]))
+            ways, (sentence,) = find(tmp_path)
+            assert ways == changed
+            assert "cloudprovider isn't a kubeconfig" in sentence
+        finally:
+            gate.set()
+            polls.stop()
+
+
+def test_what_was_kept_is_of_the_one_who_is_asked(tmp_path: Path) -> None:
+    """Another kubeconfig, context or namespace is another cluster's, or other Nodes."""
+    with served_seed(tmp_path / "cloudprovider") as api:
+        put(api, A, *BOTH)
+        find(tmp_path)
+        api.refused = 403
+        assert find(tmp_path)[0] == {A: WAYS}
+        (tmp_path / "other").write_text((tmp_path / "cloudprovider").read_text())
+        for key, value in (("kubeconfig", "other"), ("context", "it"), ("namespace", "infra-other")):
+            assert find(tmp_path, keep=True, **{key: value})[0] == {A: ()}
+        assert find(tmp_path)[0] == {A: WAYS}
+
+
+OLD, NEW = "2026-11-01T10:00:00Z", "2026-11-02T10:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"metadata": {"creationTimestamp": NEW}}, {"metadata": {"creationTimestamp": OLD}}),
+        ({"metadata": {"creationTimestamp": OLD}}, {"metadata": {"creationTimestamp": NEW, "deletionTimestamp": NEW}}),
+        (
+            {"metadata": {"creationTimestamp": OLD}},
+            {"metadata": {"creationTimestamp": NEW}, "status": {"phase": "Pending"}},
+        ),
+    ],
+)
+@pytest.mark.parametrize("order", [1, -1])
+def test_one_way_leads_to_each_address(
+    first: dict[str, dict[str, str]], second: dict[str, dict[str, str]], order: int, tmp_path: Path
+) -> None:
+    """By the pod that is there now, in whatever order they are listed; two would take turns in the table."""
+    with served_seed(tmp_path / "cloudprovider") as api:
+        put(api, A, ["10.0.7.2"], ["172.18.0.3"], "first")
+        put(api, A, ["10.0.7.2"], ["172.18.0.4"], "second")
+        listed = api.objects[pods(A)]
+        for pod, differs in zip(listed, (first, second), strict=True):
+            for key, fields in differs.items():
+                pod[key] |= fields
+        listed[:] = listed[::order]
+        assert find(tmp_path) == ({A: ("10.0.7.2/32 via 172.18.0.3",)}, [])
