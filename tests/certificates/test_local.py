@@ -51,7 +51,7 @@ def test_there_is_a_successor_every_thirty_days_long_before_the_end(name: str, d
     assert RENEWED_DAYS * 2 < VALID_DAYS
 
 
-def test_another_authority_or_other_hosts_make_another_certificate() -> None:
+def test_certificate_changes_only_with_its_authority_or_hosts() -> None:
     """Only those: nothing else of the day."""
     known = LocalAuthority("ab", DOMAINS, 20_000)
     same, other = LocalAuthority("ab", (), 20_000), LocalAuthority("cd", DOMAINS, 20_000)

@@ -73,7 +73,7 @@ def test_what_it_signs_is_believed_for_its_hosts_alone(place: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize(("host", "why"), [("shop.example.com", "permitted subtree"), ("8.8.8.8", "permitted subtree")])
-def test_clients_believe_it_for_nothing_that_belongs_to_others(
+def test_authority_certificate_is_constrained_to_its_own_domains(
     host: str, why: str, place: Path, tmp_path: Path
 ) -> None:
     """Whoever steals the key can't be a bank: the certificate of the authority itself says for what it counts."""
@@ -87,7 +87,7 @@ def test_clients_believe_it_for_nothing_that_belongs_to_others(
     assert place.exists()
 
 
-def test_the_key_is_for_nobody_else_and_nothing_is_made_twice(place: Path) -> None:
+def test_private_key_is_readable_by_owner_only_and_created_once(place: Path) -> None:
     """Whatever the umask; of twenty who make one at the same time, all get the same."""
     before = os.umask(0)
     try:
@@ -155,7 +155,7 @@ def _linked(name: str) -> Callable[[Path], object]:
         (_linked(""), "ca is a link; put what it leads to in its place"),
     ],
 )
-def test_what_cant_be_used_is_told_and_left_alone(
+def test_unusable_authority_files_are_reported_and_kept(
     damage: Callable[[Path], object], complaint: str, place: Path
 ) -> None:
     """One sentence with the path and the remedy; nothing of a key in it, and no other one is made instead."""

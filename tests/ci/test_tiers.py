@@ -105,7 +105,7 @@ def test_what_passes_when_repeated_is_named(project: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["{}", "lane() {{ {}; }}; side_by_side lane"])
-def test_what_a_tier_of_another_directory_failed_is_repeated_there(project: Path, how: str) -> None:
+def test_failed_tests_are_repeated_in_their_tiers_own_directory(project: Path, how: str) -> None:
     """What is remembered here has no say in it."""
     tiers = how.format('tier -C "$room" flaky; tier -C "$room" other')
     code, lines = run(project, f'mkdir out; cd out; room="{project}"; {tiers}')
@@ -201,7 +201,7 @@ def test_the_exit_code_is_that_of_whichever_lane_failed(project: Path, failing: 
     assert run(project, f"{lanes}side_by_side one two")[0] == 3
 
 
-def test_what_runs_in_a_lane_is_interrupted_like_everything_else(project: Path) -> None:
+def test_interrupt_also_ends_parallel_lanes(project: Path) -> None:
     """A shell's jobs in the background ignore interrupts, and so does all that they start."""
     asking = f"{sys.executable} -c 'import signal; print(signal.getsignal(signal.SIGINT))'"
     _, first, _ = told(project, f"one() {{ timed asked {asking}; }}; side_by_side one")

@@ -43,7 +43,7 @@ def test_commands_are_rendered_as_they_were_given(invocation: Invocation, text: 
 
 
 @given(st.text(max_size=80), st.sampled_from([NEAR, MINE, MAKE, FAR]))
-def test_other_text_stays_as_it_is(text: str, invocation: Invocation) -> None:
+def test_text_that_is_no_command_is_not_rewritten(text: str, invocation: Invocation) -> None:
     """Whatever a cluster's names hold."""
     if "`" not in text:
         assert invocation.render(text) == text

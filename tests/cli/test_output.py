@@ -95,7 +95,7 @@ def test_the_table_says_which_ports_go_straight_to_pods() -> None:
     assert "1/TCP→pods 2/TCP 3/TCP 4/TCP(pending)" in told
 
 
-def test_what_is_left_out_is_said() -> None:
+def test_status_lists_left_out_services_below_the_table() -> None:
     """Below the table; an empty one would look like a mistake."""
     told = "Nothing to serve.", "1 Service left out: class foo/bar"
     assert printed([], *told).splitlines() == list(told)

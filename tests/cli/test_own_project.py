@@ -148,7 +148,7 @@ def test_options_say_what_the_stack_serves(place: Path, words: list[str], expect
         (["--context", "shop"], "the cluster of the context shop"),
     ],
 )
-def test_what_is_served_is_told_in_words(place: Path, words: list[str], told: str) -> None:
+def test_first_watch_names_what_it_serves(place: Path, words: list[str], told: str) -> None:
     """In the second of the five lines."""
     write_contexts(place, "shop")
     assert run("preview", *words).out.splitlines()[1] == f"  serves  {told}, as stacks/Pulumi.dev.yaml there says"
@@ -205,7 +205,7 @@ def test_docker_tells_whether_there_is_a_cluster_of_kind(
 
 
 @pytest.mark.envoy
-def test_it_serves_and_leaves_nothing(place: Path) -> None:
+def test_own_project_serves_and_destroy_removes_everything(place: Path) -> None:
     """`up`, `status`, `destroy`; a pool that the user wrote into the stack's file stays there."""
     write_manifests(place)
     run("preview", "--manifests", "../shop")
@@ -279,7 +279,7 @@ def test_a_command_line_without_a_command_shows_the_first_steps(place: Path, wor
         ("-C /proc up", "/proc/Pulumi.yaml doesn't exist"),
     ],
 )
-def test_nothing_is_written_where_it_is_not_clear_what_to_serve(place: Path, words: str, told: str) -> None:
+def test_no_project_is_created_without_a_cluster_to_serve(place: Path, words: str, told: str) -> None:
     """One sentence with the remedy, or one for each place that was looked at."""
     done = run(*words.split())
     assert (done.code, done.out) == (Exit.FAILED, "")
@@ -363,7 +363,7 @@ def test_a_project_of_others_is_not_touched(
 @pytest.mark.root(only="can give directories away")
 @pytest.mark.parametrize("command", ["preview", "status", "doctor"])
 @pytest.mark.parametrize("begun", ["", "begun"])
-def test_a_directory_of_somebody_else_is_nobodys_own_project(place: Path, command: str, begun: str) -> None:
+def test_directory_of_another_user_is_not_used_as_project(place: Path, command: str, begun: str) -> None:
     """Neither begun in it nor run from it: its programs would be somebody else's."""
     root = place / "data/local-lb"
     if begun:
@@ -416,7 +416,7 @@ def test_init_begins_a_project_whose_own_test_passes(place: Path) -> None:
     ("there", "told"),
     [(["README.md", "LICENSE", ".git"], ""), (["web.yaml"], "a project begins in an empty directory")],
 )
-def test_init_begins_only_where_nothing_else_is(place: Path, there: list[str], told: str) -> None:
+def test_init_refuses_a_directory_with_other_files(place: Path, there: list[str], told: str) -> None:
     """A new repository may have a page and a licence."""
     for name in there:
         (place / "here" / name).write_text("x")

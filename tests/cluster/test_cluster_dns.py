@@ -118,7 +118,7 @@ def test_zones_come_change_and_go(stack: Stage, dns: Dns, plane: ControlPlane) -
     assert dns.corefile() == f"# before\n{COREFILE}\n# after\n"
 
 
-def test_to_the_byte(stack: Stage, dns: Dns) -> None:
+def test_stub_zone_removal_restores_a_corefile_without_final_newline(stack: Stage, dns: Dns) -> None:
     """Nothing else was written: the text had no end of line."""
     stack.up()
     assert stack.run("destroy", "--yes").code == 0
@@ -137,7 +137,7 @@ def test_beside_what_others_import(stack: Stage, dns: Dns) -> None:
     assert dns.data("coredns-custom") == {"other.server": "other.example:53 {\n}\n"}
 
 
-def test_what_somebody_writes_between_the_marks_is_told_and_stays(stack: Stage, dns: Dns) -> None:
+def test_foreign_text_between_the_marks_is_reported_and_kept(stack: Stage, dns: Dns) -> None:
     """Neither repaired nor removed; once it is out, everything goes on."""
     stack.up()
     ours = dns.corefile()
@@ -161,14 +161,16 @@ def test_what_somebody_writes_between_the_marks_is_told_and_stays(stack: Stage, 
         (IMPORTING, "which isn't there: `kubectl create configmap coredns-custom -n kube-system`"),
     ],
 )
-def test_who_is_in_the_way_is_told_and_nothing_written(stack: Stage, dns: Dns, there: str, told: str) -> None:
+def test_conflicting_corefile_zone_is_reported_and_left_unchanged(
+    stack: Stage, dns: Dns, there: str, told: str
+) -> None:
     """Services are served all the same."""
     dns.write(there)
     assert told in fails(stack, "up", "--yes")
     assert dns.corefile() == there
 
 
-def test_without_the_rights(stack: Stage, dns: Dns) -> None:
+def test_missing_rights_on_coredns_name_the_manifest_that_grants_them(stack: Stage, dns: Dns) -> None:
     """The file that has them is named."""
     dns.client.delete(IN_NAMESPACE, "local-lb-cluster-dns", namespace=SYSTEM)
     try:

@@ -136,7 +136,7 @@ def test_an_earlier_release_is_brought_up_to_date_and_a_later_one_left(
     assert said(owner) == "v1.99.0"
 
 
-def test_what_somebody_else_manages_is_left_to_them(plane: ControlPlane, owner: Client, play: Stage) -> None:
+def test_install_crds_leaves_definitions_of_another_manager(plane: ControlPlane, owner: Client, play: Stage) -> None:
     """The one who does is named, before anything is written."""
     annotate(owner, "v1.6.1", "helm")
     done = install(play, plane, "--yes")
@@ -178,7 +178,7 @@ def test_what_a_policy_of_the_cluster_forbids_is_told_before_anything_is_written
             eventually(partial(is_gone, owner, kind, "mondays"), "the policy is gone")
 
 
-def test_who_may_not_is_told_who_may(plane: ControlPlane, owner: Client, play: Stage) -> None:
+def test_install_crds_without_rights_names_the_rights_needed(plane: ControlPlane, owner: Client, play: Stage) -> None:
     """Local-lb's own rights don't do: its loop must not change what a cluster knows."""
     done = install(play, plane, "--yes", user="local-lb")
     assert (done.code, len(done.err.splitlines())) == (1, 1)

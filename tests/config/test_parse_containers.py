@@ -76,7 +76,7 @@ def test_without_a_word_containers_have_the_official_image_the_hosts_network_and
     assert settings(network="host", image="a/b:1") == ContainerSettings("a/b:1")
 
 
-def test_everything_can_be_said() -> None:
+def test_every_container_key_is_parsed() -> None:
     """One of each."""
     told = settings(
         network={"publish": "lab"},

@@ -34,7 +34,7 @@ def test_a_zone_is_enough() -> None:
     )
 
 
-def test_all_of_it() -> None:
+def test_every_dns_key_is_parsed() -> None:
     """Template, TTL and names of the stack."""
     zones = [ZONE, {"zone": "lab.example", "embedded": "[::1]:53"}]
     more = {"template": False, "ttl": 5, "records": {"DB.test": ["127.0.0.1"], "a.test": ["b.test"]}}
@@ -47,7 +47,7 @@ def test_all_of_it() -> None:
     )
 
 
-def test_zones_in_clusters() -> None:
+def test_in_cluster_zones_require_a_server_reachable_from_pods() -> None:
     """Where their servers can be reached from there: at an address of a private network, or of another host."""
     reached = [{"zone": "test", "embedded": "172.18.0.1:5300"}, {**OTHER, "rfc2136": {"server": "192.0.2.1"}}]
     read = parse_settings({**SOURCES, "dns": {"zones": reached, "clusters": "stub"}}).dns

@@ -385,7 +385,7 @@ OTHER_MISTAKES: list[tuple[str, object, str]] = [
 
 
 @pytest.mark.parametrize(("key", "value", "sentence"), OTHER_MISTAKES)
-def test_another_mistake_is_told(key: str, value: object, sentence: str) -> None:
+def test_unknown_keys_and_wrong_types_are_refused_by_name(key: str, value: object, sentence: str) -> None:
     """Unknown keys, wrong types, and what comes later: refused by name, never ignored."""
     assert mistakes(**{key: value}) == (sentence,)
 
@@ -417,7 +417,7 @@ CONFIG = st.fixed_dictionaries({}, optional=dict.fromkeys(KEYS, JSON) | {"pools"
 
 
 @given(CONFIG)
-def test_whatever_stands_there_is_taken_or_told(config: dict[str, object]) -> None:
+def test_any_json_gives_settings_or_printable_errors(config: dict[str, object]) -> None:
     """Any JSON gives settings, or one printable line for each mistake; never another exception."""
     told: tuple[str, ...] = ("nothing wrong",)
     try:

@@ -42,12 +42,12 @@ def install(monkeypatch: pytest.MonkeyPatch, status: object) -> str:
 
 
 @pytest.mark.parametrize("status", [None, 7, {}, {"conditions": 7}, {"conditions": [7, {"type": []}]}])
-def test_what_is_there_and_is_not_served_is_told(status: object, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_installed_but_unserved_definitions_are_reported(status: object, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where somebody else, or a run before, installed it a moment ago."""
     with pytest.raises(Refused, match="is installed, but the API doesn't serve it"):
         install(monkeypatch, status)
 
 
-def test_what_is_there_and_served_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_served_definitions_are_not_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is written: this API takes nothing."""
     assert install(monkeypatch, {"conditions": SERVED}).endswith("already.\n")

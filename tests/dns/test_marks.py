@@ -70,7 +70,7 @@ def test_what_is_taken_over_has_a_mark_of_that_owner(seen: ServerAnswer, wanted:
 
 
 @given(SEEN)
-def test_a_removal_takes_what_this_object_marked_and_nothing_else(seen: ServerAnswer) -> None:
+def test_removal_deletes_only_records_marked_by_this_object(seen: ServerAnswer) -> None:
     """Not even what another object of the same stack has."""
     update = removing(NAME, MINE, seen)
     mine = {kind for kind, marker in seen.ours(MINE.owner).items() if marker == MINE}

@@ -81,7 +81,7 @@ def test_a_name_comes_changes_and_goes(server: Bind, name: str) -> None:
     assert server.serial() > serial
 
 
-def test_what_others_have_is_never_touched(server: Bind) -> None:
+def test_records_of_other_owners_are_never_changed(server: Bind) -> None:
     """Unmarked, marked by external-dns, marked by another stack; nor is it on removal."""
     by_hand(server, "add", "theirs", 60, "A", "192.0.2.2")
     text = '"heritage=external-dns,external-dns/owner=default,external-dns/resource=ingress/shop/x"'
@@ -224,7 +224,7 @@ def test_a_name_goes_over_to_another_object_in_either_order(server: Bind) -> Non
     assert f"shared.{ZONE}" not in server.records()
 
 
-def test_what_somebody_changes_is_seen_and_repaired(server: Bind) -> None:
+def test_changed_records_are_detected_and_repaired(server: Bind) -> None:
     """Its values, its TTL, all of it."""
     new = wanted(server, "repaired", "A 127.0.0.1")
     state = put(new)
@@ -255,7 +255,7 @@ def test_the_stacks_names_are_found_by_their_markers(server: Bind) -> None:
     assert not list(NameServer(ZONE, "127.0.0.1", server.port).marked(owner_id(home)))
 
 
-def test_keys(tmp_path: Path) -> None:
+def test_tsig_key_is_accepted_or_its_fault_named(tmp_path: Path) -> None:
     """The right one; and in one sentence each: a wrong one, none, one that isn't there, a file without a key."""
     with bind(signed=True) as server:
         state = put(wanted(server, "web", "A 127.0.0.1", tsig=str(server.key)))

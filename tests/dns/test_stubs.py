@@ -61,7 +61,7 @@ def test_a_stub_zone_for_each_beside_what_is_there() -> None:
     assert changed_data(place, text, OWNER, "") == {COREFILE: KIND}
 
 
-def test_where_others_import_what_is_beside_it() -> None:
+def test_custom_config_map_gets_a_key_of_its_own() -> None:
     """A key of its own, which goes; the port is that of the cluster's own zone."""
     for corefile, port in ((GARDENER, 8053), (K3S, 53)):
         place = place_of(OWNER, main(corefile), custom(x_server="# x"))
@@ -76,7 +76,7 @@ def test_where_others_import_what_is_beside_it() -> None:
 
 
 @pytest.mark.parametrize("nothing", [None, {}, {"data": None}, {"data": []}, main(None), main(7)])
-def test_without_coredns(nothing: ConfigMap | None) -> None:
+def test_missing_coredns_config_map_is_reported(nothing: ConfigMap | None) -> None:
     """Told in a sentence."""
     with pytest.raises(
         StubError, match="there is no ConfigMap kube-system/coredns with a Corefile: only CoreDNS takes"
@@ -133,7 +133,7 @@ def test_a_large_text_is_read_in_one_go(text: str) -> None:
         "b.example:53,\n}\ntest\n{\n}\n",
     ],
 )
-def test_what_is_in_nobodys_way(theirs: str) -> None:
+def test_unrelated_corefile_content_does_not_conflict(theirs: str) -> None:
     """Another port or protocol, a snippet, a comment, a plugin."""
     assert not refusal(Place(MAIN, COREFILE), OWNER, ZONES, main(f"{KIND}{theirs}"), None)
 
@@ -168,7 +168,7 @@ _LINES = st.lists(st.sampled_from([*KIND.splitlines(keepends=True), "# local-lb:
 
 
 @given(_LINES.map("".join))
-def test_whatever_is_there_comes_back(corefile: str) -> None:
+def test_removing_stub_zones_restores_any_text_byte_for_byte(corefile: str) -> None:
     """Byte for byte, and nothing raises."""
     place = Place(MAIN, COREFILE)
     wanted = stub_block(OWNER, ZONES, main(corefile))

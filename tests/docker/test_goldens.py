@@ -45,7 +45,7 @@ def test_a_refresh_writes_outputs_as_the_official_plugin_does(recorded: dict[str
 
 
 @BOTH
-def test_what_was_made_settles(recorded: dict[str, Any]) -> None:
+def test_created_container_has_no_difference_afterwards(recorded: dict[str, Any]) -> None:
     """Nothing to change, before a refresh and after it."""
     for outputs in (recorded["made"], recorded["refreshed"]["outputs"]):
         assert compare(outputs, recorded["inputs"], inputs.KNOWN).changed == frozenset()

@@ -36,7 +36,7 @@ def made(root: Path, name: str) -> str:
     return client().load(root / "root.tar", name, ['ENTRYPOINT ["/file"]'])
 
 
-def test_an_image_that_is_made_anew_leaves_no_nameless_one(name: str, tmp_path: Path) -> None:
+def test_rebuilding_the_image_leaves_no_dangling_image(name: str, tmp_path: Path) -> None:
     """Each time it is made."""
     first, second = made(tmp_path, name), made(tmp_path, name)
     assert first != second

@@ -140,7 +140,7 @@ def test_ports_come_and_go_by_turns(shop: Stage, where: Network | None, backend:
 
 
 @pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.words[0])
-def test_locallb_repairs_what_the_cli_made(shop: Stage, where: Network | None, harm: Harm) -> None:
+def test_locallb_repairs_containers_made_by_the_pulumi_cli(shop: Stage, where: Network | None, harm: Harm) -> None:
     """The same container goes on where the harm allows it."""
     make_stack(shop)
     bring(shop, "pulumi")
@@ -150,7 +150,7 @@ def test_locallb_repairs_what_the_cli_made(shop: Stage, where: Network | None, h
 
 
 @pytest.mark.parametrize("harm", [harm for harm in HARMS if harm.words != ("pause",)], ids=lambda harm: harm.words[0])
-def test_the_cli_repairs_what_locallb_made(shop: Stage, where: Network | None, harm: Harm) -> None:
+def test_pulumi_cli_repairs_containers_made_by_locallb(shop: Stage, where: Network | None, harm: Harm) -> None:
     """As `locallb` does."""
     shop.up()
     goes_on = goes_on_after(shop, harm, lambda: bring(shop, "pulumi"))
@@ -160,7 +160,9 @@ def test_the_cli_repairs_what_locallb_made(shop: Stage, where: Network | None, h
 
 @pytest.mark.parametrize("sees", ["locallb", "pulumi"])
 @pytest.mark.parametrize("harm", [HARMS[0], HARMS[-1]], ids=lambda harm: harm.words[0])
-def test_one_sees_the_harm_and_the_other_repairs_it(shop: Stage, where: Network | None, harm: Harm, sees: str) -> None:
+def test_either_engine_repairs_damage_found_by_the_others_refresh(
+    shop: Stage, where: Network | None, harm: Harm, sees: str
+) -> None:
     """A refresh by either writes what the other understands."""
     shop.up()
 

@@ -110,7 +110,7 @@ def test_what_is_not_run_here_has_a_reason_that_holds() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
-def test_no_command_hides(page: Path) -> None:
+def test_every_command_on_a_page_stands_behind_a_prompt(page: Path) -> None:
     """Each stands behind `$ `, where it is seen here; a block has no language that could be a shell's."""
     assert {fence.language for fence in fences(page)} <= {"", "text", "yaml", "json", "python"}
     assert list(unprompted(page)) == []
@@ -139,7 +139,7 @@ def test_a_command_of_several_lines_is_one(tmp_path: Path) -> None:
     assert list(commands(page)) == ["locallb up --yes", "locallb status"]
 
 
-def test_enough_was_found() -> None:
+def test_the_reader_of_pages_finds_commands() -> None:
     """The reading of pages finds commands, or all of this would pass for nothing."""
     assert len(ALL) > 15
     assert len(RUN) >= 4

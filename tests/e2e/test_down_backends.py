@@ -93,7 +93,7 @@ def test_where_all_backends_are_down_clients_are_reset() -> None:
         becomes(lambda: answers(address) == {"a", "b"})
 
 
-def test_the_proxy_ends_it_where_nothing_else_runs() -> None:
+def test_down_fault_ends_in_the_proxy_without_another_run() -> None:
     """And the next `up` takes back the last byte of it."""
     with two_nodes() as (play, address):
         plain = listeners(play)

@@ -93,7 +93,7 @@ def test_a_whole_service_refuses_new_connections_and_keeps_open_ones() -> None:
         assert say("three") == mine
 
 
-def test_the_way_back_undoes_what_was_drained_and_nothing_else() -> None:
+def test_undrain_restores_only_the_named_backends() -> None:
     """Those that were named are named; the list of all tells how all of it is undone."""
     with stage() as play:
         names = ("one", "other", "third")
@@ -118,7 +118,7 @@ def test_a_loop_drains_and_undoes_it_and_a_fault_stays() -> None:
         play.run("fault", "--end")
 
 
-def test_what_makes_no_sense_changes_nothing() -> None:
+def test_invalid_drain_is_refused_without_effect() -> None:
     """One sentence each, with the names that there are."""
     with two_nodes() as (play, address):
         before = play.files()

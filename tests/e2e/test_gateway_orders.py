@@ -199,7 +199,7 @@ def test_a_service_without_backends_left_is_told_to_requests(play: Stage) -> Non
             get(service_at)
 
 
-def test_what_makes_no_sense_changes_nothing() -> None:
+def test_invalid_gateway_order_is_refused_without_effect() -> None:
     """One sentence each."""
     with stage() as play, answering("one") as number:
         write(play, number)

@@ -82,7 +82,7 @@ def web(**fields: Any) -> JsonObject:  # noqa: ANN401 - fields of a Gateway
     return gateway(listener(port=8080), **fields)
 
 
-def test_each_request_goes_where_its_route_says(play: Stage) -> None:
+def test_requests_reach_the_backend_of_their_route(play: Stage) -> None:
     """By host and path, with what filters do; what no route takes is not found, what leads nowhere fails."""
     named = [{"type": "RequestHeaderModifier", "requestHeaderModifier": {"set": [{"name": "x-from", "value": "100%"}]}}]
     moved = [{"type": "RequestRedirect", "requestRedirect": {"hostname": "b.test", "statusCode": 301}}]

@@ -52,7 +52,7 @@ def test_http3_is_turned_on_and_off_without_another_process(play: Stage, authori
         assert play.pids() == pids
 
 
-def test_a_port_of_udp_that_somebody_else_has_is_told(play: Stage, authorities: Path) -> None:
+def test_occupied_udp_port_disables_http3_until_it_is_free(play: Stage, authorities: Path) -> None:
     """HTTPS is served; once the port is free, HTTP/3 is, too."""
     with answering("one") as one:
         address = served(play, https(hostname="a.test"), backend_port=one)

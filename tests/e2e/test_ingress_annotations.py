@@ -150,13 +150,15 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         ("values.test", "/x", "a", "/new"),
     ],
 )
-def test_paths(served: Served, host: str, asked: str, by: str, path: str) -> None:
+def test_regex_paths_match_from_the_start_case_insensitively(
+    served: Served, host: str, asked: str, by: str, path: str
+) -> None:
     """Expressions begin where the path does and heed no capitals; the longest is asked first; the query stays."""
     seen = served.ask(host, asked).seen
     assert (seen["by"], seen["path"]) == (by, path)
 
 
-def test_https(served: Served) -> None:
+def test_plain_http_is_redirected_to_https(served: Served) -> None:
     """Plain HTTP leads to the port of HTTPS, where there is a certificate; there the backend answers."""
     sent = served.ask("secured.test", "/x?y=1")
     assert (sent.status, sent.headers["location"]) == (308, "https://secured.test:8443/x?y=1")
@@ -174,7 +176,7 @@ def by_tls(served: Served, host: str, at: str = "/") -> Answer:
         client.close()
 
 
-def test_backends(served: Served) -> None:
+def test_annotated_backends_are_reached_by_tls_and_grpc(served: Served) -> None:
     """By TLS, whoever answers; by gRPC."""
     assert served.ask("by-tls.test").seen["by"] == "tls"
     with grpc.insecure_channel(f"{served.address}:8080", [("grpc.default_authority", "calls.test")]) as channel:
@@ -189,14 +191,16 @@ def test_backends(served: Served) -> None:
         ("rooted.test", "/?q=1", 302, "/app"),
     ],
 )
-def test_redirects(served: Served, host: str, asked: str, status: int, location: str) -> None:
+def test_annotated_redirects_lead_to_the_target(
+    served: Served, host: str, asked: str, status: int, location: str
+) -> None:
     """To the very URL, or with the request's path and query; a root beside which all else is as it was."""
     sent = served.ask(host, asked)
     assert (sent.status, sent.headers["location"]) == (status, location)
     assert served.ask("rooted.test", "/app").seen["path"] == "/app"
 
 
-def test_other_origins(served: Served) -> None:
+def test_cors_allows_listed_origins(served: Served) -> None:
     """Those that are listed, with credentials; where every origin may, without."""
     wanted = {"access_control_request_method": "PUT", "access_control_request_headers": "X-One"}
     allowed = served.ask("shared.test", "/", "OPTIONS", origin="https://two.test:8443", **wanted).headers
@@ -212,7 +216,7 @@ def test_other_origins(served: Served) -> None:
     assert "access-control-allow-credentials" not in anybody
 
 
-def test_sources(served: Served) -> None:
+def test_source_ranges_refuse_unlisted_clients(served: Served) -> None:
     """Who isn't listed is refused; where the list can't be read nobody is served."""
     assert [served.ask(f"{name}.test").status for name in ("near", "far", "broken")] == [200, 403, 503]
     asked = ["/", "/other", "/admin", "//admin", "/%2fadmin", "/./admin", "/x/../admin", "/other/..//admin/x"]
@@ -221,12 +225,12 @@ def test_sources(served: Served) -> None:
     assert f"Ingress shop/broken: {broken}" in served.told
 
 
-def test_patience(served: Served) -> None:
+def test_silent_backend_is_given_up_after_the_annotated_timeout(served: Served) -> None:
     """A backend that says nothing for as long is given up."""
     assert served.ask("patient.test").status == 504
 
 
-def test_canaries(served: Served) -> None:
+def test_canary_gets_its_share_by_weight_or_header(served: Served) -> None:
     """A share by weight, all or nothing by a header, whatever the main Ingress says of paths; alone none is served."""
     shares = Counter(served.ask("main.test").seen["by"] for _ in range(400))
     assert 80 < shares["b"] < 160  # 120 are expected, 4.3 standard deviations either way
@@ -238,13 +242,13 @@ def test_canaries(served: Served) -> None:
     assert "Ingress shop/alone: no other Ingress of its namespace has alone.test/" in served.told
 
 
-def test_entry_points(served: Served) -> None:
+def test_entry_points_select_plain_http_or_tls(served: Served) -> None:
     """Rules are there by TLS alone, or by plain HTTP alone; of an entry point that nobody has, nobody is served."""
     assert [served.ask(f"{name}.test").status for name in ("only-tls", "only-plain", "elsewhere")] == [404, 200, 503]
     assert [by_tls(served, f"{name}.test").status for name in ("only-tls", "only-plain")] == [200, 404]
 
 
-def test_what_is_told(served: Served) -> None:
+def test_unsupported_annotations_are_reported_once(served: Served) -> None:
     """Once, by name."""
     unknown = "these annotations aren't understood, and nothing comes of them: auth-url, server-snippet"
     assert served.told.count(f"Ingress shop/unknown: of nginx.ingress.kubernetes.io/ {unknown}") == 1

@@ -113,7 +113,7 @@ def test_a_table_of_requests(play: Stage) -> None:
     assert "8080: a.test/foo → shop/exact:8080" in detail
 
 
-def test_the_example(play: Stage) -> None:
+def test_ingress_example_serves_as_documented(play: Stage) -> None:
     """Its stack and its manifests, with ports of the test in place of the shop's."""
     example = CHECKOUT / "examples" / "ingress"
     said = yaml.safe_load((example / "Pulumi.ingress.yaml").read_text())["config"]
@@ -174,7 +174,7 @@ def shown(address: str, authority: Authority, name: str, host: str = "") -> tupl
             ), f"{lines[0].split()[1]} {lines[-1].partition(' ')[0]}"
 
 
-def test_tls_by_name(play: Stage, tmp_path: Path) -> None:
+def test_each_tls_host_gets_its_secrets_certificate(play: Stage, tmp_path: Path) -> None:
     """Each name has its Secret's certificate, of two the older Ingress'; a name without one gets no connection."""
     authority = Authority(tmp_path / "authority")
     play.configure(ingress={"class": "local", **PORTS})

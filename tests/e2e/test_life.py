@@ -96,7 +96,7 @@ def shop_port(shop: Stage, name: str, index: int) -> int:
     return int(document["spec"]["ports"][index]["nodePort"])
 
 
-def test_destroy_leaves_nothing(shop: Stage) -> None:
+def test_destroy_removes_processes_directories_claims_and_locks(shop: Stage) -> None:
     """No process, no directory, no claim, no lock."""
     shop.up()
     at = shop.addresses()

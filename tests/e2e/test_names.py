@@ -125,7 +125,7 @@ def test_gc_ends_a_server_that_no_state_knows(play: Stage, backend: Callable[...
     assert not envoys(play.root)
 
 
-def test_a_place_that_somebody_else_has_is_told(play: Stage, backend: Callable[..., Backend]) -> None:
+def test_occupied_dns_address_is_reported_and_services_are_served(play: Stage, backend: Callable[..., Backend]) -> None:
     """In one sentence, and load balancers are served all the same."""
     to = backend("one").port
     server = named(play)

@@ -66,7 +66,7 @@ def test_a_share_of_clients_fails_from_the_order_to_its_end(proxies: str) -> Non
         assert orders_of(play) == []
 
 
-def test_whoever_looks_is_told() -> None:
+def test_status_and_preview_show_active_orders() -> None:
     """In tables, documents and previews, with the way to end it."""
     with stage() as play, backends() as make:
         play.write("s.yaml", node(), service("web", port(8080, make("b").port)))
@@ -141,7 +141,7 @@ def test_what_an_annotation_orders_ends_where_it_is_written() -> None:
         assert answer(address) in FAILS
 
 
-def test_what_makes_no_sense_changes_nothing() -> None:
+def test_invalid_order_is_refused_without_effect() -> None:
     """One sentence each."""
     with stage() as play, backends() as make:
         number = make("b").port

@@ -152,7 +152,7 @@ def test_it_says_when_the_loop_ended_and_comes_back_with_it(play: Stage, backend
         becomes(lambda: "can't be read and counts as last read" in tab.evaluate(banner), watch)
 
 
-def test_by_keyboard_and_for_those_who_hear_it(play: Stage, backend: Backends, browser: Browser) -> None:
+def test_page_is_usable_by_keyboard_and_screen_reader(play: Stage, backend: Backends, browser: Browser) -> None:
     """One stop of Tab, arrows from one Service to the next, Enter tells all, `/` filters; all have names."""
     web = backend("web")
     good = [service(name, port(8080, web.port)) for name in ("api", "db", "web")]
@@ -243,7 +243,7 @@ READ = """(async () => {
 
 
 @pytest.mark.parametrize("host", ["evil.test", "localhost", "127.0.0.1"])
-def test_pages_of_other_origins_get_nothing(play: Stage, browser: Browser, host: str) -> None:
+def test_page_data_is_refused_to_other_origins(play: Stage, browser: Browser, host: str) -> None:
     """Of another site, and of another port of this host."""
     evil = ThreadingHTTPServer(("127.0.0.1", 0), _Evil)
     with in_thread(evil) as other, watching(play, "--page", "127.0.0.1:0") as watch:

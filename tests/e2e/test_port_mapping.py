@@ -74,7 +74,7 @@ def test_each_port_is_found_at_127_0_0_1_by_its_own_number_or_another_one_that_s
     assert Ledger(play.state_home / "ledger").claims() == ()
 
 
-def test_a_port_on_which_somebody_listens_is_left_to_him(play: Stage, backend: Callable[..., Backend]) -> None:
+def test_occupied_port_is_mapped_to_another_number(play: Stage, backend: Callable[..., Backend]) -> None:
     """The Service is found elsewhere, and the preview says so before."""
     stranger = backend("stranger")
     web = backend("web")

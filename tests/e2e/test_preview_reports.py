@@ -64,7 +64,9 @@ def edited(play: Stage, dice: random.Random, backend: Backend) -> list[dict[str,
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_up_does_what_the_report_said(play: Stage, backend: Callable[..., Backend], seed: int) -> None:
+def test_up_changes_exactly_what_the_preview_report_showed(
+    play: Stage, backend: Callable[..., Backend], seed: int
+) -> None:
     """Over random edits: the Services that `up` touches and the addresses that it gives are those of the report."""
     dice, server = random.Random(seed), backend("one")
     for _ in range(4):

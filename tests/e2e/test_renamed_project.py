@@ -103,7 +103,7 @@ def test_what_an_earlier_version_served_under_two_names_may_end_under_each(play:
     assert served(play) == "web: hello"
 
 
-def test_other_projects_of_the_same_backend_are_nobodys_earlier_names(play: Stage, tmp_path: Path) -> None:
+def test_other_projects_in_the_backend_are_not_taken_for_a_renamed_one(play: Stage, tmp_path: Path) -> None:
     """A backend in a home directory has states of many projects, of local-lb and of others."""
     text = state(play).decode().replace(str(play.root), str(tmp_path))
     for name, words in {

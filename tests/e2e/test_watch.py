@@ -95,7 +95,7 @@ def test_a_killed_proxy_serves_again_under_its_address(play: Stage, backend: Bac
         assert play.pids()["n/keeper"] == keeper
 
 
-def test_a_killed_loop_harms_nothing_and_its_successor_goes_on(play: Stage, backend: Backends) -> None:
+def test_killed_watch_loses_no_request_and_the_next_one_continues(play: Stage, backend: Backends) -> None:
     """Kill -9 in the midst of changes, under a client at constant rate that loses no request."""
     web = backend("web")
     play.write("base.yaml", node(), service("web", port(8080, web.port)))

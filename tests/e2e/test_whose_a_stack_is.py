@@ -133,7 +133,7 @@ def test_a_stack_moves_by_command(play: Stage, elsewhere: Path) -> None:
     assert not record(play).exists()
 
 
-def test_adopting_what_is_here_changes_nothing(play: Stage) -> None:
+def test_adopting_a_stack_already_here_changes_nothing(play: Stage) -> None:
     """Nor does it ask."""
     pids = envoys(play.root)
     assert play.run("state", "adopt").code == 0
@@ -203,7 +203,7 @@ def test_destroy_ends_no_stranger_who_has_the_number_of_a_watch_in_a_container(p
         stranger.kill()
 
 
-def test_a_destroy_that_knows_of_nothing_points_to_what_goes_on_serving(play: Stage) -> None:
+def test_destroy_with_lost_state_fails_and_names_what_still_serves(play: Stage) -> None:
     """The state is gone: nothing was removed, and that is no success."""
     address = play.addresses()["n/web"]
     (play.root / ".state/.pulumi/stacks/local-lb/dev.json").unlink()

@@ -149,7 +149,9 @@ def test_gc_removes_what_a_lost_state_left(play: Stage, backend: Callable[..., B
     assert server.records() == before
 
 
-def test_watch_repairs_names(play: Stage, backend: Callable[..., Backend], server: Bind) -> None:
+def test_watch_repairs_removed_and_missed_dns_records(
+    play: Stage, backend: Callable[..., Backend], server: Bind
+) -> None:
     """What somebody removed, and what a server that was away didn't hear."""
     to = backend("one").port
     zoned(play, server)

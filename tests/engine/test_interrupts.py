@@ -83,7 +83,7 @@ def test_what_the_embedding_program_listens_to_hears_of_signals_as_well(bench: B
         os.close(bell)
 
 
-def test_another_engine_is_told_who_goes_on(bench: Bench) -> None:
+def test_pulumi_cli_is_told_that_locallb_has_to_resume(bench: Bench) -> None:
     """What broke off stands where only this engine reads it; this engine isn't refused, and then nobody is."""
     root = bench.project.root
 

@@ -177,7 +177,9 @@ def held_under_another_name(path: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("holds", [held_open, held_under_another_name])
-def test_who_holds_an_old_file_keeps_it_as_it_is(holds: Callable[[Path], Iterator[None]], stack: Stack) -> None:
+def test_rewriting_a_file_keeps_it_whole_for_open_readers(
+    holds: Callable[[Path], Iterator[None]], stack: Stack
+) -> None:
     """Whoever reads a backup that goes meanwhile reads it to its end."""
     path = leftover_path(stack)
     content = path.read_bytes()

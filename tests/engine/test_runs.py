@@ -122,7 +122,7 @@ FILES = ["locallb:index:LoopbackAddress", "locallb:index:ProxyConfig"]
     ],
 )
 @pytest.mark.parametrize("at_once", [1, 3, 16])
-def test_what_others_changed_is_told_by_its_root_and_nothing_else_happens(
+def test_drifted_names_changed_roots_and_leaves_the_state(
     bench: Bench, seen: dict[str, Any], drifted: list[str], at_once: int
 ) -> None:
     """Only resources of the types in question are read, each once, by few threads or many; the state stays."""

@@ -85,7 +85,7 @@ def test_a_living_holder_that_can_not_be_looked_at_keeps_its_lock(bench: Bench) 
         (errno.ENFILE, "end other programs"),
     ],
 )
-def test_what_can_not_be_written_is_told_with_what_helps_there(tmp_path: Path, number: int, remedy: str) -> None:
+def test_unwritable_state_is_reported_with_the_remedy_for_its_cause(tmp_path: Path, number: int, remedy: str) -> None:
     """Room is no remedy for a limit, nor a right for a disk that is full."""
 
     def refused(_what: str) -> None:

@@ -83,7 +83,7 @@ def test_a_preview_asks_for_plans_who_can_plan_and_has_nothing_made(
         (process, "fail_delete", "1", "2"),
     ],
 )
-def test_what_failed_is_not_under_way(
+def test_failed_operation_is_not_recorded_as_pending(
     program: Callable[[str], Callable[[], object]], steered: str, before: str | None, after: str | None, bench: Bench
 ) -> None:
     """The provider said how it ended: nothing is left for the next run to find out, which does it again."""

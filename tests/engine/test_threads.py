@@ -17,7 +17,7 @@ from tests.engine.support import Bench
 
 
 @given(some=st.lists(st.integers()), most=st.integers(1, 9))
-def test_hands_are_all_of_it_in_order_and_as_large_as_each_other(some: list[int], most: int) -> None:
+def test_items_are_split_in_order_into_equal_chunks(some: list[int], most: int) -> None:
     """So that few threads look at the same things as one for each."""
     hands = dealt(some, most)
     assert [hands[number % most][number // most] for number in range(len(some))] == some

@@ -95,7 +95,7 @@ def test_no_listener_at_all_is_an_empty_answer(tmp_path: Path) -> None:
         assert admin.failed_listeners() == {}
 
 
-def test_nobody_there_is_no_answer(tmp_path: Path) -> None:
+def test_missing_or_dead_admin_socket_gives_no_answer(tmp_path: Path) -> None:
     """No directory, no socket, a socket that a dead process left."""
     for directory in (tmp_path / "absent", tmp_path):
         assert not EnvoyAdmin(directory).ready()

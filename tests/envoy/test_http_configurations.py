@@ -62,13 +62,13 @@ def _prepared(directory: Path, pair: Pair, authority: Authority) -> Path:
     return directory
 
 
-def test_envoy_takes_what_can_be_said(pair: Pair, authority: Authority) -> None:
+def test_envoy_accepts_sampled_http_configurations(pair: Pair, authority: Authority) -> None:
     """A few of all proxies; the slow tier tries many."""
     _law(pair, authority, 15)()
 
 
 @pytest.mark.slow
-def test_envoy_takes_whatever_can_be_said(pair: Pair, authority: Authority) -> None:
+def test_envoy_accepts_http_configurations_with_extreme_values(pair: Pair, authority: Authority) -> None:
     """Names, values, paths, expressions and statuses at their edges, in every combination."""
     _law(pair, authority, 250)()
 

@@ -27,7 +27,7 @@ def prefix(path: str) -> PathMatch:
     return PathMatch(PathKind.PREFIX, path)
 
 
-def test_weights(serve: ServeHttp) -> None:
+def test_requests_are_split_by_weight(serve: ServeHttp) -> None:
     """9 to 1, nobody for weight 0; a share without a backend is answered 500, one without endpoints 503."""
     shares = (Target("web", 90), Target("other", 10), Target("empty", 0))
     client = serve(
@@ -44,7 +44,7 @@ def test_weights(serve: ServeHttp) -> None:
     assert [client.ask(path).status for path in ("/none", "/zero")] == [500, 500]
 
 
-def test_mirrors(serve: ServeHttp, echoes: dict[str, Echo]) -> None:
+def test_mirrored_requests_reach_another_backend_too(serve: ServeHttp, echoes: dict[str, Echo]) -> None:
     """A copy of each request, or of a share, reaches another backend; the client hears of the first alone."""
     half = (Mirror("other", 500_000),)
     client = serve(
@@ -56,7 +56,7 @@ def test_mirrors(serve: ServeHttp, echoes: dict[str, Echo]) -> None:
     assert 25 < echoes["b"].asked.count("/half") < 75
 
 
-def test_timeouts_and_retries(serve: ServeHttp, echoes: dict[str, Echo]) -> None:
+def test_timeouts_answer_504_and_named_statuses_are_retried(serve: ServeHttp, echoes: dict[str, Echo]) -> None:
     """504 when time is up, for the whole or for each attempt; statuses that are named are tried again."""
     client = serve(
         Route(Match(headers=(ValueMatch("x", "whole"),)), Forward((Target("web"),), timeout=200)),
@@ -87,7 +87,7 @@ def test_a_backend_that_takes_nothing_is_passed_over(start: Start, block: Block,
 
 
 @pytest.mark.parametrize("kind", list(SessionKind))
-def test_sessions(serve: ServeHttp, kind: SessionKind) -> None:
+def test_session_persistence_keeps_a_client_at_its_backend(serve: ServeHttp, kind: SessionKind) -> None:
     """A client that says what it was told stays with its backend; others are spread."""
     client = serve(Route(Match(), Forward((Target("both"),), session=Session("s", kind, 60_000))))
     first = client.ask()
@@ -98,7 +98,7 @@ def test_sessions(serve: ServeHttp, kind: SessionKind) -> None:
     assert {client.ask().seen["by"] for _ in range(20)} == {"a", "b"}
 
 
-def test_cors(serve: ServeHttp, echoes: dict[str, Echo]) -> None:
+def test_cors_preflights_are_answered_by_the_proxy(serve: ServeHttp, echoes: dict[str, Echo]) -> None:
     """Preflights are answered here, for origins that may; others get no permission."""
     cors = Cors(
         ("https://*.a.test", "http://b.test"), ("GET", "PUT"), ("x-a",), ("x-from",), credentials=True, max_age=60

@@ -129,7 +129,7 @@ def test_names_choose_certificates_and_routes(
 
 
 @pytest.mark.parametrize("discovery", list(Discovery))
-def test_clients_show_certificates(
+def test_client_certificates_are_required_or_optional(
     discovery: Discovery, running: ExitStack, tmp_path: Path, block: Block, authority: Authority
 ) -> None:
     """One that the authority signed; where it is optional, none or another is let in as well."""
@@ -156,7 +156,7 @@ def test_clients_show_certificates(
         (("*.backend.test", "backend.test"), "anything.test", 200),
     ],
 )
-def test_backends_are_verified(  # noqa: PLR0913, PLR0917 - a table and what it needs
+def test_backend_certificates_are_verified(  # noqa: PLR0913, PLR0917 - a table and what it needs
     discovery: Discovery,
     names: tuple[str, ...],
     server_name: str,
@@ -181,7 +181,7 @@ def test_backends_are_verified(  # noqa: PLR0913, PLR0917 - a table and what it 
         assert client.getresponse().status == status
 
 
-def test_websockets_go_on(running: ExitStack, tmp_path: Path, block: Block) -> None:
+def test_websocket_upgrades_pass_both_ways(running: ExitStack, tmp_path: Path, block: Block) -> None:
     """An upgrade reaches the backend, and then bytes go both ways."""
     echo = running.enter_context(Echo("a", block[1]))
     start(running, tmp_path, rendering(block[9], [Route(Match(), WEB)], [upstream("web", echo)]))
@@ -194,7 +194,7 @@ def test_websockets_go_on(running: ExitStack, tmp_path: Path, block: Block) -> N
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_http2_from_clients(
+def test_clients_may_use_http2_with_and_without_tls(
     scheme: str, running: ExitStack, tmp_path: Path, block: Block, authority: Authority
 ) -> None:
     """By prior knowledge without TLS, by ALPN with it; the backend is asked by HTTP/1.1."""
@@ -207,7 +207,7 @@ def test_http2_from_clients(
     assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "2 200"
 
 
-def test_grpc(running: ExitStack, tmp_path: Path, block: Block) -> None:
+def test_grpc_calls_are_routed_by_service_and_method(running: ExitStack, tmp_path: Path, block: Block) -> None:
     """Calls and streams, by service and method; what has no route is unimplemented, without endpoints unavailable."""
     backend = running.enter_context(grpc_server(block[1]))
     http2 = HttpBackends(Speaks.HTTP2)

@@ -121,7 +121,7 @@ REWRITES = (
 )
 
 
-def test_paths_are_rewritten(serve: ServeHttp) -> None:
+def test_path_rewrites_follow_the_specifications_table(serve: ServeHttp) -> None:
     """As the specification's table has it, towards backends and in redirects."""
     client = serve(
         *(
@@ -154,7 +154,7 @@ REDIRECTS = (
 )
 
 
-def test_redirects(serve: ServeHttp) -> None:
+def test_redirects_change_only_the_given_parts_of_the_url(serve: ServeHttp) -> None:
     """Scheme, host, port and status; the path and the query stay. What isn't said is as at the listener, here 8080."""
     routes = [Route(Match(headers=(ValueMatch("n", f"{n}"),)), case[0]) for n, case in enumerate(REDIRECTS)]
     client = serve(*routes)

@@ -67,7 +67,7 @@ def ask(address: str, source: str) -> tuple[str, int]:
 @pytest.mark.parametrize("discovery", list(Discovery))
 @pytest.mark.parametrize("version", list(ProxyProtocol))
 @pytest.mark.parametrize("check", [None, ConnectCheck(), "http"])
-def test_backends_are_told_whose_connection_it_is(  # noqa: PLR0913 - three cases, three fixtures
+def test_proxy_protocol_sends_the_clients_address_to_backends(  # noqa: PLR0913 - three cases, three fixtures
     version: ProxyProtocol, discovery: Discovery, check: object, *, start: Start, nodes: Serve, block: Block
 ) -> None:
     """Address and port of the client, in either version; a health port, which knows nothing of it, answers."""

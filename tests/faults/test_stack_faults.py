@@ -45,7 +45,7 @@ def test_a_lost_state_is_found_again_in_the_world(pair: Pair) -> None:
     assert pair.doctor().code == 0
 
 
-def test_what_a_lost_state_left_is_removed_by_gc_and_nothing_else(pair: Pair) -> None:
+def test_gc_removes_only_what_a_lost_state_left(pair: Pair) -> None:
     """The Service is gone with the state: gc removes its proxy, claim and process, and keeps what `up` adopted."""
     lose_state(pair)
     (pair.stage.manifests / "victim.yaml").unlink()
@@ -188,7 +188,7 @@ def test_a_lock_whose_pid_is_another_process_now_is_removed(pair: Pair) -> None:
         other.kill()
 
 
-def test_a_lock_of_another_host_is_told_and_stays(pair: Pair) -> None:
+def test_lock_of_another_host_is_reported_and_kept(pair: Pair) -> None:
     """Whether that process lives can't be known here."""
     path = lock(pair.stage, 1, datetime.now(UTC), "elsewhere")
     assert "locked by me@elsewhere (pid 1)" in pair.doctor().problems

@@ -53,7 +53,7 @@ def told(metrics: Iterator[Metric]) -> Samples:
     return values
 
 
-def test_what_was_counted_is_told() -> None:
+def test_traffic_metrics_sum_all_backends() -> None:
     """Of all backends together."""
     latencies = Latencies({Bin(1.0, 0.1): 3, Bin(10.0, 1.0): 2, Bin(20000.0, 1000.0): 1})
     backends = {"127.0.0.1:1": Counts(5, 1, 2, 6, 1), "127.0.0.1:2": Counts(1, 0, 0, 0, 0)}
@@ -128,7 +128,7 @@ def test_what_is_told_fits_the_bound_and_nothing_that_fits_beside_it_is_left_out
     assert all(count > most - rows.total() for count in absent)
 
 
-def test_nobody_is_asked_where_nobody_wants_it() -> None:
+def test_proxies_are_not_queried_without_the_traffic_key() -> None:
     """Without the key there is no metric at all, and with it silent proxies are told."""
     assert list(TrafficMetrics(lambda: None).collect()) == []
     (left_out,) = [m for m in TrafficMetrics(lambda: (plan_of("a", "b"), 1)).collect() if m.name.endswith("_left_out")]

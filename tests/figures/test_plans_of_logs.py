@@ -45,7 +45,7 @@ def test_a_plan_lasts_until_somebody_writes_the_state(play: Stage, monkeypatch: 
     assert plans.now() is again
 
 
-def test_an_old_plan_is_made_anew(play: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outdated_plan_is_made_again(play: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the configuration may have become another one."""
     plans = plans_of(play)
     plans.now()

@@ -72,9 +72,7 @@ def test_a_new_directory_at_the_same_path_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("act", ["renew", "shut", "end"])
-def test_what_another_reader_has_at_the_same_path_is_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: str
-) -> None:
+def test_socket_and_gate_of_another_reader_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: str) -> None:
     """Neither its socket goes, nor is its gate written."""
     directory = directory_of_proxy(tmp_path)
     old = Tap(directory)

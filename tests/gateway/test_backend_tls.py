@@ -192,7 +192,7 @@ def test_a_policy_that_is_not_kept_is_told_and_no_fault_of_the_route() -> None:
 @pytest.mark.parametrize(
     "target", [{"name": "other"}, {"kind": "Backend"}, {"group": "example.com"}, {"kind": "Service", "name": "API"}]
 )
-def test_a_policy_of_something_else_is_told_nothing(target: JsonObject) -> None:
+def test_policy_for_another_kind_of_target_gets_no_status(target: JsonObject) -> None:
     """Somebody else answers for it."""
     assert told(cluster(policy(target=target), bundle(), service("other"))) == {}
     assert believed(policy(target=target), bundle(), service("other")) is None

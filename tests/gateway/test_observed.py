@@ -89,7 +89,7 @@ TAMPERINGS: Mapping[str, tuple[str, Callable[[JsonObject], object], tuple[str, .
 
 
 @pytest.mark.parametrize("what", TAMPERINGS)
-def test_what_others_change_of_ours_is_seen_and_nothing_else(what: str) -> None:
+def test_only_changes_of_our_status_entries_are_observed(what: str) -> None:
     """Also where what they write makes no sense."""
     which, change, names = TAMPERINGS[what]
     document, wanted = WANTED[which]
@@ -99,7 +99,7 @@ def test_what_others_change_of_ours_is_seen_and_nothing_else(what: str) -> None:
     assert observed_status(made).differences(wanted, 3) == names
 
 
-def test_nobody_is_woken_for_what_others_say_of_theirs() -> None:
+def test_changes_of_other_controllers_entries_are_ignored() -> None:
     """It is no part of what stands there."""
     before = live(gateway(), OF_GATEWAY, {"conditions": [THEIRS]})
     after = deepcopy(before)

@@ -174,7 +174,7 @@ def test_an_insecure_mode_is_said_at_the_gateway_for_as_long_as_it_is_there(pems
         ({"perPort": 7}, "spec.tls.frontend.perPort is 7; give a list"),
     ],
 )
-def test_what_makes_no_sense_serves_nobody(frontend: JsonObject, problem: str, pems: tuple[str, str]) -> None:
+def test_invalid_client_validation_serves_no_client(frontend: JsonObject, problem: str, pems: tuple[str, str]) -> None:
     """Rather than let anybody in."""
     one = only(*world(pems, https(), **frontend))
     assert one.chains == {}

@@ -135,6 +135,6 @@ def condition(kind: str, status: str) -> dict[str, str]:
         ({"parents": [{"conditions": []}, {"conditions": [condition("Accepted", "False")]}]}, Verdict.REFUSED),
     ],
 )
-def test_a_status_comes_to_one_word(said: object, told: Verdict) -> None:
+def test_status_is_summed_up_by_its_worst_condition(said: object, told: Verdict) -> None:
     """The worst of what it says."""
     assert verdict_of(json.dumps(said)) is told

@@ -42,7 +42,7 @@ def test_a_block_comes_changes_and_goes_and_the_rest_stays(text: str) -> None:
 
 
 @given(texts, st.sampled_from(["", "10.0.0.1 mine\n"]))
-def test_what_somebody_writes_below_stays(text: str, more: str) -> None:
+def test_lines_below_our_block_are_kept(text: str, more: str) -> None:
     """A line after the block is not the block's."""
     put = with_block(text, "test", BLOCK) + more
     assert with_block(put, "test", "").endswith(more)
@@ -52,12 +52,12 @@ def test_what_somebody_writes_below_stays(text: str, more: str) -> None:
     "shown",
     ["", "*.apps.test 127.77.0.1", "a_b.test 127.77.0.1", "a.test", "a.test b.test", "a;b.test ::1", "# 1.2.3.4"],
 )
-def test_what_cant_stand_there_is_left_out(shown: str) -> None:
+def test_wildcards_and_invalid_names_are_left_out_of_hosts_file(shown: str) -> None:
     """Wildcards, aliases, whatever isn't a name or an address."""
     assert read_names([shown]) == {}
 
 
-def test_who_is_told_of() -> None:
+def test_hosts_file_text_answers_whole_names_only() -> None:
     """Names in a block, in the zone where they lie."""
     assert tells(BLOCK, "web.test")
     assert not tells(BLOCK, "eb.test")

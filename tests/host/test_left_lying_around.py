@@ -68,7 +68,7 @@ def test_nothing_of_a_proxy_or_of_the_ledger_is_open_to_others(deployed: Stage) 
     assert {path.name.partition("_")[0] for path in sockets} == {"admin.sock", "hot"}
 
 
-def test_what_the_sources_said_is_private(deployed: Stage) -> None:
+def test_copies_of_source_objects_are_readable_by_owner_only(deployed: Stage) -> None:
     """The copies of the sources' objects are closed, whatever the umask."""
     assert (
         offending(below(deployed.root / ".state/locallb"), lambda s: 0o700 if stat.S_ISDIR(s.st_mode) else 0o600) == []
@@ -81,7 +81,7 @@ def test_nothing_of_the_state_can_be_written_by_others(deployed: Stage) -> None:
     assert open_ones == []
 
 
-def test_everything_belongs_to_whoever_ran_it(deployed: Stage) -> None:
+def test_files_and_processes_belong_to_the_calling_user(deployed: Stage) -> None:
     """Files and processes alike; nothing gained a right on the way."""
     assert {status.st_uid for _, status in below(deployed.state_home, deployed.root / ".state")} == {os.geteuid()}
     for pid in envoys(deployed.root):

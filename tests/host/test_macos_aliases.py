@@ -90,7 +90,7 @@ def test_ifconfig_is_asked_and_told(command: Path) -> None:
 
 
 @pytest.mark.parametrize("script", ["echo 'ioctl (SIOCAIFADDR): permission denied' >&2; exit 1", None])
-def test_what_ifconfig_refuses_is_one_sentence(
+def test_ifconfig_failure_is_reported_in_one_sentence(
     command: Path, script: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It isn't there, or this user may not."""
@@ -110,7 +110,7 @@ def test_on_macos_the_host_is_refused_with_what_helps(monkeypatch: pytest.Monkey
         host_facts((), ())
 
 
-def test_where_there_are_routes_there_are_no_aliases() -> None:
+def test_linux_needs_no_aliases() -> None:
     """Linux needs none."""
     seen = replace(HostSeen({}, (), ""), alias_notes=())
     assert not [step for step in plan_setup(seen, persist=True).steps if step.sort is StepKind.ALIAS]

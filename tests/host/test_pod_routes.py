@@ -110,7 +110,7 @@ def test_off_is_the_default_and_takes_them_away(play: Project) -> None:
     assert play.status()["web"]["reason"] == "Unreachable"
 
 
-def test_what_somebody_removed_comes_back(play: Project) -> None:
+def test_removed_pod_route_is_restored_by_up(play: Project) -> None:
     """By the next `up`; what is there needs no repair."""
     play.up()
     play.space.shell("ip route del 10.244.1.0/24")
@@ -148,7 +148,7 @@ def test_a_route_of_somebody_else_is_never_touched(play: Project, existing: str,
     assert play.space.shell("ip -4 route show table all") == before
 
 
-def test_somebody_elses_same_way_is_no_conflict(play: Project) -> None:
+def test_equal_foreign_route_does_not_conflict(play: Project) -> None:
     """Both are there, and theirs stays when ours goes."""
     play.space.shell(f"ip route add 10.244.1.0/24 via {NODE}")
     before = play.space.shell("ip route show")

@@ -95,13 +95,13 @@ def test_a_file_for_macos_named_like_the_zone() -> None:
         (seen(ZONE, LAB, resolved="x"), "this stack has 127.0.0.77:5300 and [::1]:53: have one server answer"),
     ],
 )
-def test_what_to_mind(host: HostSeen, told: str) -> None:
+def test_resolver_plan_adds_a_note_where_needed(host: HostSeen, told: str) -> None:
     """A note, and no failure."""
     (note,) = plan_setup(host, persist=False).notes
     assert told in note
 
 
-def test_without_zones_there_is_nothing() -> None:
+def test_resolver_plan_is_empty_without_zones() -> None:
     """Whatever resolver the host has."""
     assert files(seen(resolved="x", dnsmasq=THERE)) == {}
     assert not plan_setup(seen(), persist=False).notes

@@ -36,7 +36,7 @@ def stage() -> Iterator[Project]:
         yield made
 
 
-def test_setup_and_teardown(stage: Project) -> None:
+def test_resolver_setup_is_printed_applied_and_undone(stage: Project) -> None:
     """Printed first; then done, shown, read by the resolver, and undone byte for byte."""
     before = stage.space.shell(LOOK)
     printed = stage.locallb("host", "setup")

@@ -208,7 +208,7 @@ def test_routes_that_cannot_be_read_are_asked_for_less_and_less_often(monkeypatc
         events.stop()
 
 
-def test_where_nobody_may_speak_netlink_it_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_netlink_socket_reports_no_events(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sandbox refuses the socket itself; every full pass looks at the routes all the same."""
 
     def refuse(*_given: object) -> NoReturn:

@@ -58,9 +58,7 @@ def test_a_fresh_host_needs_everything_and_a_done_one_nothing() -> None:
         ({}, {}),
     ],
 )
-def test_what_is_better_already_stays_and_what_a_kernel_lacks_is_left(
-    sysctls: dict[str, int], wanted: dict[str, str]
-) -> None:
+def test_setup_never_lowers_limits_and_skips_unknown_ones(sysctls: dict[str, int], wanted: dict[str, str]) -> None:
     """A limit is never lowered."""
     assert open_steps(replace(DONE, sysctls=sysctls)) == wanted
 

@@ -37,7 +37,7 @@ def test_the_holder_of_a_port_is_named(family: int, bound: str, asked: str, prot
     assert sockets.holder(ip_address(asked), port, protocol) == ""
 
 
-def test_another_address_or_protocol_holds_nothing() -> None:
+def test_listener_holds_only_its_own_address_and_protocol() -> None:
     """A port is held where it is held."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -46,7 +46,7 @@ def test_another_address_or_protocol_holds_nothing() -> None:
         assert sockets.holder(LOCAL, port, Protocol.SCTP) == ""
 
 
-def test_connections_are_counted_where_they_arrive() -> None:
+def test_connections_are_counted_on_the_server_side() -> None:
     """The server's side counts, at the given places only."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         place = (LOCAL, server.getsockname()[1])

@@ -223,7 +223,7 @@ _annotations = st.dictionaries(st.builds(str.__add__, _prefixes, _names), _texts
 
 
 @given(_annotations, st.sampled_from([BOTH, frozenset[Dialect](), frozenset({Dialect.NGINX})]))
-def test_nothing_raises(said: dict[str, str], dialects: frozenset[Dialect]) -> None:
+def test_any_annotation_text_gives_short_sentences(said: dict[str, str], dialects: frozenset[Dialect]) -> None:
     """Whatever stands there, each sentence is short and on one line; without a dialect there is none."""
     policy = policy_of(Ingress(Meta(Named("shop", "web"), annotations=said)), dialects)
     assert all(len(line) < 700 and line.isprintable() for line in policy.problems)
@@ -231,7 +231,7 @@ def test_nothing_raises(said: dict[str, str], dialects: frozenset[Dialect]) -> N
 
 
 @given(_annotations, st.sampled_from(["/", "/a(b)", "/(x|y)/(.*)", "/a|b", "é"]))
-def test_whatever_is_said_routes_are_made_or_a_reason_is_told(said: dict[str, str], written: str) -> None:
+def test_each_path_has_a_route_or_a_reason(said: dict[str, str], written: str) -> None:
     """Each path has a route, or a sentence says why not."""
     metadata = {"name": "web", "namespace": "shop", "annotations": said}
     document = ingress(rule(path(written, SPECIFIC), host="a.test"), metadata=metadata)
@@ -244,7 +244,7 @@ def policy_is_elsewhere(said: dict[str, str]) -> bool:
     return f"{TRAEFIK}router.entrypoints" in said or f"{TRAEFIK}router.tls" in said
 
 
-def test_the_key() -> None:
+def test_annotation_dialects_are_a_list_of_controllers() -> None:
     """A list of controllers."""
     mistakes = Mistakes()
     assert parse_ingress(mistakes, {"annotations": ["nginx", "traefik"]}).annotations == BOTH

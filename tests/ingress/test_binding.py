@@ -73,7 +73,7 @@ def test_those_of_a_class_have_one_address_and_namespaces_count() -> None:
     ]
 
 
-def test_a_class_of_another_controller_is_left_alone_and_told() -> None:
+def test_class_of_another_controller_is_not_served_and_reported() -> None:
     """Also where the stack names it."""
     (told,) = class_notices(objects(OTHERS), IngressSettings("nginx"))
     assert "IngressClass nginx has the controller k8s.io/ingress-nginx" in told
@@ -226,7 +226,7 @@ def test_mistakes_in_the_key(value: object, said: str) -> None:
     assert said in " ".join(mistakes.sentences)
 
 
-def test_the_key() -> None:
+def test_ingress_key_selects_the_classes_that_are_served() -> None:
     """Absent: every class of ours. Without a class the default one; false: none."""
     mistakes = Mistakes()
     assert parse_ingress(mistakes, None) == IngressSettings()

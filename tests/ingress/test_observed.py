@@ -29,14 +29,14 @@ WANTED = {"loadBalancer": {"ingress": [ENTRY]}}
         (7, ("loadBalancer",)),
     ],
 )
-def test_what_others_changed_is_named(status: object, differing: tuple[str, ...]) -> None:
+def test_changed_ingress_status_fields_are_named(status: object, differing: tuple[str, ...]) -> None:
     """Only what is ours counts."""
     ((key, observed_status),) = observed_statuses(DEMO, {**ingress(rule(path())), "status": status}, ROUTED_KINDS)
     assert key == KEY
     assert observed_status.differences(WANTED, 1) == differing
 
 
-def test_classes_are_told_nothing() -> None:
+def test_ingress_classes_are_not_observed() -> None:
     """Neither is anybody woken for them, nor for Ingresses of a version that isn't read."""
     assert observed_statuses(DEMO, ingress_class(), ROUTED_KINDS) == ()
     assert observed_statuses(DEMO, {**ingress(), "apiVersion": "extensions/v1beta1"}, ROUTED_KINDS) == ()

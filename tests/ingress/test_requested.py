@@ -39,7 +39,7 @@ def test_the_families_are_those_of_the_addresses(
     assert not one.notices
 
 
-def test_who_comes_later_moves_nobody() -> None:
+def test_later_request_does_not_move_earlier_ingresses() -> None:
     """Neither to another address nor to another family: the oldest, which asks for nothing, is named."""
     older = asking("", "older")
     one = only(older, asking("fd00::5", "later", 2), address=AddressPer.NAMESPACE)
@@ -76,7 +76,7 @@ def test_of_several_the_oldest_is_heard() -> None:
         ("127.0.0.8,127.0.0.9", AddressPer.INGRESS, "asks for 127.0.0.8 and 127.0.0.9; ask for one IPv4 address"),
     ],
 )
-def test_what_is_not_heard_is_told(text: str, per: AddressPer, said: str) -> None:
+def test_refused_address_request_is_reported(text: str, per: AddressPer, said: str) -> None:
     """It is served at another address."""
     one = only(asking(text), address=per)
     assert one.want.requested == ()

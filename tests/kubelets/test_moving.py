@@ -49,7 +49,7 @@ def test_a_pod_that_moves(world: Workloads, play: Stage, watch: Watch) -> None:
         check(world, load, asking)
 
 
-def test_a_rolling_update(world: Workloads, play: Stage, watch: Watch) -> None:
+def test_rolling_update_loses_no_request(world: Workloads, play: Stage, watch: Watch) -> None:
     """Policy Cluster, four pods."""
     world.settled = SETTLED
     world.deploy("web", 4)

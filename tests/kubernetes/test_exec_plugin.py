@@ -84,7 +84,7 @@ def until(done: Callable[[], bool]) -> None:
         ("cat /dev/zero", "it prints more than 1048576 bytes"),
     ],
 )
-def test_one_that_gives_nothing_is_told_in_one_sentence(tmp_path: Path, script: str, told: str) -> None:
+def test_failed_exec_plugin_is_reported_without_its_output(tmp_path: Path, script: str, told: str) -> None:
     """With the command and the context, and nothing of what it printed."""
     with pytest.raises(KubeError, match=told) as caught:
         token(plugin(script, tmp_path))
@@ -95,7 +95,7 @@ def test_one_that_gives_nothing_is_told_in_one_sentence(tmp_path: Path, script: 
     assert caught.value.fault is Fault.KUBECONFIG
 
 
-def test_what_a_late_one_started_ends_with_it(tmp_path: Path) -> None:
+def test_timed_out_exec_plugin_ends_with_its_children(tmp_path: Path) -> None:
     """Its whole process group."""
     with pytest.raises(KubeError):
         token(plugin("sleep 1000 & echo $! > child; wait", tmp_path))

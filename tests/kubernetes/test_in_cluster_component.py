@@ -59,7 +59,7 @@ def applied(image: str, namespace: str) -> dict[tuple[str, str], dict[str, Any]]
     return by_name(yaml.safe_load_all(text))
 
 
-def test_it_declares_what_the_manifests_have() -> None:
+def test_in_cluster_component_declares_the_manifests_objects() -> None:
     """Each object, with the image as kustomize names it."""
     assert declared() == applied("local-lb:latest", "kube-system")
 

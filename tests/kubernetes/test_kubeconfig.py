@@ -101,7 +101,9 @@ def test_the_first_file_of_the_environment_counts(tmp_path: Path, monkeypatch: p
         ),
     ],
 )
-def test_what_is_no_kubeconfig_is_told(tmp_path: Path, text: str | None, context: str, fault: Fault, told: str) -> None:
+def test_invalid_kubeconfig_is_reported_by_file(
+    tmp_path: Path, text: str | None, context: str, fault: Fault, told: str
+) -> None:
     """One sentence that names the file."""
     if text is not None:
         (tmp_path / "config").write_text(text)

@@ -126,7 +126,7 @@ def test_one_whose_last_cluster_kind_deleted_is_gone_once_nobody_writes_to_it(
         "kind: Config\nclusters:\n",
     ],
 )
-def test_what_proves_nothing(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_incomplete_kubeconfig_never_proves_that_a_cluster_is_gone(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long ago it was written."""
     monkeypatch.setattr(kubeconfig_file, "EMPTIED", -1.0)
     assert said(text.encode(), "here") is Fault.KUBECONFIG

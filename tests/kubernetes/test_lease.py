@@ -23,7 +23,7 @@ TIMING = Timing()
 A, B = Candidate("a"), Candidate("b")
 
 
-def test_the_first_takes_what_nobody_has() -> None:
+def test_unheld_lease_is_taken_at_once() -> None:
     """No Lease, or one that was given up: no waiting."""
     assert wanted_term(A, 0) == 0
     assert wanted_term(A, 0, least=4) == 4

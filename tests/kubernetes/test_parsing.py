@@ -146,7 +146,7 @@ NOTICES: list[tuple[JsonObject, str]] = [
 
 
 @pytest.mark.parametrize(("thing", "sentence"), NOTICES)
-def test_what_is_left_out_although_it_may_matter_is_told(thing: JsonObject, sentence: str) -> None:
+def test_skipped_objects_that_may_matter_are_reported(thing: JsonObject, sentence: str) -> None:
     """In a notice, because there is no Service that could carry it."""
     result = parsed(thing)
     assert result.notices == (f"demo: {sentence}",)
@@ -233,7 +233,7 @@ def test_the_order_of_the_objects_doesnt_matter(shuffler: random.Random) -> None
     assert parsed(*shuffled) == parsed(*MIX)
 
 
-def test_an_annotation_of_ours_that_nobody_reads_is_told() -> None:
+def test_unknown_local_lb_annotation_is_reported() -> None:
     """Misspelt, it would have no effect without a word; the Service is served all the same."""
     said = parsed(service(meta={"annotations": {"local-lb.dev/address": "127.77.0.5", "other.dev/address": "x"}}))
     (notice,) = said.notices

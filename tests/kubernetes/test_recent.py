@@ -20,7 +20,7 @@ def told(version: object, uid: str = "u") -> dict[str, Any]:
 
 
 @given(st.lists(st.integers(0, 10**20), min_size=1))
-def test_the_newest_counts_in_whatever_order_it_is_told(versions: list[int]) -> None:
+def test_newest_resource_version_wins_in_any_order(versions: list[int]) -> None:
     """The answer to a patch may come after the watch told what somebody wrote over it."""
     recent = Recent()
     for version in versions:
@@ -29,7 +29,7 @@ def test_the_newest_counts_in_whatever_order_it_is_told(versions: list[int]) -> 
 
 
 @pytest.mark.parametrize("odd", [told("v1"), told(None), told(""), {"metadata": "x"}, {}])
-def test_where_versions_tell_nothing_the_last_word_counts(odd: dict[str, Any]) -> None:
+def test_incomparable_versions_use_the_last_received(odd: dict[str, Any]) -> None:
     """Whatever an odd server says, nothing raises."""
     recent = Recent()
     for item in (told("7"), odd, told("5")):
@@ -37,7 +37,7 @@ def test_where_versions_tell_nothing_the_last_word_counts(odd: dict[str, Any]) -
     assert recent.find(AT, "n", "web") == told("5")
 
 
-def test_what_was_forgotten_holds_up_nothing() -> None:
+def test_forgotten_object_accepts_older_versions() -> None:
     """A server that was restored counts from an earlier version on."""
     recent = Recent()
     recent.note(AT, "n", "web", told("9"))

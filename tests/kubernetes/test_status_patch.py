@@ -177,7 +177,7 @@ def test_whatever_an_api_answers_can_be_compared(metadata: Any, ingress: Any, sa
     assert observed_status({"metadata": 5, "status": []}) == ObservedStatus()
 
 
-def test_what_others_have_may_stand_anywhere() -> None:
+def test_order_of_foreign_status_entries_is_no_difference() -> None:
     """Whoever always puts its own entry first is no reason to write."""
     said = live(ingress=[THEIRS, ENTRY], conditions=[{**FINE, "lastTransitionTime": THEN}])
     assert publishing(said, (), TOLD, NOW) is None

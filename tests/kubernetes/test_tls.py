@@ -76,7 +76,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("what", CHANGES)
-def test_other_inputs_are_another_context(tmp_path: Path, made: Made, what: str) -> None:
+def test_tls_contexts_are_cached_by_their_inputs(tmp_path: Path, made: Made, what: str) -> None:
     """What is trusted and what is shown; both are kept."""
     for file in ("ca", "crt", "key"):
         (tmp_path / file).write_text(file)

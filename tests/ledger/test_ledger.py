@@ -45,7 +45,7 @@ def files(ledger: Ledger) -> list[str]:
     return sorted(path.name for path in ledger.directory.iterdir())
 
 
-def test_looking_makes_nothing(ledger: Ledger) -> None:
+def test_reading_an_absent_ledger_creates_nothing(ledger: Ledger) -> None:
     """A ledger that nobody wrote is empty, and stays absent."""
     assert (ledger.claims(), ledger.problems()) == ((), ())
     ledger.release(ADDRESS, owner("web"))
@@ -285,7 +285,7 @@ def test_an_address_never_has_two_holders(
     assert len(files(ledger)) == len(model)
 
 
-def test_a_claim_says_all_in_words(ledger: Ledger) -> None:
+def test_claim_file_names_its_service_and_stack_readably(ledger: Ledger) -> None:
     """A person who opens the file sees whose address it is."""
     ledger.claim(ADDRESS, owner("web"))
     document = json.loads(next(ledger.directory.iterdir()).read_text())
@@ -293,7 +293,7 @@ def test_a_claim_says_all_in_words(ledger: Ledger) -> None:
     assert list(document["owner"]) == ["project", "stack", "root", "cluster", "namespace", "name", "uid"]
 
 
-def test_who_agrees_shares(ledger: Ledger) -> None:
+def test_services_with_a_common_sharing_key_share_an_address(ledger: Ledger) -> None:
     """Two of one stack that both say so hold one address; each releases for itself."""
     ledger.claim(ADDRESS, owner("web"), "key")
     ledger.claim(ADDRESS, owner("other"), "key")

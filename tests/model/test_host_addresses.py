@@ -121,7 +121,9 @@ def told(*ranges: str, routes: Sequence[Route] = ()) -> tuple[str, ...]:
         ),
     ],
 )
-def test_what_a_pool_means_is_told(ranges: str, routes: Sequence[Route], expected: list[str]) -> None:
+def test_pool_with_public_or_local_networks_is_reported(
+    ranges: str, routes: Sequence[Route], expected: list[str]
+) -> None:
     """Public prefixes, networks that this host is a member of, addresses that face one; nothing without a reason."""
     sentences = told(ranges, routes=routes)
     assert bool(sentences) is bool(expected)
@@ -158,7 +160,7 @@ def test_no_host_can_have_everything() -> None:
         assert any(route.problem for route in pool_routes([pool(text)], alone))
 
 
-def test_without_a_host_it_is_said_that_nothing_was_checked() -> None:
+def test_pool_check_without_host_facts_says_so() -> None:
     """But for what every Linux has."""
     assert unchecked([pool("127.77.0.0/27")]) == ()
     assert unchecked([pool("127.77.0.0/27", "8.8.8.0/29")]) == (

@@ -58,7 +58,7 @@ EXACT = Match(PathMatch(PathKind.EXACT, "/a"))
         (lambda: Route(EXACT, Forward((), path=PathRewrite("/b", prefix=True))), "by prefix"),
     ],
 )
-def test_what_cant_be_served_isnt_made(make: Callable[[], object], complaint: str) -> None:
+def test_invalid_http_values_are_refused_by_name(make: Callable[[], object], complaint: str) -> None:
     """The sentence names what is wrong; nothing of it gets as far as Envoy."""
     with pytest.raises(ValueError, match=complaint):
         make()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from locallb.model.memory import Memory, RowCache
 
 
-def test_what_nobody_asked_for_is_forgotten() -> None:
+def test_unused_results_are_evicted() -> None:
     """Memory is bounded by what there is now."""
     known = Memory[Any]()
     assert known.of("a", lambda: 1) == 1
@@ -59,7 +59,7 @@ def test_what_comes_again_is_not_made_again() -> None:
     assert made == [1, 2, 2]
 
 
-def test_who_remembers_decides_what_counts_as_the_same() -> None:
+def test_memory_compares_inputs_by_the_given_function() -> None:
     """A Memory may be told what does not matter."""
     memory = Memory[int](lambda before, now: abs(before[0] - now[0]) < 10)
     assert [memory.of("key", abs, number) for number in (1, 9, 11, 12)] == [1, 1, 11, 11]

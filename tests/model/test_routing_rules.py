@@ -55,13 +55,13 @@ ROUTES = (
         ((Rule(6, 100, 100),), []),
     ],
 )
-def test_rules_and_what_they_lead_elsewhere(rules: tuple[Rule, ...], expected: list[tuple[str, bool]]) -> None:
+def test_default_routing_rules_divert_nothing(rules: tuple[Rule, ...], expected: list[tuple[str, bool]]) -> None:
     """The three that every Linux has lead nothing elsewhere."""
     diverted = diversions((LAST, *rules, MAIN, LOCAL), ROUTES)
     assert [(str(one.network), one.yields) for one in diverted] == expected
 
 
-def test_who_it_belongs_to_is_said() -> None:
+def test_diversion_names_its_device_and_table() -> None:
     """By device and table."""
     (diverted,) = diversions(TAILSCALE, ROUTES)
     assert diverted.owner == "the VPN on tailscale0 (ip rule 5270: table 52)"

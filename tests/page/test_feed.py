@@ -83,7 +83,7 @@ def test_whoever_reads_in_the_end_knows_everything(
         assert eager.log == lazy.log == last.log == [n for n, step in enumerate(steps) if step[3]]
 
 
-def test_only_what_differs_is_told() -> None:
+def test_feed_sends_only_changed_lanes() -> None:
     """Of a thousand lanes one; nothing where nothing does."""
     feed = made()
     page = Page(feed.open())
@@ -100,7 +100,7 @@ def test_only_what_differs_is_told() -> None:
     assert (message["whole"], message["gone"]) == (False, [])
 
 
-def test_who_sleeps_while_much_goes_is_told_everything_anew() -> None:
+def test_slow_reader_gets_a_full_snapshot() -> None:
     """What is remembered of what went is bounded."""
     feed = made()
     page = Page(feed.open())
@@ -127,7 +127,7 @@ def test_a_reader_hears_that_somebody_is_there(monkeypatch: pytest.MonkeyPatch) 
     assert message == {"pulse": {"at": 1, "stuck": ""}}
 
 
-def test_readers_are_counted() -> None:
+def test_feed_counts_its_readers() -> None:
     """Nobody looks before one comes and after the last one went."""
     feed = made()
     readers, read = [], [feed.is_read]

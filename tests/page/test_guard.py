@@ -46,7 +46,7 @@ def test_loopback_names_are_answered_at_any_port(host: str) -> None:
         *("127.0.0.1:", "127.0.0.1:x", "127.0.0.1, rebound.example", "localhost."),
     ],
 )
-def test_any_other_name_is_refused(host: str) -> None:
+def test_request_with_another_host_header_is_refused(host: str) -> None:
     """A name that leads here (DNS rebinding) is another one; so is none, and several."""
     assert asked(("host", host)) == 403
 
@@ -111,7 +111,7 @@ def test_every_answer_lets_nothing_in_from_elsewhere(path: str) -> None:
     assert b"<i>" not in body
 
 
-def test_what_is_not_there_is_named() -> None:
+def test_unknown_page_path_is_answered_404() -> None:
     """Without a way to anything else."""
     said = answer(b"GET /../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n", pages("dev"), refusal).data
     assert said.startswith(b"HTTP/1.0 404")

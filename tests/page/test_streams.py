@@ -125,7 +125,7 @@ def test_what_is_new_at_the_end_is_told_before_it() -> None:
         assert heard(client, 100) == b"farewell"
 
 
-def test_a_reader_that_takes_nothing_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stalled_stream_reader_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others are told meanwhile, however long they take; no more than one message is made for it."""
     news = News()
     news.before = lambda number: monkeypatch.setattr(http_server, "PATIENCE", 0.5 if number == 1 else PATIENCE)

@@ -66,7 +66,7 @@ WEB, ADMIN = "127.77.0.5:8080/TCP", "127.77.0.5:9000/TCP"
         ),
     ],
 )
-def test_states(
+def test_service_state_is_the_worst_of_its_ports(
     ports: list[PlannedPort], seen: set[str] | None, state: State, port_states: list[str], reason: str
 ) -> None:
     """A Service serves when all its ports do; the first troubled port gives the reason."""

@@ -21,7 +21,7 @@ def shell(script: str, seconds: float = 60.0, remedy: str = "", most: int = prog
     return Program(("sh", "-c", script), seconds, remedy, most)
 
 
-def test_it_gets_what_it_is_given_and_no_more() -> None:
+def test_program_gets_only_the_given_arguments_input_and_environment() -> None:
     """Its words as they are, its input, its directory, its environment; no terminal."""
     assert Program(("printf", "%s|", "a b", "$HOME", "*"), 60.0).output() == "a b|$HOME|*|"
     given = bytes(range(256)) * 4096
@@ -50,7 +50,7 @@ def test_both_of_what_it_prints_are_read_together() -> None:
         (r"printf 'a\033[2Jb' >&2; exit 1", r'sh says "a\\x1b\[2Jb"; try again'),
     ],
 )
-def test_one_that_fails_is_told_by_its_last_words(script: str, told: str) -> None:
+def test_failed_program_is_reported_by_its_last_output_line(script: str, told: str) -> None:
     """On one line, and with what to do."""
     with pytest.raises(ProgramError, match=f"^{told}$"):
         shell(script, remedy="try again").output()
@@ -66,7 +66,7 @@ def test_one_that_takes_too_long_is_ended(script: str) -> None:
         shell(script, 0.5).run()
 
 
-def test_what_it_started_ends_with_it(tmp_path: Path) -> None:
+def test_program_ends_with_its_process_group(tmp_path: Path) -> None:
     """Its whole process group."""
     with pytest.raises(ProgramError, match="was ended"):
         shell(f"sleep 1000 & echo $! > {tmp_path}/child; wait", 1.0).run()
@@ -162,7 +162,7 @@ def test_one_that_may_not_be_ended_holds_nobody_up(monkeypatch: pytest.MonkeyPat
             os.kill(pid, 9)
 
 
-def test_one_whose_input_cannot_be_written_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritable_program_input_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk, or no directory for temporary files."""
     full = Path("/dev/full").open("w+b", buffering=0)  # noqa: SIM115 - closed by whom it is given to
     monkeypatch.setattr("tempfile.TemporaryFile", lambda: full)
@@ -171,7 +171,7 @@ def test_one_whose_input_cannot_be_written_is_told(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("room", [0, 5000])
-def test_one_whose_input_fills_the_disk_is_told(room: int) -> None:
+def test_program_input_that_fills_the_disk_is_reported(room: int) -> None:
     """However much of it is still to be written when its file is given up."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
@@ -195,7 +195,7 @@ def test_one_that_gets_too_few_descriptors_is_told() -> None:
     assert 6 <= len(told) < 12
 
 
-def test_one_for_which_there_is_no_process_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_limit_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """Root has no limit of its own, so the system's answer is played."""
 
     def refused(*_words: object, **_more: object) -> None:
@@ -208,7 +208,7 @@ def test_one_for_which_there_is_no_process_is_told(monkeypatch: pytest.MonkeyPat
         pytest.fail("it can't be started")
 
 
-def test_one_of_ours_that_is_interrupted_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_program_leaves_no_process_or_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """As by Ctrl-C, which the program itself doesn't see."""
     started: list[subprocess.Popen[bytes]] = []
 

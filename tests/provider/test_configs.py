@@ -66,7 +66,7 @@ def test_an_update_without_a_change_writes_nothing(driver: Driver, wanted: Wante
 
 
 @pytest.mark.parametrize("damage", ["edited", "removed", "added", "binary"])
-def test_what_somebody_did_by_hand_is_seen_and_repaired(driver: Driver, wanted: Wanted, damage: str) -> None:
+def test_changed_config_files_are_detected_and_restored(driver: Driver, wanted: Wanted, damage: str) -> None:
     """A refresh shows the files as they are, the diff names them, the update restores them."""
     state = driver.create("ProxyConfig", wanted.config)
     directory = Path(state["directory"])

@@ -41,7 +41,7 @@ class _Full:
     read = update = delete = create
 
 
-def test_what_a_resource_meets_is_told_with_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_reported_with_its_remedy_by_every_operation(monkeypatch: pytest.MonkeyPatch) -> None:
     """By every operation, under the embedded engine as under the Pulumi CLI."""
     types = ResourceTypes({})
     monkeypatch.setattr(types, "_kind", lambda _token: _Full())

@@ -125,7 +125,7 @@ def test_shared_memory_that_is_used_up_is_none(
     assert (ALONE not in epoch.arguments) is hands_over is bool(epoch.mark)
 
 
-def test_one_whose_successor_cannot_be_started_serves_on_and_answers(
+def test_failed_successor_leaves_the_old_envoy_serving(
     driver: Driver, wanted: Wanted, install: Installer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error is told, and the next run finds it as it was."""
@@ -244,7 +244,7 @@ def test_one_of_which_the_state_lost_sight_is_taken_over_from_as_well(
 
 
 @pytest.mark.parametrize("alone", [False, True], ids=["its shell lives", "its shell was killed"])
-def test_one_that_is_tried_ends_with_who_tries_it(apart: Path, *, alone: bool) -> None:
+def test_trial_envoy_ends_with_the_process_that_started_it(apart: Path, *, alone: bool) -> None:
     """By SIGKILL as well; what lies there then is in nobody's way."""
     program = apart / "envoy"
     program.write_text('#!/bin/sh\ncase "$*" in *validate*) exit 0;; esac\necho $$ >../pid; exec sleep 60\n')

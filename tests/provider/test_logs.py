@@ -37,7 +37,7 @@ def test_a_log_that_has_grown_keeps_its_end(tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.mark.parametrize("made", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/etc/passwd")])
-def test_what_is_no_log_is_left(tmp_path: Path, made: object) -> None:
+def test_only_regular_log_files_are_truncated(tmp_path: Path, made: object) -> None:
     """A link above all: what it points to isn't ours to cut."""
     assert callable(made)
     (tmp_path / "a").mkdir()

@@ -49,7 +49,7 @@ def test_a_port_has_one_owner_whichever_stack_it_is_of(driver: Driver, root: Pat
     assert len(Ledger(home / "ledger").claims()) == 2
 
 
-def test_a_whole_address_and_ports_of_it_exclude_each_other(driver: Driver, root: Path) -> None:
+def test_address_claim_and_port_claims_of_it_exclude_each_other(driver: Driver, root: Path) -> None:
     """Whoever came first."""
     whole = {"address": "127.77.0.5", "owner": dict(owner_fields(owner(root))), "sharing": ""}
     driver.create("LoopbackAddress", whole)

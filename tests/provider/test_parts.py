@@ -188,7 +188,7 @@ def test_a_port_that_is_taken_fails_its_own_service_only(driver: Driver, shared:
 
 
 @pytest.mark.parametrize("damage", ["edited", "emptied", "binary"])
-def test_what_somebody_did_by_hand_is_seen_and_repaired(driver: Driver, shared: Shared, damage: str) -> None:
+def test_changed_proxy_fragment_is_detected_and_restored(driver: Driver, shared: Shared, damage: str) -> None:
     """A refresh shows the part as it is, the diff names it, the update restores it."""
     part, _ = shared.part("one", f"{block()}.16", 9, 8080)
     state = driver.create("ServiceConfig", part)

@@ -64,7 +64,7 @@ def test_every_moment_of_a_change_is_sound(before: Mapping[str, int], after: Map
     present=st.dictionaries(st.sampled_from(["lds.json", "cds.json", "eds-a.json", "eds-x.json"]), st.text()),
     after=contents,
 )
-def test_whatever_lies_there_is_put_right(present: Mapping[str, str], after: Mapping[str, int]) -> None:
+def test_damaged_and_foreign_files_are_overwritten(present: Mapping[str, str], after: Mapping[str, int]) -> None:
     """Damaged and foreign files don't keep the wanted ones from being written."""
     disk, wanted = dict(present), files(after, "1")
     for step in steps(present, wanted):
@@ -74,7 +74,7 @@ def test_whatever_lies_there_is_put_right(present: Mapping[str, str], after: Map
 
 @settings(deadline=None)
 @given(served=contents)
-def test_nothing_changed_is_nothing_done(served: Mapping[str, int]) -> None:
+def test_unchanged_files_need_no_step(served: Mapping[str, int]) -> None:
     """No step for what is right already."""
     wanted = files(served, "1")
     assert list(steps(wanted, wanted)) == []

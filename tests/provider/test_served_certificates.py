@@ -117,7 +117,9 @@ def test_a_successor_is_shown_and_the_key_is_nowhere_else(
     assert not [line for line in secrets if line in told]
 
 
-def test_what_somebody_removed_is_missed(driver: Driver, wanted: Wanted, authority: Authority, tmp_path: Path) -> None:
+def test_removed_certificate_file_is_detected(
+    driver: Driver, wanted: Wanted, authority: Authority, tmp_path: Path
+) -> None:
     """A refresh sees that a file is gone or has something else in it; deleting goes on without it."""
     file, pair = tmp_path / "secret.json", authority.sign("DNS:a.test")
     secret(pair, file)

@@ -181,7 +181,7 @@ def test_differences_are_told_with_both_sides() -> None:
     ]
 
 
-def test_what_is_recreated_or_run_by_another_envoy_is_told() -> None:
+def test_recreated_proxy_or_changed_envoy_is_reported() -> None:
     """Differences that no port shows."""
     before, after = Balancer(WEB_KEY, (), (), uid="1", envoy="1.39.0", fingerprint="a"), Balancer(WEB_KEY, (), ())
     (told,) = compare(Side("old", {WEB_KEY: before}), Side("new", {WEB_KEY: after}))

@@ -82,7 +82,7 @@ def test_one_for_which_there_was_no_descriptor_is_followed_later(
     becomes(lambda: told == ["a"])
 
 
-def test_one_that_ended_before_it_could_be_followed_is_told(
+def test_exit_before_following_is_reported_by_the_next_try(
     followed: Exits, told: list[str], start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once, by the next try."""
@@ -109,7 +109,7 @@ def test_one_that_can_not_even_be_looked_at_has_not_ended(followed: Exits, told:
     becomes(lambda: told == ["a"])
 
 
-def test_what_is_followed_no_longer_is_told_by_nobody(
+def test_unfollowed_process_is_not_reported(
     followed: Exits, told: list[str], start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where it couldn't be followed."""

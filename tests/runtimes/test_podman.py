@@ -187,7 +187,7 @@ def test_one_of_another_spec_serves_until_the_image_is_there_and_its_clients_get
     assert list(engine.containers) == [identity] != [former]
 
 
-def test_one_that_is_paused_goes_on_before_it_is_ended() -> None:
+def test_paused_container_is_resumed_before_it_is_stopped() -> None:
     """Podman leaves it as it is otherwise, and says that it ended; one that isn't paused is ended all the same."""
     containers, client = PodmanContainers(), mock.Mock()
     client.unpause.side_effect = [None, APIError("it isn't paused")]

@@ -31,7 +31,7 @@ with only_one(Path(sys.argv[1]), "it"):
 """
 
 
-def test_the_second_is_told_who_is_there(tmp_path: Path) -> None:
+def test_second_instance_is_told_who_holds_the_lock(tmp_path: Path) -> None:
     """Then it is free again, and no file remains."""
     path = tmp_path / "lock"
     told = f"the loop runs already .pid {os.getpid()}.: end"
@@ -77,7 +77,7 @@ def test_a_holder_that_is_killed_holds_nothing(tmp_path: Path) -> None:
         assert path.read_text() == f"{os.getpid()}\n"
 
 
-def test_who_holds_it_can_be_found_without_taking_it(tmp_path: Path) -> None:
+def test_lock_holder_is_found_without_taking_the_lock(tmp_path: Path) -> None:
     """The very process, not the number in a file that nobody holds; a link and a FIFO say nothing."""
     path = tmp_path / "lock"
     assert holder(path) is None

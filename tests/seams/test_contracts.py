@@ -39,7 +39,7 @@ ODD: tuple[object, ...] = (None, True, 7, "x", [], {}, [None], {"a": {}})
 
 
 @pytest.mark.parametrize("seam", [SOURCES, FRONTENDS, RUNTIMES, OUTPUTS])
-def test_a_package_has_one_word(seam: Registry) -> None:
+def test_each_extension_package_has_one_registered_word(seam: Registry) -> None:
     """And the package is there: a line that leads nowhere is found here and not by a user."""
     assert len(set(seam.packages.values())) == len(list(seam))
     assert all(package.startswith("locallb.") for package in seam.packages.values())
@@ -78,7 +78,7 @@ def test_what_follows_sources_starts_nothing_before_it_reads_and_may_be_stopped(
 
 
 @pytest.mark.parametrize("word", tuple(FRONTENDS))
-def test_a_frontend_says_what_it_is(word: str) -> None:
+def test_frontend_names_its_kind_and_api_path(word: str) -> None:
     """Its kind, how the API lists it, and how an event names it."""
     kind = frontend(ObjectKind(word))
     assert (kind.kind, frontends()[kind.name]) == (word, kind)
@@ -171,7 +171,7 @@ def test_a_runtime_keeps_the_contract_and_tells_where_to_look(word: str) -> None
 
 @pytest.mark.parametrize("word", tuple(OUTPUTS))
 @pytest.mark.parametrize("live", [True, False])
-def test_an_output_digests_what_it_tells(word: str, live: bool) -> None:  # noqa: FBT001 - a parameter
+def test_output_digest_covers_what_it_publishes(word: str, live: bool) -> None:  # noqa: FBT001 - a parameter
     """Its words are plain values; of who isn't told there are none; its types are the provider's."""
     told = output(word)
     placed = placement(ObjectKind.SERVICE) if live else replace(placement(ObjectKind.SERVICE), access=None)

@@ -134,7 +134,7 @@ def test_a_token_that_was_asked_for_us_goes_before_the_administrators(seed: Seed
         ("kube-system", {}),
     ],
 )
-def test_other_shoots_are_nobodys_business_here(
+def test_shoots_of_other_providers_are_ignored(
     seed: SeedApi, tmp_path: Path, name: str, fields: Mapping[str, Any]
 ) -> None:
     """Those of other providers, and a seed that hosts itself: their Secrets aren't asked for."""
@@ -411,7 +411,7 @@ QUIET = 12
 """Requests after which two whole looks have passed."""
 
 
-def test_what_comes_sleeps_and_goes_is_told(seed: SeedApi, tmp_path: Path) -> None:
+def test_shoot_changes_are_reported(seed: SeedApi, tmp_path: Path) -> None:
     """So is a credential that was renewed, and a seed that stops answering; where nothing is different, nothing is."""
     told: list[str] = []
     polls = poll_seed(SEED, tmp_path, told.append, Pace(first=0.02, longest=0.02, floor=0.02))
@@ -476,7 +476,7 @@ def test_a_cluster_is_read_whatever_stands_in_it(path: tuple[str, ...], odd: obj
 
 
 @given(st.recursive(st.none() | st.booleans() | st.text(), lambda inner: st.dictionaries(st.text(), inner)))
-def test_any_cluster_at_all_is_read(value: object) -> None:
+def test_any_shoot_object_is_read_without_exception(value: object) -> None:
     """Never an exception."""
     assert parse_shoot({"metadata": {"name": A}, "spec": value}) is None
 

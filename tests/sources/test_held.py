@@ -262,7 +262,7 @@ def test_a_state_file_that_cant_be_read_stops_the_run(tmp_path: Path) -> None:
         read_held(tmp_path / "dev.json")
 
 
-def test_another_clusters_services_are_told_apart(tmp_path: Path) -> None:
+def test_services_of_different_clusters_are_distinguished(tmp_path: Path) -> None:
     """The key has the cluster."""
     (claim,) = read_held(state(tmp_path, address("web", "127.77.0.9"))).remembered
     assert claim.owner.service == ObjectKey(key("web").cluster, "shop", "web")

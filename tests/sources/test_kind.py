@@ -397,7 +397,7 @@ def test_a_container_gives_certificates_and_tokens_and_nothing_else(
         None,
     ],
 )
-def test_what_is_no_kubeconfig_says_nothing(text: bytes | None) -> None:
+def test_node_without_kubeconfig_is_no_cluster_yet(text: bytes | None) -> None:
     """It isn't made yet, or never will be."""
     assert admitted("kind-x", text, container()).text == ""
 

@@ -32,7 +32,7 @@ FILE = "repair that file, or name another one by `kubeconfig`"
         (TWO, "prod", "https://127.0.0.1:1 doesn't answer ([Errno 111] Connection refused)", "start it"),
     ],
 )
-def test_what_is_wrong_is_told_with_what_helps(
+def test_unreadable_cluster_is_reported_with_a_remedy(
     text: str | None, context: str, why: str, remedy: str, tmp_path: Path
 ) -> None:
     """As an error where nothing is known of it, otherwise with the last reading."""

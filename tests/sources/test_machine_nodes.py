@@ -223,7 +223,7 @@ QUIET = 4
 """Requests after which a whole look has passed."""
 
 
-def test_what_comes_and_goes_is_told(runtime: SeedApi, tmp_path: Path) -> None:
+def test_machine_changes_are_reported(runtime: SeedApi, tmp_path: Path) -> None:
     """So is a kubeconfig that leads elsewhere, and silence; where nothing is different, nothing is."""
     told: list[str] = []
     (finder,) = settings().finders
@@ -257,7 +257,7 @@ def _more(some: list[Any], than: int) -> bool:
     return len(some) > than
 
 
-def test_the_entry() -> None:
+def test_machines_entry_defaults_to_gardeners_namespace_and_own_kubeconfig() -> None:
     """The namespace is that of Gardener's shoots; the kubeconfig that of this user, or of this pod."""
     (finder,) = parse_settings({"sources": [{"kubernetes": {"name": A, "nodes": {}}}]}).finders
     assert finder == MachinesSource(ClusterName(A), f"infra-{A}")

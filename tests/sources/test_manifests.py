@@ -82,7 +82,7 @@ def test_a_reading_is_kept_only_when_asked(place: Place) -> None:
     assert list(place.copy()) == ["a.yaml"]
 
 
-def test_what_nobody_needs_is_not_kept(place: Place) -> None:
+def test_managed_fields_are_not_kept(place: Place) -> None:
     """Who manages an object how, and what was last applied."""
     annotation = "  annotations: {kubectl.kubernetes.io/last-applied-configuration: hidden, own: kept}\n"
     place.write(a=service("a").replace("  namespace", annotation + "  managedFields: [hidden]\n  namespace"))

@@ -76,7 +76,7 @@ def test_an_empty_file_in_the_place_of_what_was_read_gives_up_nothing(place: Pla
     assert place.names([key("a")], keep=True) == []
 
 
-def test_what_is_passed_over_is_told(place: Place) -> None:
+def test_skipped_documents_are_reported(place: Place) -> None:
     """A text, a list, a kind that nobody knows; many of them as a number. Other tools' files are counted only."""
     place.write(text="just words\n", list="- a\n- b\n", kind=service("a").replace("Service", "service"))
     place.write(values="replicas: 2\n", odd="- a\n---\n" * 30)
@@ -139,7 +139,7 @@ def test_what_no_service_has_is_not_kept(place: Place) -> None:
     assert "secret" not in (place.readings / "demo.json").read_text()
 
 
-def test_of_many_mistakes_some_are_told(place: Place) -> None:
+def test_many_mistakes_are_reported_as_examples_and_a_count(place: Place) -> None:
     """The rest is a number, of what is passed over as of what can't be read."""
     for number in range(MOST_SENTENCES + 7):
         (place.manifests / f"link{number}").symlink_to(place.root)

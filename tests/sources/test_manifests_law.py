@@ -61,7 +61,7 @@ def test_a_service_is_given_up_only_when_every_file_can_be_read(
 
 @given(STEPS)
 @settings(max_examples=60, deadline=None)
-def test_who_remembers_what_files_had_reads_what_a_newcomer_reads(
+def test_cached_reading_equals_a_fresh_one_over_any_history(
     steps: list[tuple[dict[str, str | frozenset[str] | None], bool]],
 ) -> None:
     """Over any history, broken files included: the same reading, and the same copy for bad times."""

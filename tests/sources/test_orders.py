@@ -139,7 +139,7 @@ def test_the_end_is_written_in_utc() -> None:
 
 @given(st.text())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
-def test_any_file_is_read_or_told(home: Home, text: str) -> None:
+def test_any_orders_file_is_read_or_reported(home: Home, text: str) -> None:
     """And nothing is raised."""
     path = path_of(home)
     path.parent.mkdir(parents=True, exist_ok=True)

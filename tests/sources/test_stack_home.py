@@ -37,7 +37,7 @@ def test_whoever_may_not_read_where_a_stack_belongs_is_sent_to_its_user(
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}"])
-def test_what_does_not_say_where_a_stack_belongs_is_told_with_what_helps(text: str, tmp_path: Path) -> None:
+def test_invalid_stack_home_record_is_reported_with_a_remedy(text: str, tmp_path: Path) -> None:
     """Cut short, or another's file."""
     home = Home("local-lb", "dev", str(tmp_path))
     write(home, None)

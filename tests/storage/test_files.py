@@ -51,7 +51,7 @@ def test_a_written_file_is_private_whatever_the_umask(tmp_path: Path) -> None:
         assert (tmp_path / "open").stat().st_mode & 0o777 == 0o644
 
 
-def test_what_cannot_be_written_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+def test_failed_write_is_reported_and_leaves_no_file(tmp_path: Path) -> None:
     """No directory, a directory in the way, a name that is too long."""
     (tmp_path / "directory").mkdir()
     for path in (tmp_path / "absent" / "x", tmp_path / "directory", tmp_path / ("x" * 300)):
@@ -135,7 +135,7 @@ def test_a_relative_ledger_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("made", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero")])
-def test_what_others_put_there_is_no_file(tmp_path: Path, made: Callable[[Path], object]) -> None:
+def test_links_and_fifos_are_not_read_as_files(tmp_path: Path, made: Callable[[Path], object]) -> None:
     """Neither read nor waited for, and its target keeps its mode."""
     made(tmp_path / "it")
     with pytest.raises(FilesError, match=r"regular file|it is a link|directory"):

@@ -13,7 +13,7 @@ from locallb.storage.files import FilesError
 from locallb.storage.kept_files import rewrite
 
 
-def test_all_else_is_kept(tmp_path: Path) -> None:
+def test_file_mode_and_other_bytes_are_kept(tmp_path: Path) -> None:
     """Its mode, and bytes that are no UTF-8; nothing is left beside it."""
     path = tmp_path / "hosts"
     path.write_bytes(b"a\xff\n")
@@ -47,7 +47,7 @@ def test_the_owner_is_kept(tmp_path: Path) -> None:
     ],
     ids=["link", "directory", "pipe", "nothing"],
 )
-def test_whatever_else_lies_there_is_refused(make: object, why: str, tmp_path: Path) -> None:
+def test_path_that_is_no_regular_file_is_refused(make: object, why: str, tmp_path: Path) -> None:
     """And nothing is written through it."""
     (tmp_path / "other").write_text("x")
     assert callable(make)

@@ -20,7 +20,9 @@ from locallb.storage.paths import PlaceError, private_directory
         (errno.EROFS, "give a writable XDG_STATE_HOME"),
     ],
 )
-def test_what_helps_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, remedy: str) -> None:
+def test_unusable_path_is_reported_with_a_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, remedy: str
+) -> None:
     """On a full disk that isn't another place, which may well be on the same one."""
 
     def refuse(*_: object, **__: object) -> None:

@@ -24,7 +24,7 @@ def proxies(tmp_path: Path) -> Proxies:
     return Proxies(tmp_path / "proxies")
 
 
-def test_a_directory_says_whose_it_is(proxies: Proxies) -> None:
+def test_proxy_directory_records_its_owner(proxies: Proxies) -> None:
     """Made, found and listed with its owner and readable name."""
     assert (proxies.list(), proxies.find(ID)) == ((), None)
     made = proxies.make(ID, owner("web"), ProxyName("local/default/web"))
@@ -44,7 +44,7 @@ def test_a_directory_of_the_same_service_is_taken(proxies: Proxies) -> None:
     assert (made.path / "lds.json").exists()
 
 
-def test_those_who_make_it_at_once_have_the_same(proxies: Proxies) -> None:
+def test_concurrent_creators_get_the_same_directory(proxies: Proxies) -> None:
     """Several certificates of a proxy come side by side: none fails, and nothing unfinished stays."""
     ready = threading.Barrier(8)
 

@@ -145,7 +145,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
         ("c/shop/web --port 9000", "http://127.77.0.5:9000/"),
     ],
 )
-def test_one_is_opened(opened: Opened, line: str, url: str) -> None:
+def test_open_opens_the_named_or_only_service_in_the_browser(opened: Opened, line: str, url: str) -> None:
     """The only one without a name, else the one that is named; the URL is printed as well."""
     assert opened(line, row(ServicePort(9000), ServicePort(80))) == Exit.OK
     assert (opened.shown, opened.out.getvalue()) == ([url], f"{url}\n")
@@ -182,7 +182,9 @@ def test_of_several_a_list_says_how_to_choose(opened: Opened) -> None:
         ("other", (row(ServicePort(80)),), "there is no load balancer 'other'"),
     ],
 )
-def test_what_cannot_be_opened_is_told(opened: Opened, line: str, rows: tuple[Row, ...], sentence: str) -> None:
+def test_open_reports_why_a_service_cannot_be_opened(
+    opened: Opened, line: str, rows: tuple[Row, ...], sentence: str
+) -> None:
     """In one sentence, with what helps."""
     with pytest.raises(Refused, match=sentence):
         opened(line, *rows)

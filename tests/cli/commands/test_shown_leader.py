@@ -164,6 +164,6 @@ def test_one_who_takes_the_lease_over_leads_at_once(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("lease", [None, {"metadata": {}, "spec": {"renewTime": "2020-01-01T00:00:00Z"}}])
-def test_nobody_is_waited_for_where_nobody_holds_it(lease: Object | None) -> None:
+def test_absent_or_released_lease_is_not_waited_for(lease: Object | None) -> None:
     """There is no Lease, or it was given up."""
     assert LeaderLooks(Timing()).look(lease) == Holder()

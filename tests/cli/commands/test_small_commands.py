@@ -89,7 +89,7 @@ def test_a_stack_that_never_was_is_not_said_to_be_gone(play: Stage, words: list[
 
 
 @pytest.mark.parametrize("words", [[], ["--yes"], ["--json"]])
-def test_what_others_left_here_hides_no_misspelt_name(play: Stage, words: list[str]) -> None:
+def test_misspelt_stack_name_fails_beside_another_stacks_leftovers(play: Stage, words: list[str]) -> None:
     """It was listed as another stack's, with the code of success."""
     gone = Owner(Home("other", "dev", "/nowhere/at/all"), ObjectKey(ClusterName("c"), "n", "web"))
     ledger = Ledger(paths.ledger_directory())
@@ -232,7 +232,7 @@ def test_no_line_is_too_odd_to_complete(words: list[str]) -> None:
         assert answer.startswith(words[-1] if words else "")
 
 
-def test_status_tells_all_about_one_service(play: Stage) -> None:
+def test_status_of_one_service_shows_ports_backends_and_proxy(play: Stage) -> None:
     """Its ports with where they go, its proxy, its reasons; as JSON what `status` has, and more."""
     (whole, _) = sorted(play.run("status", "--json").json, key=lambda row: str(row["name"]), reverse=True)
     (row,) = play.run("status", "web", "--json").json
@@ -247,7 +247,7 @@ def test_status_tells_all_about_one_service(play: Stage) -> None:
     assert play.run("status", "nobody").code == Exit.FAILED
 
 
-def test_status_goes_on_until_it_is_interrupted(play: Stage) -> None:
+def test_status_watch_prints_each_change_until_interrupted(play: Stage) -> None:
     """On a pipe a document for each change, also while the configuration is half written; the interrupt is the end."""
     command = [str(BIN / "locallb"), "-C", str(play.root), "status", "--watch", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -86,7 +86,7 @@ def test_who_reads_the_state_without_the_engine_says_the_same(name: str, bench: 
     assert str(caught.value).endswith(WAY_OUT)
 
 
-def test_restore_asks_first(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+def test_state_restore_refuses_without_confirmation(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     """Without a terminal and without --yes nothing happens but telling why."""
     bench.state_path.write_text("?")
     assert state(bench, "restore") == 1

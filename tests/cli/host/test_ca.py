@@ -18,7 +18,7 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
         yield made
 
 
-def test_it_is_made_shown_and_handed_on(play: Stage, tmp_path: Path) -> None:
+def test_ca_is_created_shown_and_exported(play: Stage, tmp_path: Path) -> None:
     """Without a project, too; the key is in nothing that is told."""
     assert play.run("ca", "show").out.startswith("You have no authority yet: `locallb")
     refused = play.run("ca", "export")
@@ -36,7 +36,7 @@ def test_it_is_made_shown_and_handed_on(play: Stage, tmp_path: Path) -> None:
     assert (directory / "ca.key").read_text().splitlines()[1] not in "".join(done.out + done.err for done in told)
 
 
-def test_another_one_comes_on_request_only(play: Stage) -> None:
+def test_ca_is_replaced_only_with_the_replace_option(play: Stage) -> None:
     """What there is stays; with --replace there is another one, for its own domains."""
     first = play.run("ca", "create", "--json").json
     again = play.run("ca", "create")
@@ -50,7 +50,7 @@ def test_another_one_comes_on_request_only(play: Stage) -> None:
     assert '--domain "a b" is no domain; write one such as shop.example.com' in odd.err
 
 
-def test_what_cant_be_used_is_told(play: Stage) -> None:
+def test_unusable_ca_is_reported_with_the_replace_option(play: Stage) -> None:
     """One sentence, and an exit code; --replace helps."""
     play.run("ca", "create")
     (play.root / "d/local-lb/ca/ca.key").chmod(0o644)

@@ -115,7 +115,7 @@ def test_the_command_prints_the_script_that_is_tested_here(play: Stage, shell: s
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_every_shell_completes(play: Stage, shell: str) -> None:
+def test_completion_works_in_each_real_shell(play: Stage, shell: str) -> None:
     """The whole way: the script asks the program by the path that was typed, the answer stands in the line."""
     if not shutil.which(shell):
         if os.environ.get("CI"):

@@ -45,7 +45,7 @@ def play() -> Iterator[Stage]:
         ("preview --format pdf", "'pdf' isn't one of tree, markdown, json, html"),
     ],
 )
-def test_words_that_nobody_understands(play: Stage, words: str, told: str) -> None:
+def test_unknown_words_are_refused_with_choices_and_a_suggestion(play: Stage, words: str, told: str) -> None:
     """The word, the choices, and what was meant, where that can be guessed."""
     done = play.run(*words.split())
     assert (done.code, done.out) == (Exit.USAGE, "")
@@ -209,7 +209,7 @@ def test_whatever_the_umask_our_own_files_stay_readable(play: Stage) -> None:
         (["make", "-n", "stack=mine", "status"], 2, "The stack is named in capitals: STACK=mine"),
     ],
 )
-def test_other_ways_in(command: list[str], code: int, told: str) -> None:
+def test_other_entry_points_work_or_name_the_right_command(command: list[str], code: int, told: str) -> None:
     """They work, or tell which way does."""
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
     assert done.returncode == code

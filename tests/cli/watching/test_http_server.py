@@ -123,7 +123,7 @@ def test_a_request_has_a_deadline_however_busily_it_drips(monkeypatch: pytest.Mo
         assert client.recv(1) == b""
 
 
-def test_whoever_takes_no_answer_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_that_reads_no_response_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     """After the same time."""
     monkeypatch.setattr(http_server, "PATIENCE", 0.3)
     large = {"/metrics": lambda _accept: Page(b"x" * (32 << 20))}
@@ -190,7 +190,9 @@ def test_a_port_in_use_is_told_in_a_sentence() -> None:
 
 
 @pytest.mark.parametrize("abstract", [False, True])
-def test_a_supervisor_gets_what_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, abstract: bool) -> None:
+def test_sd_notify_messages_reach_path_and_abstract_sockets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, abstract: bool
+) -> None:
     """By a path, or by an abstract name as in containers."""
     place = f"@locallb-test-{os.getpid()}" if abstract else str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
@@ -203,7 +205,7 @@ def test_a_supervisor_gets_what_it_is_told(tmp_path: Path, monkeypatch: pytest.M
         assert listener.recv(100).startswith(b"RELOADING=1\nMONOTONIC_USEC=")
 
 
-def test_without_a_supervisor_nothing_is_told_and_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sd_notify_without_a_usable_socket_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """No socket, a socket that nobody has, a word that is none."""
     for place in ("", "/nonexistent/notify", "nonsense"):
         monkeypatch.setenv("NOTIFY_SOCKET", place)

@@ -141,7 +141,7 @@ def metrics_of_the_story(chapters: int) -> Metrics:
     return metrics
 
 
-def test_metrics_count_what_happened_and_what_there_is() -> None:
+def test_metrics_show_updates_failures_and_current_state() -> None:
     """In the middle of the story: a failure waits, a source is stale, the pool is full."""
     metrics = metrics_of_the_story(5)
     assert sample(metrics, "locallb_marks_total", cause="source") == 2

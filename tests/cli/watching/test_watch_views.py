@@ -121,7 +121,7 @@ def test_the_view_never_exceeds_the_terminal(width: int, height: int) -> None:
         (20, ""),
     ],
 )
-def test_what_to_do_next_is_told_in_whole_words(width: int, told: str) -> None:
+def test_watch_view_never_truncates_a_suggested_command(width: int, told: str) -> None:
     """Half a command can't be copied: what there is no room for is left out."""
     assert drawn(4, width, 24).splitlines()[4] == told
 
@@ -239,7 +239,7 @@ def test_why_a_service_is_not_served_is_what_the_loop_knows() -> None:
     assert board.open == 0
 
 
-def test_what_is_told_once_is_not_told_again() -> None:
+def test_watch_view_prints_a_lasting_complaint_once() -> None:
     """Plans without work and complaints that stay are silent; a complaint's end is told."""
     snapshot = snapshot_of("web")
     sentence = "source demo: gone"
@@ -341,7 +341,7 @@ def test_what_was_only_checked_is_not_said_to_be_updated() -> None:
     }
 
 
-def test_what_is_left_out_is_told_once() -> None:
+def test_watch_view_prints_left_out_services_when_they_change() -> None:
     """And again once it is something else."""
     narrator = Narrator()
 

@@ -85,7 +85,7 @@ def test_a_number_is_one_ports_alone_and_nobody_elses(snapshot: Snapshot) -> Non
 
 
 @given(snapshots(), several, st.sampled_from([0, 1024]))
-def test_what_was_given_stays(snapshot: Snapshot, newcomers: Sequence[Service], first: int) -> None:
+def test_mapped_ports_are_sticky(snapshot: Snapshot, newcomers: Sequence[Service], first: int) -> None:
     """Whoever comes, leaves or listens: as long as the number may be bound."""
     before, keys = numbers(snapshot), {s.key for s in snapshot.services}
     held = claims(snapshot)

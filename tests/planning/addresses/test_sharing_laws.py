@@ -85,7 +85,7 @@ def test_what_is_carried_out_is_planned_again(listed: list[Service]) -> None:
 
 
 @given(services(), draw.services(), KEYS)
-def test_a_newcomer_takes_nothing_from_anybody(listed: list[Service], newcomer: Service, key: str) -> None:
+def test_newcomer_changes_no_existing_shared_address(listed: list[Service], newcomer: Service, key: str) -> None:
     """Whoever joins, asks or only comes: everybody keeps what it has."""
     world = world_of(listed, ROOMY)
     before = converged(world)

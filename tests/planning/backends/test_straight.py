@@ -235,7 +235,7 @@ def test_udp_pods_are_as_healthy_as_their_nodes_kube_proxy() -> None:
     assert [(backend.checked_at, backend.checked_port) for backend in unknown.backends] == [(None, None)]
 
 
-def test_each_family_goes_its_own_way() -> None:
+def test_pod_routes_are_used_per_address_family() -> None:
     """IPv6 pods without a route leave IPv4 ones alone."""
     result = parsed(
         service(ipFamilies=["IPv4", "IPv6"]), A, B, endpoints(POD), endpoints(endpoint("fd00:10:244::7", "a"),

@@ -92,7 +92,7 @@ MADE = ["c: 10.244.1.0/24 via 172.18.0.3"]
     ],
     ids=["nothing", "default routes", "a neighbour", "the same way", "ours, by a Node that is gone"],
 )
-def test_what_is_in_nobodys_way(harmless: tuple[Route, ...]) -> None:
+def test_pod_route_without_conflict_is_planned_silently(harmless: tuple[Route, ...]) -> None:
     """It is made, and there is nothing to tell."""
     assert planned(*harmless) == (MADE, "")
 
@@ -330,7 +330,7 @@ def test_what_is_remembered_is_what_would_be_planned(
         assert memory.routing(snapshot, chosen) == routes_of(snapshot, chosen)
 
 
-def test_nothing_is_planned_anew_where_nothing_changed() -> None:
+def test_unchanged_routes_give_the_same_route_plan() -> None:
     """A new reading with the same Nodes and routes has the very same plan."""
     memory, snapshot = PlanMemory(), Snapshot(HOME, nodes=(WORKER,), host=HostFacts())
     services = parsed(service()).services

@@ -170,7 +170,7 @@ def test_a_stack_tells_every_object_and_takes_it_back(golden: Golden) -> None:
     assert OTHER in api.statuses()
 
 
-def test_manifests_are_told_nothing() -> None:
+def test_gateways_in_manifests_get_no_status() -> None:
     """Their plan has no status, and so the digests that it had before there were any."""
     plan = plan_of(*cluster(), live=False)
     assert plan.placements

@@ -29,7 +29,7 @@ def plan_of(sharing: str, *, live: bool = True) -> Plan:
     return make_plan(Snapshot(Home("p", "s", "/p"), services=read.services, nodes=read.nodes, access=access), settings)
 
 
-def test_who_is_served_by_it_is_told_and_nobody_else() -> None:
+def test_only_services_of_a_lost_proxy_are_withdrawn() -> None:
     """One of its own concerns one Service, a shared one all."""
     own, shared = plan_of("per-service"), plan_of("shared")
     for plan, told in ((own, 1), (shared, 2)):
