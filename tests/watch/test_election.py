@@ -109,6 +109,22 @@ def test_a_renewed_credential_and_a_server_that_moves_cost_no_lead(
             becomes(lambda: elsewhere.lease and election.leads(), lambda: election.problem)
 
 
+def test_another_current_context_is_where_the_lease_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the source names no context, as after `kubectl config use-context`."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with kept() as keeper, kept() as elsewhere:
+        path, ports = tmp_path / "kubeconfig", {"first": keeper.port, "second": elsewhere.port}
+        clusters = [{"name": name, "cluster": {"server": f"http://127.0.0.1:{port}"}} for name, port in ports.items()]
+        contexts = [{"name": name, "context": {"cluster": name, "user": "u"}} for name in ports]
+        users = [{"name": "u", "user": {"token": keeper.credential}}]
+        config = {"clusters": clusters, "contexts": contexts, "users": users}
+        path.write_text(json.dumps({**config, "current-context": "first"}))
+        with candidate(tmp_path) as election:
+            becomes(election.leads, lambda: election.problem)
+            path.write_text(json.dumps({**config, "current-context": "second"}))
+            becomes(lambda: elsewhere.lease and election.leads(), lambda: election.problem)
+
+
 def test_a_live_source_of_any_type_may_keep_the_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its type says how its API is reached, and which files say so; one without an API is refused."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
