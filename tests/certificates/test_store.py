@@ -176,7 +176,7 @@ def test_unusable_authority_files_are_reported_and_kept(
     ("moved", "complaint"),
     [(dt.timedelta(days=-400), "set the clock"), (dt.timedelta(days=4000), "has ended on 2036-11-19; make another")],
 )
-def test_a_clock_that_cant_be_right_signs_nothing(moved: dt.timedelta, complaint: str, place: Path) -> None:
+def test_a_clock_that_cannot_be_right_signs_nothing(moved: dt.timedelta, complaint: str, place: Path) -> None:
     """Before the authority begins and after its end."""
     known = store.ensure(NOW)
     with pytest.raises(AuthorityError, match=complaint):
@@ -213,7 +213,7 @@ def test_a_lost_authority_is_made_again_and_a_replaced_one_is_another(place: Pat
 
 
 @pytest.mark.parametrize("unwritten", [store.KEY, store.CERTIFICATE])
-def test_one_that_can_not_be_replaced_stays(place: Path, monkeypatch: pytest.MonkeyPatch, unwritten: str) -> None:
+def test_one_that_cannot_be_replaced_stays(place: Path, monkeypatch: pytest.MonkeyPatch, unwritten: str) -> None:
     """As on a full disk: with its key, and with nothing beside it."""
     known, write = store.create(DOMAINS, NOW), files.write_beside
     before = {path.name: path.read_bytes() for path in place.iterdir()}

@@ -233,7 +233,7 @@ def test_the_doctor_has_no_trouble_with_a_user_who_begins(place: Path) -> None:
     assert not (place / "data").exists()
 
 
-def test_a_home_that_can_not_be_written_is_told_with_the_variables_that_lead_elsewhere(
+def test_a_home_that_cannot_be_written_is_reported_with_the_variables_that_lead_elsewhere(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both, where both lie below it."""
@@ -380,7 +380,7 @@ def test_directory_of_another_user_is_not_used_as_project(place: Path, command: 
 
 @pytest.mark.parametrize("text", ["[" * 5000, "name: 2026-13-13", "a: &a [*a]"])
 @pytest.mark.parametrize("command", ["up", "status", "init"])
-def test_a_file_that_is_no_project_is_told(place: Path, command: str, text: str) -> None:
+def test_a_file_that_is_no_project_is_reported(place: Path, command: str, text: str) -> None:
     """However odd, it is no mistake of ours."""
     (place / "here/Pulumi.yaml").write_text(text)
     done = run(command)
@@ -426,7 +426,7 @@ def test_init_refuses_a_directory_with_other_files(place: Path, there: list[str]
     assert all((place / "here" / name).read_text() == "x" for name in there)
 
 
-def test_a_project_can_not_begin_where_a_file_is(place: Path) -> None:
+def test_a_project_cannot_begin_where_a_file_is(place: Path) -> None:
     """A sentence with the remedy; also where a link leads nowhere."""
     (place / "here/file").write_text("x")
     (place / "here/link").symlink_to("nowhere")

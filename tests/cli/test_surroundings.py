@@ -138,7 +138,7 @@ def test_a_failing_program_fails_where_exit_codes_are_thrown_away() -> None:
 
 
 @pytest.mark.parametrize("words", LOOKING, ids=" ".join)
-def test_results_that_can_not_be_written_are_told(play: Stage, words: tuple[str, ...]) -> None:
+def test_results_that_cannot_be_written_are_reported(play: Stage, words: tuple[str, ...]) -> None:
     """A full disk takes no results: the code is 1, one sentence says so."""
     with Path("/dev/full").open("w") as full:
         done = start(play.root, words, stdout=full.fileno())
@@ -165,7 +165,7 @@ def test_terminals_and_encodings_of_any_kind(play: Stage, environment: Mapping[s
         start(play.root, words, environment=environment)
 
 
-def test_a_directory_that_is_gone_is_told(tmp_path: Path) -> None:
+def test_a_directory_that_is_gone_is_reported(tmp_path: Path) -> None:
     """With what to do instead."""
     gone = tmp_path / "gone"
     gone.mkdir()
@@ -177,7 +177,7 @@ def test_a_directory_that_is_gone_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("limit", "least"), [(resource.RLIMIT_NOFILE, 24), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_AS, 1 << 27)]
 )
-def test_limits_that_leave_too_little_are_told(play: Stage, limit: int, least: int) -> None:
+def test_limits_that_leave_too_little_are_reported(play: Stage, limit: int, least: int) -> None:
     """Whether a library can't be loaded or a file not written: sentences."""
     for words in (["status"], ["up", "--yes"]):
         start(play.root, words, before=lambda: resource.setrlimit(limit, (least, least)))
@@ -243,7 +243,7 @@ def test_the_project_is_found_from_below(play: Stage) -> None:
 
 @pytest.mark.root(only="can give files away")
 @pytest.mark.parametrize("given", ["Pulumi.yaml", "__main__.py", "."])
-def test_a_project_of_somebody_else_is_not_found_from_below(play: Stage, given: str) -> None:
+def test_a_project_of_another_owner_is_not_found_from_below(play: Stage, given: str) -> None:
     """Its program would be run: whoever may write to a directory above ours must not decide what."""
     below = play.root / "deep"
     below.mkdir()
@@ -253,7 +253,7 @@ def test_a_project_of_somebody_else_is_not_found_from_below(play: Stage, given: 
 
 
 @pytest.mark.root(only="can give links away")
-def test_a_link_of_somebody_else_makes_no_project(play: Stage, tmp_path: Path) -> None:
+def test_a_link_of_another_owner_makes_no_project(play: Stage, tmp_path: Path) -> None:
     """Whatever it leads to: a file of root's says nothing of the program that lies beside the link."""
     below = tmp_path / "deep"
     below.mkdir()
@@ -281,7 +281,7 @@ def test_no_is_an_answer_and_not_an_error(play: Stage) -> None:
     assert not (play.root / ".state/.pulumi/stacks").exists()
 
 
-def test_a_service_that_can_not_be_served_is_told_once(play: Stage) -> None:
+def test_a_service_that_cannot_be_served_is_reported_once(play: Stage) -> None:
     """By `up --yes`, `preview`, `status` and by `up` that asks."""
     (row,) = play.run("status", "--json").json
     for words in (["preview"], ["status"], ["up", "--yes"]):
@@ -316,7 +316,7 @@ def test_an_update_goes_on_when_its_reader_has_had_enough(play: Stage) -> None:
     assert play.status()["n/fine"]["state"] == "serving"
 
 
-def test_a_watch_whose_lock_can_not_be_written_is_one_sentence(play: Stage) -> None:
+def test_a_watch_whose_lock_cannot_be_written_is_one_sentence(play: Stage) -> None:
     """As `up` says of a state that it can't write."""
     (play.root / ".state/locallb/dev.watch").mkdir(parents=True)
     done = start(play.root, ["watch"])

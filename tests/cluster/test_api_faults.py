@@ -112,7 +112,7 @@ def test_a_list_is_read_again(api: FaultyApi, hand: Hand) -> None:
 
 
 @pytest.mark.parametrize("fault", LASTING)
-def test_a_list_that_stays_away_is_told(api: FaultyApi, fault: str) -> None:
+def test_a_list_that_stays_away_is_reported(api: FaultyApi, fault: str) -> None:
     """As what it is, in a sentence that names the server."""
     given, meaning = LASTING[fault]
     cluster = Cluster(Access(str(api.kubeconfig), "real"))
@@ -153,7 +153,7 @@ def test_finalizer_and_status_arrive_and_go(cluster: Objects, api: FaultyApi, ha
 
 @pytest.mark.parametrize("line", [READ, WRITE])
 @pytest.mark.parametrize("fault", LASTING)
-def test_what_can_not_be_written_is_an_error_and_can_be_had_later(
+def test_what_cannot_be_written_is_an_error_and_can_be_had_later(
     cluster: Objects, api: FaultyApi, hand: Hand, line: str, fault: str
 ) -> None:
     """One sentence; the same call succeeds when the fault is gone."""
@@ -171,7 +171,7 @@ def test_what_can_not_be_written_is_an_error_and_can_be_had_later(
     assert "finalizers" not in (cluster.read("web") or {})["metadata"]
 
 
-def test_a_conflict_that_never_ends_is_told(api: FaultyApi, hand: Hand) -> None:
+def test_a_conflict_that_never_ends_is_reported(api: FaultyApi, hand: Hand) -> None:
     """Who else writes is not known; what helps is."""
     api.inject(WRITE, times=99, status=409)
     with pytest.raises(ProviderError, match="is changed by somebody again and again; run up once more"):

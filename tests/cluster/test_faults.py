@@ -139,7 +139,7 @@ def test_every_right_is_used_and_no_other(
     assert used == {(rule.group, rule.resource, verb) for rule in RULES for verb in rule.verbs}
 
 
-def test_a_missing_right_is_told_with_the_remedy(plane: ControlPlane, tmp_path: Path) -> None:
+def test_a_missing_right_is_reported_with_the_remedy(plane: ControlPlane, tmp_path: Path) -> None:
     """The sentence names the context and the manifest with the rights."""
     text = plane.kubeconfig.read_text().replace(plane.tokens["local-lb"], "nobody")
     (tmp_path / "config").write_text(text)

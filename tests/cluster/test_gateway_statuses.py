@@ -205,7 +205,7 @@ def test_what_is_refused_is_an_event(plane: ControlPlane, owner: Client) -> None
         assert places == [("Odd", subject.namespace or "default")]
 
 
-def test_a_right_that_is_missing_is_told_once_and_used_when_it_is_given(
+def test_a_right_that_is_missing_is_reported_once_and_used_when_it_is_given(
     plane: ControlPlane, owner: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of all kinds in one sentence, with one request for each."""

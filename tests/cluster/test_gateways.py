@@ -135,7 +135,7 @@ def test_a_gateway_of_a_cluster_serves_changes_and_goes_by_itself(
         becomes(lambda: status_of(owner, "TCPRoute", "r")["parents"] == [], watch)
 
 
-def test_without_the_right_to_write_statuses_all_is_served_and_it_is_told_once(
+def test_without_the_right_to_write_statuses_all_is_served_and_it_is_reported_once(
     cluster: Objects, owner: Client, play: Stage, backend: Backends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The Gateway, and a Service beside it that is told its address as ever."""

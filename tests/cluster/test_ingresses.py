@@ -93,7 +93,7 @@ def test_ingresses_of_a_cluster_serve_change_and_go(
     assert refused == []
 
 
-def test_a_class_that_nobody_may_list_is_not_asked_for(cluster: Objects, play: Stage, plane: ControlPlane) -> None:
+def test_a_class_that_may_not_be_listed_is_not_asked_for(cluster: Objects, play: Stage, plane: ControlPlane) -> None:
     """With the rights for Services alone: one question that anybody may ask."""
     del cluster
     plane.audit_log.write_text("")

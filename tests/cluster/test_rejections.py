@@ -123,7 +123,7 @@ def test_a_broken_service_of_another_class_is_never_written(cluster: Objects, pl
     assert (cluster.read("theirs"), cluster.events("theirs")) == (before, [])
 
 
-def test_the_end_of_a_service_is_told(cluster: Objects, play: Stage, backend: Backends) -> None:
+def test_the_end_of_a_service_is_reported(cluster: Objects, play: Stage, backend: Backends) -> None:
     """That it goes, and that nothing of it is left."""
     made(cluster, backend, "web")
     play.up()
@@ -133,7 +133,7 @@ def test_the_end_of_a_service_is_told(cluster: Objects, play: Stage, backend: Ba
     assert reasons == ["EnsuredLoadBalancer", "DeletingLoadBalancer", "DeletedLoadBalancer"]
 
 
-def test_the_lone_excluded_node_is_told(cluster: Objects, play: Stage, backend: Backends) -> None:
+def test_the_lone_excluded_node_is_reported(cluster: Objects, play: Stage, backend: Backends) -> None:
     """As kubeadm labels the only node of a kind cluster: it is used, and an event says so."""
     label = {"node.kubernetes.io/exclude-from-external-load-balancers": ""}
     cluster.label_node("node-a", label)

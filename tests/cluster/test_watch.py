@@ -135,7 +135,7 @@ def test_what_others_change_of_ours_is_repaired_by_itself(
     )
 
 
-def test_beside_an_entry_of_somebody_else_an_idle_loop_writes_nothing(
+def test_beside_an_entry_of_another_owner_an_idle_loop_writes_nothing(
     cluster: Objects, watch: Watch, backend: Backends
 ) -> None:
     """It may stand there for ever, also in front of ours."""

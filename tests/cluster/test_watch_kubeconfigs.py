@@ -120,7 +120,7 @@ def test_what_else_is_written_into_the_file_makes_no_difference(
         assert lists(plane) == before
 
 
-def test_a_file_that_can_not_be_used_takes_nothing_away(cluster: Objects, staged: Stage, backend: Backends) -> None:
+def test_a_file_that_cannot_be_used_takes_nothing_away(cluster: Objects, staged: Stage, backend: Backends) -> None:
     """Half of it, none, without a context: it is told, what serves goes on, and a repaired file is enough."""
     config = kubeconfig(staged)
     text = config.read_text()

@@ -54,7 +54,7 @@ MISTAKES: list[tuple[dict[str, object], str]] = [
 
 
 @pytest.mark.parametrize(("config", "sentence"), MISTAKES)
-def test_a_mistake_about_containers_is_told(config: dict[str, object], sentence: str) -> None:
+def test_a_mistake_about_containers_is_reported(config: dict[str, object], sentence: str) -> None:
     """What isn't there, and what can't work, is refused by name."""
     with pytest.raises(SettingsError) as caught:
         settings(**config)

@@ -136,6 +136,6 @@ def test_a_zone_may_name_the_owner_of_its_marks() -> None:
         ({"zones": [ZONE], "records": {"a.test": ["::1", "b"]}}, 'dns.records.a.test: "b" is no address; write [127.'),
     ],
 )
-def test_a_mistake_is_told_with_its_remedy(dns: object, sentence: str) -> None:
+def test_a_mistake_is_reported_with_its_remedy(dns: object, sentence: str) -> None:
     """One sentence each."""
     assert mistake(dns).startswith(sentence)

@@ -204,12 +204,12 @@ SOURCE_MISTAKES: list[tuple[object, str]] = [
 
 
 @pytest.mark.parametrize(("value", "sentence"), SOURCE_MISTAKES)
-def test_a_mistake_in_sources_is_told(value: object, sentence: str) -> None:
+def test_a_mistake_in_sources_is_reported(value: object, sentence: str) -> None:
     """One sentence with the key, the value and the remedy."""
     assert mistakes(sources=value) == (sentence,)
 
 
-def test_a_missing_source_is_told() -> None:
+def test_a_missing_source_is_reported() -> None:
     """A configuration without sources is none."""
     with pytest.raises(SettingsError, match=r"^local-lb:sources: there is none; write a list such as"):
         parse_settings({})
@@ -299,7 +299,7 @@ POOL_MISTAKES: list[tuple[object, str]] = [
 
 
 @pytest.mark.parametrize(("value", "sentence"), POOL_MISTAKES)
-def test_a_mistake_in_pools_is_told(value: object, sentence: str) -> None:
+def test_a_mistake_in_pools_is_reported(value: object, sentence: str) -> None:
     """One sentence with the key, the value and the remedy."""
     assert mistakes(pools=value) == (sentence,)
 
@@ -336,12 +336,12 @@ PIN_MISTAKES: list[tuple[object, str]] = [
 
 
 @pytest.mark.parametrize(("value", "sentence"), PIN_MISTAKES)
-def test_a_mistake_in_pins_is_told(value: object, sentence: str) -> None:
+def test_a_mistake_in_pins_is_reported(value: object, sentence: str) -> None:
     """One sentence with the key, the value and the remedy."""
     assert mistakes(pins=value) == (sentence,)
 
 
-def test_a_pin_on_an_excluded_address_is_told() -> None:
+def test_a_pin_on_an_excluded_address_is_reported() -> None:
     """It would never be granted."""
     assert mistakes(pools=pool("10.0.0.0/24", exclude=["10.0.0.7"]), pins={"a/b": ["10.0.0.7"]}) == (
         "pins.a/b: 10.0.0.7 is excluded from the pool p; choose another one or take it out of `exclude`",

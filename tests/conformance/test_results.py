@@ -15,7 +15,7 @@ PRINTED = """=== RUN   TestConformance/HTTPRouteWeight
 """
 
 
-def test_each_test_is_told_with_its_time() -> None:
+def test_each_test_is_reported_with_its_time() -> None:
     """Parts of tests aren't, nor those that the suite skips."""
     found = list(results(PRINTED))
     assert found == [

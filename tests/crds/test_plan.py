@@ -131,7 +131,7 @@ def test_what_is_carried_defines_every_kind_that_is_served() -> None:
     assert not plan(bundle, {name_of(each): each for each in bundle.channels["standard"]}, "").refusal
 
 
-def test_a_broken_installation_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_installation_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """In one sentence, with what to do."""
     for name in ("gone.xz", "plan.py"):
         monkeypatch.setattr(bundles, "FILE", name)

@@ -78,7 +78,7 @@ def test_younger_wishes_take_nothing_from_older_ones(older: list[NameRequest], y
         ("*.test", ("127.0.0.1",), "the embedded server doesn't answer for *.test; use a wildcard below test"),
     ],
 )
-def test_what_cant_be_is_told_in_a_sentence(name: str, targets: tuple[str, ...], sentence: str) -> None:
+def test_what_cannot_be_is_reported_in_a_sentence(name: str, targets: tuple[str, ...], sentence: str) -> None:
     """The owner, the name, the remedy."""
     names = assign([NameRequest(key("a"), (name,), targets, 60)], ZONES)
     assert not names.given

@@ -172,7 +172,7 @@ def test_what_a_lost_state_left_is_found_and_adopted(shop: Stage) -> None:
     assert containers(shop) == {}
 
 
-def test_a_container_of_somebody_else_under_our_name_is_left_alone(shop: Stage, image: str) -> None:
+def test_a_container_of_another_owner_under_our_name_is_left_alone(shop: Stage, image: str) -> None:
     """One sentence names it; removed, the next `up` goes on."""
     shop.up()
     name = containers(shop)["web"]["Name"].lstrip("/")
@@ -189,7 +189,7 @@ def test_a_container_of_somebody_else_under_our_name_is_left_alone(shop: Stage, 
     content(shop)
 
 
-def test_an_image_that_is_missing_is_told_with_the_remedy(shop: Stage) -> None:
+def test_an_image_that_is_missing_is_reported_with_the_remedy(shop: Stage) -> None:
     """Docker's own words, and how to make one; no container is left."""
     configure(shop, image="127.0.0.1:1/nowhere/envoy:1")
     done = shop.run("up", "--yes")

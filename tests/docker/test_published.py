@@ -175,7 +175,7 @@ def test_a_running_proxy_has_no_right_but_to_bind_low_ports(shop: Stage) -> None
     assert namespace != Path("/proc/self/ns/net").readlink()
 
 
-def test_a_network_that_is_missing_is_told_with_the_remedy(shop: Stage) -> None:
+def test_a_network_that_is_missing_is_reported_with_the_remedy(shop: Stage) -> None:
     """By name, before anything begins."""
     configure(shop, network={"publish": "llb-nowhere"})
     done = shop.run("up", "--yes")
@@ -185,7 +185,7 @@ def test_a_network_that_is_missing_is_told_with_the_remedy(shop: Stage) -> None:
     assert "Traceback" not in done.err
 
 
-def test_a_port_of_somebody_else_is_told_and_the_others_are_served(shop: Stage) -> None:
+def test_a_port_of_another_owner_is_told_and_the_others_are_served(shop: Stage) -> None:
     """A process of the host has the address and port: Docker isn't asked for it, everything else is published."""
     shop.up()
     at = shop.addresses()
@@ -212,7 +212,7 @@ def test_other_networks_of_a_deployed_stack_take_another_container(shop: Stage) 
     content(shop)
 
 
-def test_an_address_that_this_host_does_not_have_is_told(shop: Stage) -> None:
+def test_an_address_that_this_host_does_not_have_is_reported(shop: Stage) -> None:
     """Before Docker is asked to publish anything there, with the remedy."""
     configure(shop, pools=[{"name": "away", "addresses": ["198.51.100.0/28"]}])
     shop.up()

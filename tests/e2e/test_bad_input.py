@@ -143,7 +143,7 @@ def test_a_source_that_vanished_is_not_an_empty_source(good: Stage) -> None:
     assert good.run("up", "--yes", "--expect-no-changes").code == 0
 
 
-def test_a_port_that_another_process_holds_everywhere_is_told(good: Stage, backend: Backends) -> None:
+def test_a_port_that_another_process_holds_everywhere_is_reported(good: Stage, backend: Backends) -> None:
     """A listener on 0.0.0.0 takes the port on every address; the Service's other port still serves."""
     with socket.create_server(("0.0.0.0", 0)) as holder:
         taken = holder.getsockname()[1]

@@ -83,7 +83,7 @@ def test_a_renamed_checkout_stops_its_own(checkout: Checkout) -> None:
     assert shop(after, "stop").stdout == "the shop's backends are stopped\n"
 
 
-def test_a_port_that_is_taken_everywhere_is_told_with_its_holder(checkout: Checkout) -> None:
+def test_a_port_that_is_taken_everywhere_is_reported_with_its_holder(checkout: Checkout) -> None:
     """One sentence with what to do; nothing is written."""
     root = checkout("first")
     with socket.create_server(("0.0.0.0", 0)) as taken:

@@ -180,7 +180,7 @@ def page(address: str, home: Path) -> str:
     return done.stdout + done.stderr
 
 
-def test_no_key_is_in_the_state_the_plan_or_what_is_told(play: Stage, data: Path) -> None:
+def test_no_key_is_in_the_state_the_plan_or_what_is_reported(play: Stage, data: Path) -> None:
     """Names, the authority's fingerprint, the serial number and the end are; the files are for Envoy alone."""
     with answering("one") as one:
         served(play, https(hostname="a.test"), backend_port=one)
@@ -217,7 +217,7 @@ def test_without_the_key_a_listener_without_a_certificate_is_refused_as_before(p
     assert not data.parent.exists()
 
 
-def test_a_host_of_somebody_else_is_refused_with_the_remedy(play: Stage, data: Path) -> None:
+def test_a_host_of_another_owner_is_refused_with_the_remedy(play: Stage, data: Path) -> None:
     """The other listener is served."""
     listeners = https(hostname="shop.example.com"), https("one", hostname="a.test")
     with answering("one") as one:
@@ -231,7 +231,7 @@ def test_a_host_of_somebody_else_is_refused_with_the_remedy(play: Stage, data: P
         assert shown(address, "a.test", data)
 
 
-def test_an_authority_that_cant_be_used_takes_nothing_from_what_serves(play: Stage, data: Path) -> None:
+def test_an_authority_that_cannot_be_used_takes_nothing_from_what_serves(play: Stage, data: Path) -> None:
     """It is told, `up` doesn't end well, and the certificate stays; with the right one back all goes on."""
     with answering("one") as one:
         address = served(play, https(hostname="a.test"), backend_port=one)

@@ -263,7 +263,7 @@ def test_a_name_that_leads_here_gets_nothing(play: Stage, browser: Browser) -> N
         assert tab.evaluate("fetch('/events').then((answer) => answer.status)") == 403
 
 
-def test_a_flood_and_dead_readers_hold_up_nobody(play: Stage, backend: Backends, browser: Browser) -> None:
+def test_a_flood_and_dead_readers_delay_no_others(play: Stage, backend: Backends, browser: Browser) -> None:
     """Neither the page nor the loop; descriptors stay bounded."""
     web = backend("web")
     play.write("base.yaml", node(), service("web", port(8080, web.port)))
@@ -294,7 +294,7 @@ def test_it_is_for_this_host_only(play: Stage, place: str) -> None:
     assert not (play.root / ".state/.pulumi").exists()
 
 
-def test_a_port_that_others_have_is_told(play: Stage) -> None:
+def test_a_port_that_others_have_is_reported(play: Stage) -> None:
     """In one sentence; nothing begins."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         play.configure(page=f"127.0.0.1:{other.getsockname()[1]}")

@@ -154,7 +154,7 @@ def _git(play: Stage, *words: str) -> None:
     subprocess.run(["git", *identity, *words], cwd=play.root, check=True, stdin=subprocess.DEVNULL)
 
 
-def test_one_that_can_not_be_served_holds_up_nobody_and_is_tried_again(play: Stage, backend: Backends) -> None:
+def test_one_that_cannot_be_served_delays_no_other_and_is_tried_again(play: Stage, backend: Backends) -> None:
     """A port that somebody takes while the proxy is away; it serves once the port is free."""
     web = backend("web")
     play.write("base.yaml", node(), service("web", port(8080, web.port)))
@@ -275,7 +275,7 @@ def test_what_others_do_to_its_files_is_repaired(play: Stage, backend: Backends,
     assert play.run("up", "--yes", "--expect-no-changes").code == 0
 
 
-def test_a_file_that_can_not_be_repaired_is_told_and_repaired_once_it_can_be(play: Stage, backend: Backends) -> None:
+def test_a_file_that_cannot_be_repaired_is_told_and_repaired_once_it_can_be(play: Stage, backend: Backends) -> None:
     """A directory in its place; the others are repaired, and what Envoy has goes on serving."""
     web = backend("web")
     play.write("base.yaml", node(), service("web", port(8080, web.port)), service("api", port(8080, web.port)))

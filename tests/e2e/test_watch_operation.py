@@ -150,7 +150,7 @@ def test_metrics_are_for_this_host_only(play: Stage, place: str) -> None:
     assert not (play.root / ".state/.pulumi").exists()
 
 
-def test_a_port_that_others_have_is_told(play: Stage) -> None:
+def test_a_port_that_others_have_is_reported(play: Stage) -> None:
     """From the configuration as from the command line; nothing begins."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         place = f"127.0.0.1:{other.getsockname()[1]}"

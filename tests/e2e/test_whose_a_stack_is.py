@@ -91,7 +91,7 @@ def test_another_user_is_refused_too(play: Stage) -> None:
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"format": 2}', '{"format": 1, "state_home": 3, "uid": 0, "root": ""}']
 )
-def test_a_record_that_says_nothing_is_told_with_its_path(play: Stage, text: str) -> None:
+def test_a_record_that_says_nothing_is_reported_with_its_path(play: Stage, text: str) -> None:
     """Whose the stack is can't be guessed then."""
     record(play).write_text(text)
     done = play.run("status")

@@ -153,7 +153,7 @@ def block(play: Stage) -> list[Path]:
 
 
 @pytest.mark.parametrize("sharing", ["per-service", "shared"])
-def test_what_can_not_be_brought_back_is_withdrawn_and_returns_with_its_proxy(
+def test_what_cannot_be_brought_back_is_withdrawn_and_returns_with_its_proxy(
     play: Stage, api: Api, run: Callable[[], Loop], backend: Backends, sharing: str
 ) -> None:
     """No address in the status, the condition says why; the claim and the finalizer stay, and so does the address."""
@@ -177,7 +177,7 @@ def test_what_can_not_be_brought_back_is_withdrawn_and_returns_with_its_proxy(
 
 
 @pytest.mark.parametrize("sharing", ["per-service", "shared"])
-def test_while_it_can_not_be_brought_back_nothing_is_written_again(
+def test_while_it_cannot_be_brought_back_nothing_is_written_again(
     play: Stage, api: Api, run: Callable[[], Loop], backend: Backends, sharing: str
 ) -> None:
     """Every try fails for the same reason, which the status says already; nobody else is said to change that back."""

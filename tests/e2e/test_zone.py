@@ -118,7 +118,7 @@ def test_names_of_external_dns_are_taken_over(play: Stage, backend: Callable[...
     assert left == before
 
 
-def test_a_name_of_somebody_else_fails_alone(play: Stage, backend: Callable[..., Backend], server: Bind) -> None:
+def test_a_name_of_another_owner_fails_alone(play: Stage, backend: Callable[..., Backend], server: Bind) -> None:
     """In one sentence, while everything else is served and named."""
     to = backend("one").port
     zoned(play, server)

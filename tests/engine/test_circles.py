@@ -97,7 +97,7 @@ def test_resources_in_a_circle_are_told_and_nothing_is_deleted(bench: Bench) -> 
     assert bench.world.called("delete") == []
 
 
-def test_a_state_whose_order_can_not_be_found_is_refused() -> None:
+def test_a_state_whose_order_cannot_be_found_is_refused() -> None:
     """Instead of looked for without end."""
     snapshot = Snapshot([resource("a"), resource("b", "a")])
     snapshot.apply(Put(resource("a", "b")))

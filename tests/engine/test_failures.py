@@ -24,7 +24,7 @@ def test_a_failure_skips_dependents_and_spares_the_others(bench: Bench) -> None:
     assert engine.up(lambda: declare(spec())).changes == {Op.CREATE: 3, Op.SAME: 12}
 
 
-def test_a_program_that_raises_deletes_nothing_and_is_told_in_one_sentence(bench: Bench) -> None:
+def test_a_program_that_raises_deletes_nothing_and_is_reported_in_one_sentence(bench: Bench) -> None:
     """What was registered stays applied; the message names the place in the program, the traceback is for debugging."""
     engine = bench.engine()
     engine.up(lambda: declare(spec()))
@@ -161,7 +161,7 @@ def test_a_failed_dependent_keeps_the_old_instance_that_it_uses(bench: Bench) ->
     assert [r for r in bench.checkpoint().resources if r.delete] == []
 
 
-def test_an_old_instance_that_can_not_be_deleted_is_deleted_by_destroy(bench: Bench) -> None:
+def test_an_old_instance_that_cannot_be_deleted_is_deleted_by_destroy(bench: Bench) -> None:
     """Together with its successor."""
     engine = bench.engine()
     engine.up(lambda: declare(spec()))

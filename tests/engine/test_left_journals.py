@@ -120,7 +120,7 @@ def test_whatever_is_cut_off_the_end_the_whole_lines_count(
 
 
 @pytest.mark.parametrize("kind", ["directory", "forbidden"])
-def test_a_journal_that_can_not_be_read_is_told(
+def test_a_journal_that_cannot_be_read_is_reported(
     kind: str, bench: Bench, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A directory is put aside like any other rubbish; rights are the user's to give."""

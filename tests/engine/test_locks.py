@@ -125,7 +125,7 @@ def test_a_lock_of_a_container_that_is_at_work_is_respected(bench: Bench) -> Non
     assert path.exists()
 
 
-def test_a_lock_that_can_not_be_read_is_respected(bench: Bench) -> None:
+def test_a_lock_that_cannot_be_read_is_respected(bench: Bench) -> None:
     """Nobody knows whose it is."""
     path = lock(bench, 1)
     path.write_text("?")

@@ -72,7 +72,7 @@ def test_the_marks_of_the_wire_are_the_sdks() -> None:
     assert (rpc.UNKNOWN, rpc._special_sig_key) == (UNKNOWN, SIGNATURE)
 
 
-def test_numbers_that_json_can_not_hold_are_refused() -> None:
+def test_numbers_that_json_cannot_hold_are_refused() -> None:
     """By name."""
     with pytest.raises(Unsupported, match="the number inf"):
         number(float("inf"))

@@ -70,7 +70,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("text", BROKEN)
-def test_a_broken_project_file_is_told_in_one_sentence(text: str, tmp_path: Path) -> None:
+def test_a_broken_project_file_is_reported_in_one_sentence(text: str, tmp_path: Path) -> None:
     """With the file and what to do."""
     with pytest.raises(ProjectError, match=BROKEN[text]) as caught:
         load_project(write(tmp_path, text), {})
@@ -85,7 +85,7 @@ def test_a_broken_project_file_is_told_in_one_sentence(text: str, tmp_path: Path
         (b"config: {} # caf\xe9\n", "isn't UTF-8 (byte 17); save it as UTF-8"),
     ],
 )
-def test_a_configuration_that_says_two_things_or_none_is_told(text: bytes, said: str, tmp_path: Path) -> None:
+def test_a_configuration_that_says_two_things_or_none_is_reported(text: bytes, said: str, tmp_path: Path) -> None:
     """No value counts silently, at no depth."""
     project = make_project(tmp_path)
     project.stack_file("dev").write_bytes(text)
@@ -101,7 +101,7 @@ def test_a_key_may_be_in_two_objects_and_stand_over_a_merged_one(tmp_path: Path)
     assert load_config(project, "dev") == {"local-lb:a": '{"x":1}', "local-lb:b": '{"x":2}'}
 
 
-def test_a_missing_or_unreadable_project_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_or_unreadable_project_file_is_reported(tmp_path: Path) -> None:
     """With the way out."""
     with pytest.raises(ProjectError, match="doesn't exist"):
         load_project(tmp_path, {})
@@ -181,7 +181,7 @@ CONFIGS = {
 
 
 @pytest.mark.parametrize("text", CONFIGS)
-def test_configuration_that_can_not_be_used_is_refused(text: str, tmp_path: Path) -> None:
+def test_configuration_that_cannot_be_used_is_refused(text: str, tmp_path: Path) -> None:
     """With the file and the key."""
     project = make_project(tmp_path)
     project.stack_file("dev").write_text(text)

@@ -98,7 +98,7 @@ def unreadable(_self: object, part: str, who: str) -> object:
     return None
 
 
-def test_a_resource_that_can_not_be_read_fails_the_refresh(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resource_that_cannot_be_read_fails_the_refresh(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others are refreshed."""
     engine = bench.engine()
     engine.up(lambda: declare(BOTH))
@@ -169,7 +169,7 @@ def test_what_was_broken_off_in_a_scope_counts_as_changed(bench: Bench) -> None:
     }
 
 
-def test_what_can_not_be_read_counts_as_changed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_read_counts_as_changed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever updates it is told why."""
     engine = bench.engine()
     engine.up(lambda: declare(BOTH))
@@ -213,7 +213,7 @@ def test_a_provider_that_gives_no_id_or_does_not_know_changes(bench: Bench, monk
     assert "the provider gave no id" in messages(result)[0]
 
 
-def test_a_program_that_exits_or_breaks_in_its_own_files_is_told_with_the_place(bench: Bench) -> None:
+def test_a_program_that_exits_or_breaks_in_its_own_files_is_reported_with_the_place(bench: Bench) -> None:
     """The line is the program's, not the library's."""
     path = bench.project.root / "broken.py"
     path.write_text("import json\ndef program():\n    json.loads('')\n")

@@ -52,7 +52,7 @@ def test_a_resource_that_needs_something_missing_outside_the_scope_is_skipped(be
     assert result.changes == {Op.CREATE: 2}
 
 
-def test_a_deletion_that_something_outside_the_scope_forbids_is_told(bench: Bench) -> None:
+def test_a_deletion_that_something_outside_the_scope_forbids_is_reported(bench: Bench) -> None:
     """The address stays as long as the proxy uses it."""
     engine = bench.engine()
     engine.up(lambda: declare(BOTH))

@@ -45,7 +45,7 @@ def test_an_update_that_gets_few_descriptors_is_told_and_finished_by_the_next(
     assert bench.engine().up(lambda: declare(spec())).unchanged
 
 
-def test_a_state_that_can_not_be_opened_is_as_good_as_ever(bench: Bench) -> None:
+def test_a_state_that_cannot_be_opened_is_as_good_as_ever(bench: Bench) -> None:
     """Nobody is told to go back to an earlier one, and `restore` puts nothing aside."""
     assert bench.engine().up(lambda: declare(ONE)).ok
     kept, engine = bench.state_path.read_bytes(), bench.engine()
@@ -61,7 +61,7 @@ def test_a_state_that_can_not_be_opened_is_as_good_as_ever(bench: Bench) -> None
     assert bench.state_path.read_bytes() == kept
 
 
-def test_a_living_holder_that_can_not_be_looked_at_keeps_its_lock(bench: Bench) -> None:
+def test_a_living_holder_that_cannot_be_looked_at_keeps_its_lock(bench: Bench) -> None:
     """Were it called gone, two updates would change one stack at a time."""
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:

@@ -160,7 +160,7 @@ def test_a_compressed_state_is_refused_by_name(bench: Bench) -> None:
         ),
     ],
 )
-def test_a_state_with_what_the_engine_can_not_keep_is_refused_by_name(tamper: Tamper, words: str, bench: Bench) -> None:
+def test_a_state_with_what_the_engine_cannot_keep_is_refused_by_name(tamper: Tamper, words: str, bench: Bench) -> None:
     """Pointing to the official command line."""
     with pytest.raises(Unsupported, match=words) as caught:
         tampered(bench, tamper)
@@ -236,7 +236,7 @@ def test_a_state_that_somebody_else_wrote_is_read_again(bench: Bench) -> None:
     assert first.up(lambda: declare(changed)).unchanged
 
 
-def test_a_disk_that_can_not_be_written_is_told_in_one_sentence(bench: Bench) -> None:
+def test_a_disk_that_cannot_be_written_is_reported_in_one_sentence(bench: Bench) -> None:
     """Nothing is called when the lock can't be made; nothing is lost when the state can't be kept."""
     calls = len(bench.world.calls)
 

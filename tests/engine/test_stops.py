@@ -102,7 +102,7 @@ def test_a_stop_after_the_last_operation_is_too_late_to_matter(bench: Bench) -> 
     assert len(bench.world.things) == 1
 
 
-def test_a_stop_between_the_program_and_the_deletions_is_told(bench: Bench) -> None:
+def test_a_stop_between_the_program_and_the_deletions_is_reported(bench: Bench) -> None:
     """What was to be deleted is there still, and nobody may take that for done."""
     bench.engine().up(lambda: declare(BOTH))
     engine = bench.engine()

@@ -91,7 +91,7 @@ def pending(bench: Bench) -> list[Pending]:
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_a_creation_that_can_not_be_finished_now_is_tried_again_by_every_run(
+def test_a_creation_that_cannot_be_finished_now_is_tried_again_by_every_run(
     bench: Bench, killer: Killer, times: int
 ) -> None:
     """Each says so and isn't ok; the first that can finishes it, and what nobody wants any more is then deleted."""
@@ -161,7 +161,7 @@ def test_a_creation_of_which_nothing_is_left_is_forgotten(
     assert pending(bench) == []
 
 
-def test_a_provider_that_can_not_tell_either_keeps_the_creation(
+def test_a_provider_that_cannot_tell_either_keeps_the_creation(
     bench: Bench, killer: Killer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not to know isn't to know that there is nothing."""
@@ -223,7 +223,7 @@ def test_a_creation_whose_surroundings_another_engine_removed_is_finished_all_th
 
 
 @pytest.mark.parametrize("kind", ["updating", "deleting"])
-def test_an_interrupted_change_of_what_can_not_be_read_now_stays_under_way(bench: Bench, kind: str) -> None:
+def test_an_interrupted_change_of_what_cannot_be_read_now_stays_under_way(bench: Bench, kind: str) -> None:
     """The next run looks at it again; one that deletes the resource has settled it."""
     engine = bench.engine()
     assert engine.up(declare).ok

@@ -115,7 +115,7 @@ def test_missing_or_dead_admin_socket_gives_no_answer(tmp_path: Path) -> None:
         (b"", EnvoyAdmin.versions, "doesn't answer /stats"),
     ],
 )
-def test_an_odd_answer_is_told(
+def test_an_odd_answer_is_reported(
     tmp_path: Path, answer: bytes, ask: Callable[[EnvoyAdmin], object], message: str
 ) -> None:
     """One sentence, whatever it is."""

@@ -247,7 +247,7 @@ def test_two_users_of_one_host_share_no_address(stage: Project, shared: bool) ->
     all_serve(stage, "a", "b")
 
 
-def test_a_user_outside_the_ledgers_group_is_told(stage: Project) -> None:
+def test_a_user_outside_the_ledgers_group_is_reported(stage: Project) -> None:
     """The shared ledger is there but closed to this user: the doctor names the remedy, and claims there count."""
     assert stage.locallb("host", "setup", "--apply", "--group", "0").code == 0
     assert "--group GROUP" in doctor(stage)[1]
@@ -258,7 +258,7 @@ def test_a_user_outside_the_ledgers_group_is_told(stage: Project) -> None:
     assert stage.status(user=USER)["a"]["reason"] == "InUse"
 
 
-def test_a_port_is_told_with_its_holder_even_if_that_is_another_users(stage: Project) -> None:
+def test_a_port_is_reported_with_its_holder_even_if_that_is_another_users(stage: Project) -> None:
     """As far as the kernel tells."""
     listen = "import socket,time; s=socket.create_server(('0.0.0.0',8080)); print('up',flush=True); time.sleep(600)"
     write(stage, "a", "b", "third")

@@ -114,7 +114,7 @@ def test_refresh_notices_and_up_repairs(pair: Pair, fault: str) -> None:
     assert pair.neighbour_is_undisturbed()
 
 
-def test_a_port_taken_while_the_proxy_is_down_is_told_with_its_holder_and_repaired_when_free(pair: Pair) -> None:
+def test_a_port_taken_while_the_proxy_is_down_is_reported_with_its_holder_and_repaired_when_free(pair: Pair) -> None:
     """The doctor and `up` name it, the address stays, the neighbour serves."""
     kill(pair)
     with listening(pair.address, 8080):

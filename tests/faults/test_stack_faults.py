@@ -71,7 +71,7 @@ def test_a_stale_claim_of_ours_is_told_and_removed_by_gc(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"address": "AT", "owner": 7}', "\x00\xff"])
-def test_a_damaged_claim_is_told_with_its_file_and_keeps_its_address_to_itself(pair: Pair, text: str) -> None:
+def test_a_damaged_claim_is_reported_with_its_file_and_keeps_its_address_to_itself(pair: Pair, text: str) -> None:
     """Never removed, never taken over; everything else goes on."""
     path = paths.ledger_directory() / f"{pair.stage.at(30)}~0123456789abcdef.json"
     text = text.replace("AT", pair.stage.at(30))

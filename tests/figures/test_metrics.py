@@ -96,7 +96,7 @@ def plan_of(*names: str) -> Plan:
 
 
 @given(st.integers(0, 6))
-def test_series_are_bounded_and_what_is_left_out_is_told(most: int) -> None:
+def test_series_are_bounded_and_what_is_left_out_is_reported(most: int) -> None:
     """Whole Services, the first ones; their proxies alone are asked."""
     plan = plan_of("a", "b", "c", "d")
     chosen, left_out = first(plan, most)

@@ -112,7 +112,9 @@ CASES: dict[str, tuple[list[JsonObject], tuple[str, str], tuple[str, str]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_authorities_that_cant_be_used_say_so_at_the_listeners_that_need_them(case: str, pems: tuple[str, str]) -> None:
+def test_authorities_that_cannot_be_used_say_so_at_the_listeners_that_need_them(
+    case: str, pems: tuple[str, str]
+) -> None:
     """Where there is another one it counts; where there is none nobody is let in, and neighbours are served."""
     references, accepted, resolved = CASES[case]
     documents = world(pems, https(), https("b", 8443), default=asking(*references), perPort=[at(8443, asking(named()))])

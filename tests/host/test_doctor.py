@@ -112,7 +112,7 @@ def test_each_trouble_has_its_finding(
     assert any(words in finding.text and remedy in finding.remedy for finding in found), findings
 
 
-def test_the_smallest_budget_is_the_one_that_is_told() -> None:
+def test_the_smallest_budget_is_the_one_that_is_reported() -> None:
     """Each in turn."""
     told = {
         name: headroom(replace(PLENTY, **{name: 10})).limited_by for name in ("watches", "memory", "tasks", "addresses")

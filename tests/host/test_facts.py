@@ -320,7 +320,7 @@ def test_the_first_port_is_one_that_can_be_bound() -> None:
             bound(socket.SOCK_DGRAM, PLACE, first - 1)
 
 
-def test_a_host_without_proc_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_without_proc_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """In one sentence."""
     monkeypatch.setattr(facts, "_STATUS", "/nowhere/status")
     with pytest.raises(HostError) as caught:

@@ -25,7 +25,7 @@ def test_what_is_taken_is_given_back() -> None:
 
 
 @pytest.mark.usefixtures("limit")
-def test_too_few_are_told_with_numbers_and_remedy() -> None:
+def test_too_few_are_reported_with_numbers_and_remedy() -> None:
     """Who needs how many, how many there are, what helps."""
     with pytest.raises(
         InotifyError, match=r"proxy x needs 100000 inotify instances, but this user has \d+ left of \d+: end"

@@ -133,7 +133,7 @@ def test_removed_pod_route_is_restored_by_up(play: Project) -> None:
         ),
     ],
 )
-def test_a_route_of_somebody_else_is_never_touched(play: Project, existing: str, words: str) -> None:
+def test_a_route_of_another_owner_is_never_touched(play: Project, existing: str, words: str) -> None:
     """It is told which one, of which cluster, and what to do; the other family is routed all the same."""
     play.space.shell(existing)
     before = play.space.shell("ip -4 route show table all")

@@ -54,7 +54,7 @@ def test_resolver_setup_is_printed_applied_and_undone(stage: Project) -> None:
     assert stage.space.shell("wc -l </var/lib/restarts").strip() == "2"
 
 
-def test_a_resolver_that_cant_be_restarted_is_told(stage: Project) -> None:
+def test_a_resolver_that_cannot_be_restarted_is_reported(stage: Project) -> None:
     """The file is there, and what remains to be done is said."""
     stage.space.shell("printf '#!/bin/sh\\nexit 1\\n' >/usr/local/bin/systemctl")
     done = stage.locallb("host", "setup", "--apply", PATH="/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")

@@ -100,7 +100,7 @@ def test_a_status_tells_what_was_never_asked_for_from_what_is_missing() -> None:
     assert not plan_setup(replace(FRESH, texts={}), persist=False, status=True).notes
 
 
-def test_a_route_of_somebody_else_isnt_made_at_boot_but_our_own_is() -> None:
+def test_a_route_of_another_owner_isnt_made_at_boot_but_our_own_is() -> None:
     """Ours is known by the record."""
     local = replace(FRESH, routes=(replace(ROUTE, local=True),))
     assert UNIT_FILE not in open_steps(local, persist=True)

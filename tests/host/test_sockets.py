@@ -56,7 +56,7 @@ def test_connections_are_counted_on_the_server_side() -> None:
             assert sockets.connections({(LOCAL, place[1] - 1)}) == 0
 
 
-def test_a_connection_that_cannot_be_had_is_told() -> None:
+def test_a_connection_that_cannot_be_had_is_reported() -> None:
     """One sentence with the place; a listener answers."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

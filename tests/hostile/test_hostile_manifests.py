@@ -161,7 +161,7 @@ def read(directory: Path) -> tuple[str, float, int]:
     ("name", "ending"),
     [*((name, "yaml") for name in TEXTS), *((name, "json") for name in ("deep", "numbers", "binary"))],
 )
-def test_hostile_files_cost_little_and_are_told(tmp_path: Path, name: str, ending: str) -> None:
+def test_hostile_files_cost_little_and_are_reported(tmp_path: Path, name: str, ending: str) -> None:
     """Bombs, aliases of themselves, depth, tags that run code: refused or harmless, in bounded time and memory."""
     (tmp_path / f"hostile.{ending}").write_text(TEXTS[name])
     (tmp_path / "good.yaml").write_text(yaml.safe_dump(service("good", port(8080, 30_000))))

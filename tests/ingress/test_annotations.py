@@ -188,7 +188,7 @@ def test_a_canary_that_makes_no_sense_takes_nothing(said: dict[str, str]) -> Non
     assert "Ingress shop/a-canary: nginx.ingress.kubernetes.io/canary" in told
 
 
-def test_by_tls_alone_without_a_certificate_is_told() -> None:
+def test_by_tls_alone_without_a_certificate_is_reported() -> None:
     """It is served nowhere, and for no other reason."""
     document = annotated(prefix=TRAEFIK, **{"router.tls": "true"})
     (told,) = only(document, annotations=BOTH).notices

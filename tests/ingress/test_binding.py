@@ -101,7 +101,7 @@ def test_class_of_another_controller_is_not_served_and_reported() -> None:
         (ingress(rule(path()), tls=[{"secretName": "../etc"}]), 'secretName is "../etc"'),
     ],
 )
-def test_what_is_not_served_is_told_by_name(document: JsonObject, said: str) -> None:
+def test_what_is_not_served_is_reported_by_name(document: JsonObject, said: str) -> None:
     """One sentence each, with the Ingress."""
     (told,) = only(document).notices
     assert told.startswith("demo: Ingress shop/web: ")

@@ -137,7 +137,7 @@ def test_a_key_that_stands_twice_is_noticed_and_the_last_counts() -> None:
         ("ok: 1\n---\na: {\n", 4, "did not find expected node content"),
     ],
 )
-def test_broken_yaml_is_told_with_its_line(text: str, line: int, what: str) -> None:
+def test_broken_yaml_is_reported_with_its_line(text: str, line: int, what: str) -> None:
     """In libyaml's words, which quote nothing of the file."""
     assert mistake(text) == (line, what)
 
@@ -152,12 +152,12 @@ def test_broken_yaml_is_told_with_its_line(text: str, line: int, what: str) -> N
         ("[" * 201 + "]" * 201, 1, "it is nested deeper than 200"),
     ],
 )
-def test_broken_json_is_told_with_its_line(text: str, line: int, what: str) -> None:
+def test_broken_json_is_reported_with_its_line(text: str, line: int, what: str) -> None:
     """Like YAML."""
     assert mistake(text, is_json=True) == (line, what)
 
 
-def test_bytes_that_are_no_text_are_told() -> None:
+def test_bytes_that_are_no_text_are_reported() -> None:
     """With their line; control characters as well."""
     assert mistake(b"a: 1\nb: \xff\n") == (2, "it isn't UTF-8")
     assert mistake(b"a: \x00\n")[1] == "unacceptable character #x0000: control characters are not allowed"

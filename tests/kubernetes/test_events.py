@@ -107,7 +107,7 @@ def test_without_a_node_nothing_serves() -> None:
     assert [event.reason for event in placement_events(placement)] == [UNAVAILABLE]
 
 
-def test_nodes_that_are_used_although_excluded_are_told() -> None:
+def test_nodes_that_are_used_although_excluded_are_reported() -> None:
     """Only to Services of that cluster."""
     lone = node(meta={"labels": {"node.kubernetes.io/exclude-from-external-load-balancers": ""}})
     (placement,) = planned(service(), lone).placements
@@ -133,7 +133,7 @@ def test_malformed_services_of_others_are_none_of_our_business() -> None:
     assert planned(service("c", **broken), classes=Classes(default=False)).rejections == ()
 
 
-def test_another_controller_in_the_status_is_told() -> None:
+def test_another_controller_in_the_status_is_reported() -> None:
     """Unless what it left is to be taken over, or the address is one that this Service had from us."""
     document = service()
     document["status"] = {"loadBalancer": {"ingress": [{"ip": "172.18.0.9"}]}}

@@ -173,7 +173,7 @@ def test_a_command_with_a_slash_is_beside_the_kubeconfig(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "section", [{}, {"command": "x", "env": 5, "apiVersion": BETA}, {"command": "x", "env": ["y"]}]
 )
-def test_a_section_that_is_none_is_told(section: dict[str, object], tmp_path: Path) -> None:
+def test_a_section_that_is_none_is_reported(section: dict[str, object], tmp_path: Path) -> None:
     """Before anything runs."""
     with pytest.raises(KubeError, match="its user's `exec` isn't valid"):
         Plugin.of(section, Access(str(tmp_path / "config"), "here"))
@@ -227,7 +227,7 @@ def test_requests_and_feeds_share_the_token_and_a_refused_one_is_fetched_again(
     assert seen[-2:] == ["Bearer good"] * 2
 
 
-def test_a_plugin_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_plugin_that_is_not_there_is_reported(tmp_path: Path) -> None:
     """By its name, out of whatever asks the API."""
     section = {"apiVersion": BETA, "command": "no-such-plugin"}
     access = written(tmp_path / "config", cluster={"server": "http://127.0.0.1:1"}, user={"exec": section})

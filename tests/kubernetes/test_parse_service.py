@@ -214,7 +214,7 @@ BAD: list[tuple[JsonObject, str]] = [
 
 
 @pytest.mark.parametrize(("thing", "sentence"), BAD)
-def test_a_service_that_makes_no_sense_is_told_in_one_sentence(thing: JsonObject, sentence: str) -> None:
+def test_a_service_that_makes_no_sense_is_reported_in_one_sentence(thing: JsonObject, sentence: str) -> None:
     """With the Service, the value and the remedy; others are parsed all the same."""
     result = parsed(thing, service("good"))
     (bad,) = result.malformed

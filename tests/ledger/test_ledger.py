@@ -360,7 +360,7 @@ def test_who_remembers_the_ledger_or_asks_for_one_owner_reads_what_a_newcomer_re
 
 
 @pytest.mark.parametrize("path", ["claim", "/proc/self/mem"], ids=["no descriptor", "a disk that fails"])
-def test_a_claim_that_the_host_can_not_read_is_nobodys_guess(ledger: Ledger, path: str) -> None:
+def test_a_claim_that_the_host_cannot_read_is_nobodys_guess(ledger: Ledger, path: str) -> None:
     """Neither gone nor an unknown owner's: who plans would take its address from a Service that serves."""
     ledger.claim(ADDRESS, owner("web"))
     claim = next(ledger.directory.iterdir()) if path == "claim" else Path(path)
@@ -371,7 +371,7 @@ def test_a_claim_that_the_host_can_not_read_is_nobodys_guess(ledger: Ledger, pat
 
 
 @pytest.mark.parametrize("spare", range(4))
-def test_a_ledger_that_can_not_be_read_has_no_answer(ledger: Ledger, spare: int) -> None:
+def test_a_ledger_that_cannot_be_read_has_no_answer(ledger: Ledger, spare: int) -> None:
     """However many descriptors there are: what it says is true, or it says that it can't tell."""
     ledger.claim(ADDRESS, owner("web"))
     memory: Memory[ClaimFile | None] = Memory()
@@ -402,7 +402,7 @@ def test_a_claim_that_fails_for_want_of_descriptors_leaves_nothing(ledger: Ledge
     assert not told or files(ledger) == before
 
 
-def test_a_leader_whose_last_term_can_not_be_read_writes_nothing(ledger: Ledger) -> None:
+def test_a_leader_whose_last_term_cannot_be_read_writes_nothing(ledger: Ledger) -> None:
     """One whose term is over could be taken for the leader."""
 
     class Second:

@@ -158,7 +158,7 @@ def becomes(fact: Callable[[], object]) -> None:
         time.sleep(0.005)
 
 
-def test_a_taken_port_is_told_in_a_sentence() -> None:
+def test_a_taken_port_is_reported_in_a_sentence() -> None:
     """Before anything begins."""
     with shown({}) as page, pytest.raises(HttpServerError, match=r"can't be listened on \(Address already in use\)"):
         PageReporter(page.url.split("/")[2], "dev", dict, lambda: Pulse(0.0))

@@ -96,7 +96,7 @@ def test_what_it_leaves_running_holds_nobody_up_where_complaints_are_not_kept(tm
     assert (ended.code, ended.output, ended.last_words) == (0, b"said\n", "said")
 
 
-def test_one_that_cannot_be_run_is_told(tmp_path: Path) -> None:
+def test_one_that_cannot_be_run_is_reported(tmp_path: Path) -> None:
     """By its name."""
     with pytest.raises(ProgramError, match=r"^no-such isn't installed; install it, or name its directory in PATH$"):
         Program(("no-such",), 60.0).run()
@@ -182,7 +182,7 @@ def test_program_input_that_fills_the_disk_is_reported(room: int) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_one_that_gets_too_few_descriptors_is_told() -> None:
+def test_one_that_gets_too_few_descriptors_is_reported() -> None:
     """Of its pipes, its input, or of what waits for it: one sentence, and nothing is left open."""
     told = []
     for spare in range(12):
@@ -231,7 +231,7 @@ def test_one_alongside_sees_the_end_of_its_input(tmp_path: Path) -> None:
     assert (tmp_path / "ended").exists()
 
 
-def test_one_alongside_that_cannot_be_started_is_told(tmp_path: Path) -> None:
+def test_one_alongside_that_cannot_be_started_is_reported(tmp_path: Path) -> None:
     """As where this user has as many processes as it may have."""
     with (
         pytest.raises(ProgramError, match=r"can't be run \(No such file or directory\)"),

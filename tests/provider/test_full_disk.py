@@ -16,7 +16,7 @@ from locallb.storage.files import FilesError
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
-def test_a_trial_that_can_not_be_furnished_is_told(
+def test_a_trial_that_cannot_be_furnished_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     """The link to a certificate is the last that is made: the Envoy that serves isn't touched."""

@@ -159,7 +159,7 @@ def test_files_stay_where_a_spare_goes_to_another_gateway_with_the_same_secret(
         ("missing", "can't be read"),
     ],
 )
-def test_a_secret_that_cant_be_served_is_told(
+def test_a_secret_that_cannot_be_served_is_reported(
     damage: str, complaint: str, driver: Driver, wanted: Wanted, tmp_path: Path
 ) -> None:
     """One sentence with the Secret's name and nothing of what is in it; nothing is left."""

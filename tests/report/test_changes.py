@@ -125,7 +125,7 @@ def test_a_service_of_another_class_is_removed() -> None:
         ),
     ],
 )
-def test_addresses_that_move_and_who_may_come_are_told(
+def test_addresses_that_move_and_who_may_come_are_reported(
     old: dict[str, Any], new: dict[str, Any], sentences: list[str]
 ) -> None:
     """And where less can be reached; what is only written otherwise is not."""
@@ -170,7 +170,7 @@ def test_a_service_that_is_rejected_now_loses_its_address() -> None:
     assert "loses its address" in topics[1][1]
 
 
-def test_differences_are_told_with_both_sides() -> None:
+def test_differences_are_reported_with_both_sides() -> None:
     """Ports that differ alike are told in one sentence; backends and affinity too."""
     old = [NODE, service("web", ports=ALSO_9000)]
     new = [NODE, node("other", "127.0.0.2"), service("web", ports=ALSO_9000, sessionAffinity="ClientIP")]
@@ -226,7 +226,7 @@ _FEW_NETWORKS = st.lists(
 
 
 @given(_FEW_NETWORKS, _FEW_NETWORKS)
-def test_every_client_that_gains_or_loses_access_is_told(
+def test_every_client_that_gains_or_loses_access_is_reported(
     before: tuple[IPv4Network, ...], after: tuple[IPv4Network, ...]
 ) -> None:
     """Counted client by client, also where ranges are only cut otherwise; and nobody is told who doesn't."""

@@ -65,7 +65,7 @@ def test_all_policies_can_be_written() -> None:
         ({"headroom": -1}, "-1 is no number of addresses"),
     ],
 )
-def test_every_mistake_is_told_with_key_value_and_remedy(value: object, sentence: str) -> None:
+def test_every_mistake_is_reported_with_key_value_and_remedy(value: object, sentence: str) -> None:
     """As for all keys of the configuration."""
     with pytest.raises(SettingsError) as caught:
         settings(policies=value)

@@ -69,7 +69,7 @@ def test_what_a_context_trusts_and_shows_comes_along(tmp_path: Path, monkeypatch
         ("", "nope", "no Docker context nope, which .*/config.json names: .*, or run `docker context use default`$"),
     ],
 )
-def test_a_context_that_is_not_there_is_told(
+def test_a_context_that_is_not_there_is_reported(
     variable: str, current: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The daemon of this host isn't taken in its place: it serves others."""
@@ -81,7 +81,7 @@ def test_a_context_that_is_not_there_is_told(
         Containers().ping()
 
 
-def test_contexts_that_may_not_be_looked_at_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_contexts_that_may_not_be_looked_at_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """DOCKER_CONFIG came along from another user."""
     _name(monkeypatch, tmp_path, "theirs")
     kept, stat = _keep(tmp_path, "theirs", {"Host": "unix:///theirs.sock"}), os.stat
@@ -98,7 +98,7 @@ def test_contexts_that_may_not_be_looked_at_are_told(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", "7", '{"Endpoints": {}}', '{"Endpoints": {"docker": {}}}', "[" * 100_000]
 )
-def test_a_context_that_can_not_be_read_is_told(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_context_that_cannot_be_read_is_reported(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever its file says."""
     _name(monkeypatch, tmp_path, "odd")
     _keep(tmp_path, "odd", {}).write_text(text)

@@ -127,7 +127,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_whatever_docker_says_its_next_event_is_told(docker: Daemon, name: str) -> None:
+def test_whatever_docker_says_its_next_event_is_reported(docker: Daemon, name: str) -> None:
     """And that it was away meanwhile, for nobody knows what happened then."""
     docker.then = ODD[name], True
     changed: list[str] = []
@@ -202,7 +202,7 @@ def test_no_question_to_a_daemon_that_hangs_is_asked_for_ever(
 
 
 @pytest.mark.usefixtures("docker")
-def test_a_daemon_that_can_not_be_asked_is_not_absent() -> None:
+def test_a_daemon_that_cannot_be_asked_is_not_absent() -> None:
     """Where this process has no descriptor left, what the daemon has counts as there."""
     told = "can't be asked: Too many open files; raise the limit"
     with closing(Containers(60.0)) as containers:

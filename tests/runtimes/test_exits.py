@@ -51,7 +51,7 @@ def start() -> Iterator[Callable[[], tuple[subprocess.Popen[bytes], Process]]]:
 Start = Callable[[], tuple[subprocess.Popen[bytes], Process]]
 
 
-def test_an_end_is_told_once(followed: Exits, told: list[str], start: Start) -> None:
+def test_an_end_is_reported_once(followed: Exits, told: list[str], start: Start) -> None:
     """And nobody else's."""
     (first, one), (_, other) = start(), start()
     followed.follow({one: "a", other: "b"})
@@ -99,7 +99,7 @@ def test_exit_before_following_is_reported_by_the_next_try(
     assert told == ["a"]
 
 
-def test_one_that_can_not_even_be_looked_at_has_not_ended(followed: Exits, told: list[str], start: Start) -> None:
+def test_one_that_cannot_even_be_looked_at_has_not_ended(followed: Exits, told: list[str], start: Start) -> None:
     """Where no descriptor is left for anything: it would be replaced while it serves."""
     begun, one = start()
     with few_files(0):

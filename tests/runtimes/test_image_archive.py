@@ -32,7 +32,7 @@ def test_everybody_may_enter_every_directory_of_an_image(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("room", [0, 5000, 20_000])
-def test_an_archive_for_which_there_is_no_room_is_told(
+def test_an_archive_for_which_there_is_no_room_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
     """With the image, the directory and what helps; nothing of it stays, and no daemon is asked."""
@@ -48,7 +48,9 @@ def test_an_archive_for_which_there_is_no_room_is_told(
     assert [*tmp_path.iterdir()] == []
 
 
-def test_an_archive_for_which_there_is_no_directory_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_for_which_there_is_no_directory_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """TMPDIR may name one that is gone."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
     with pytest.raises(FilesError, match=rf"^the image a:b can't be written to {tmp_path}/gone: No such file"):

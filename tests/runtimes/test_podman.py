@@ -198,7 +198,7 @@ def test_paused_container_is_resumed_before_it_is_stopped() -> None:
     assert client.mock_calls == [call for calls in both for call in calls]
 
 
-def test_a_container_of_somebody_else_is_neither_adopted_nor_removed() -> None:
+def test_a_container_of_another_owner_is_neither_adopted_nor_removed() -> None:
     """Under our name, with another owner in its labels or none."""
     engine = Engine()
     life = Lifecycle(cast("Containers", engine))
@@ -270,7 +270,7 @@ OK = b"HTTP/1.1 200 OK\r\nConnection: close\r\n"
     ],
     ids=["another engine", "rubbish", "nothing", "an error"],
 )
-def test_what_answers_and_is_no_podman_is_told_in_a_sentence(
+def test_what_answers_and_is_no_podman_is_reported_in_a_sentence(
     answer: bytes, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Docker's own daemon has the same API but for a header."""
@@ -285,7 +285,7 @@ def test_what_answers_and_is_no_podman_is_told_in_a_sentence(
     assert "\n" not in str(caught.value)
 
 
-def test_an_image_that_fails_while_it_is_fetched_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_that_fails_while_it_is_fetched_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Podman answers first that it goes well, and then that it doesn't."""
     text = b'{"status": "pulling"}\n{"error": "no such host"}\n'
     path = tmp_path / "p.sock"

@@ -194,7 +194,7 @@ def test_the_end_of_a_log_fits_a_sentence(tmp_path: Path) -> None:
     assert processes.last_words(log, 2, without="red|las") == "first | first"
 
 
-def test_one_that_can_not_be_looked_at_is_not_taken_for_one_that_is_gone(tmp_path: Path, mark: dict[str, str]) -> None:
+def test_one_that_cannot_be_looked_at_is_not_taken_for_one_that_is_gone(tmp_path: Path, mark: dict[str, str]) -> None:
     """Else a second one would be started beside it, or it would be left behind."""
     log = tmp_path / "log"
     process = processes.start(python("input()"), tmp_path, mark, log)

@@ -42,7 +42,7 @@ def test_second_instance_is_told_who_holds_the_lock(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_a_lock_that_can_not_be_made_is_one_sentence(tmp_path: Path) -> None:
+def test_a_lock_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
     """On a read-only disk, or where something else stands in its place."""
     (tmp_path / "lock").mkdir()
     told = "lock, which keeps a second loop away, can't be written"
@@ -51,7 +51,7 @@ def test_a_lock_that_can_not_be_made_is_one_sentence(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE, errno.EACCES])
-def test_a_lock_that_the_system_refuses_is_told_with_what_helps(
+def test_a_lock_that_the_system_refuses_is_reported_with_what_helps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     """Rights are no help on a full disk."""
@@ -113,7 +113,7 @@ def test_who_looks_for_good_is_not_waited_for(tmp_path: Path, monkeypatch: pytes
     os.close(looking)
 
 
-def test_a_holder_that_can_not_be_looked_for_is_not_called_absent(tmp_path: Path) -> None:
+def test_a_holder_that_cannot_be_looked_for_is_not_called_absent(tmp_path: Path) -> None:
     """`destroy` would go on beside a watch."""
     path = tmp_path / "lock"
     with only_one(path, "it"):

@@ -250,7 +250,7 @@ def test_a_broken_state_file_stops_the_run(tmp_path: Path, text: str) -> None:
         read_held(path)
 
 
-def test_a_state_file_that_cant_be_read_stops_the_run(tmp_path: Path) -> None:
+def test_a_state_file_that_cannot_be_read_stops_the_run(tmp_path: Path) -> None:
     """A directory in its place, or no descriptor left: with what helps there."""
     with pytest.raises(SourceError, match=r"the stack's state can't be read: .*: Is a directory$"):
         read_held(tmp_path)

@@ -14,7 +14,7 @@ from locallb.storage import foreign_files
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.EIO])
-def test_a_cluster_whose_kubeconfig_can_not_be_read_now_is_not_gone(
+def test_a_cluster_whose_kubeconfig_cannot_be_read_now_is_not_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     """It would be left out of what the finder found."""

@@ -167,7 +167,7 @@ def test_a_cluster_is_forgotten_when_docker_says_that_it_is_gone(docker: Docker,
     assert find_clusters(KindSource(), tmp_path, keep=True).sources == (source("test", tmp_path),)
 
 
-def test_one_that_is_stopped_stays_and_one_that_is_not_up_yet_is_told(docker: Docker, tmp_path: Path) -> None:
+def test_one_that_is_stopped_stays_and_one_that_is_not_up_yet_is_reported(docker: Docker, tmp_path: Path) -> None:
     """A stopped container keeps what is known of it; one that kubeadm still works on has nothing to know."""
     docker.clusters = {"shop": container()}
     find_clusters(KindSource(), tmp_path, keep=True)
@@ -402,7 +402,7 @@ def test_node_without_kubeconfig_is_no_cluster_yet(text: bytes | None) -> None:
     assert admitted("kind-x", text, container()).text == ""
 
 
-def test_what_was_refused_is_told_in_a_sentence(
+def test_what_was_refused_is_reported_in_a_sentence(
     docker: Docker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cluster without a credential of its own isn't one that is coming up; one that was kept with more isn't used."""

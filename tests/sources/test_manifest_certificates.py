@@ -29,7 +29,7 @@ FRAMED = b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
         ("framed", "web", "its tls.crt or tls.key can't be used"),
     ],
 )
-def test_a_secret_that_cant_be_served_says_why_before_anything_is_planned(
+def test_a_secret_that_cannot_be_served_says_why_before_anything_is_planned(
     chain: str, key: str, problem: str, tmp_path: Path
 ) -> None:
     """So that the other listeners of its Gateway are served; nothing of what is in it is told."""
@@ -104,7 +104,7 @@ def test_of_a_config_map_nothing_is_known_but_its_certificates(authority: Author
         ("PEM" + " " * (2 << 20), "its ca.crt is larger than 256 KiB"),
     ],
 )
-def test_authorities_that_cant_be_used_say_why(text: str, problem: str, authority: Authority) -> None:
+def test_authorities_that_cannot_be_used_say_why(text: str, problem: str, authority: Authority) -> None:
     """And nothing of what is in them, least of all a key."""
     key = authority.own.key.read_text()
     spec = said(text.replace("PEM", authority.own.pem).replace(" KEY", f" {key}") if text.startswith("PEM") else text)

@@ -208,7 +208,7 @@ def test_a_copy_that_isnt_ours_stops_the_run_only_where_it_is_needed(place: Plac
     assert place.copy().keys() == {"a.yaml"}
 
 
-def test_a_reading_that_cant_be_kept_stops_the_run(place: Place) -> None:
+def test_a_reading_that_cannot_be_kept_stops_the_run(place: Place) -> None:
     """Otherwise the next broken file would find nothing to go by."""
     place.readings.parent.write_text("in the way")
     with pytest.raises(SourceError, match="source demo: its reading can't be kept: "):
@@ -216,7 +216,7 @@ def test_a_reading_that_cant_be_kept_stops_the_run(place: Place) -> None:
 
 
 @pytest.mark.parametrize("kind", ["dangling", "loop", "pipe", "device", "too large", "not UTF-8", "a socket's name"])
-def test_a_file_that_is_none_is_told(place: Place, kind: str) -> None:
+def test_a_file_that_is_none_is_reported(place: Place, kind: str) -> None:
     """Nothing hangs and nothing is read that never ends."""
     odd = place.manifests / "odd.yaml"
     match kind:
@@ -250,7 +250,7 @@ def test_a_file_that_is_none_is_told(place: Place, kind: str) -> None:
     assert reading.stale == (f"source demo: {shown}{why}, so its Services wait; repair it",)
 
 
-def test_files_and_directories_without_permission_are_told(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_and_directories_without_permission_are_reported(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """As unreadable, not as empty. Root may read everything, so the system's answer is played."""
     place.write(a=service("a"), b=service("b"))
     (place.manifests / "c").mkdir()
@@ -335,7 +335,7 @@ def test_a_file_that_vanishes_while_it_is_read_makes_the_walk_start_again(
     assert (names(reading), reading.stale) == (["a", "b"], ())
 
 
-def test_a_file_that_keeps_vanishing_is_told(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_keeps_vanishing_is_reported(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """The walk doesn't start again for ever."""
     place.write(a=service("a"), b=service("b"))
     real = os.open

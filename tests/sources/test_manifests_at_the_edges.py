@@ -32,7 +32,7 @@ def test_a_single_file_is_a_source(place: Place, name: str) -> None:
     assert reading.contents == Contents(DEMO, {"Service of type LoadBalancer": 1}, 1)
 
 
-def test_a_single_file_that_is_a_pipe_is_told(place: Place) -> None:
+def test_a_single_file_that_is_a_pipe_is_reported(place: Place) -> None:
     """Nothing waits for it."""
     os.mkfifo(place.root / "pipe")
     reading = read_manifests(ManifestsSource(DEMO, "pipe"), place.root, place.readings)
@@ -94,7 +94,7 @@ def test_skipped_documents_are_reported(place: Place) -> None:
     assert reading.contents == Contents(DEMO, {"service": 1, "without a kind": 1}, 5)
 
 
-def test_an_empty_directory_is_told(place: Place) -> None:
+def test_an_empty_directory_is_reported(place: Place) -> None:
     """It may be the wrong one."""
     assert place.read().parsed.notices == ("demo: the directory manifests has no file that ends in .yaml, .yml, .json",)
 

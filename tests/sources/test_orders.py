@@ -217,7 +217,7 @@ def test_an_entry_that_cannot_be_read_hides_no_other(home: Home, entry: object) 
     assert json.loads(path_of(home).read_text())["orders"] == {str(API): entry}
 
 
-def test_orders_that_can_not_be_read_for_a_moment_are_not_over(home: Home) -> None:
+def test_orders_that_cannot_be_read_for_a_moment_are_not_over(home: Home) -> None:
     """Where no file can be opened: whoever is drained would serve again, and the other way round once it can."""
     change_orders(home, [WEB], lambda order: replace(order, drained=frozenset({"a"})))
     for ask in (read_orders, lambda home: change_orders(home, [API], lambda order: order)):

@@ -88,7 +88,7 @@ def test_where_a_stack_belongs_may_not_be_told_for_a_moment(tmp_path: Path) -> N
     assert "remove" not in str(caught.value)
 
 
-def test_where_a_stack_belongs_can_not_be_told_from_a_disk_that_fails(tmp_path: Path) -> None:
+def test_where_a_stack_belongs_cannot_be_told_from_a_disk_that_fails(tmp_path: Path) -> None:
     """It may say what it always did: nobody is told to remove it."""
     home = Home("local-lb", "dev", str(tmp_path))
     write(home, None)

@@ -160,7 +160,7 @@ def test_no_mode_is_set_through_a_link(tmp_path: Path) -> None:
     assert (tmp_path / "target").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_directory_that_somebody_keeps_locked_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_somebody_keeps_locked_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for ever."""
     monkeypatch.setattr(files, "LOCK_PATIENCE", 0.05)
     with (
@@ -262,7 +262,7 @@ def test_a_stamp_tells_another_file_from_the_one_before(tmp_path: Path, change: 
     assert stamps.stamp_of(path) != before
 
 
-def test_a_file_for_which_there_is_no_descriptor_is_told_with_what_helps(tmp_path: Path) -> None:
+def test_a_file_for_which_there_is_no_descriptor_is_reported_with_what_helps(tmp_path: Path) -> None:
     """It is neither absent nor another user's."""
     path = tmp_path / "file"
     files.write(path, "x")

@@ -16,7 +16,7 @@ PATIENCE = 120
 
 
 @pytest.mark.parametrize("way", ["written", "replaced", "removed and made again"])
-def test_a_change_of_a_single_file_is_told(tmp_path: Path, way: str) -> None:
+def test_a_change_of_a_single_file_is_reported(tmp_path: Path, way: str) -> None:
     """However it is changed; what was told of its beginning apart."""
     path, changed = tmp_path / "all.yaml", threading.Event()
     path.write_text("one")

@@ -59,7 +59,7 @@ def test_path_that_is_no_regular_file_is_refused(make: object, why: str, tmp_pat
 
 
 @pytest.mark.root(only="can mount a file system")
-def test_a_file_system_that_is_read_only_is_told(tmp_path: Path) -> None:
+def test_a_file_system_that_is_read_only_is_reported(tmp_path: Path) -> None:
     """It refuses as well to remove what isn't there: that hides nothing, and is no failure by itself."""
     path = tmp_path / "hosts"
     subprocess.run(["mount", "-t", "tmpfs", "none", str(tmp_path)], check=True)

@@ -158,7 +158,7 @@ def test_what_others_put_into_a_directory_is_neither_followed_nor_waited_for(pro
     assert {directory.id: directory.owner for directory in proxies.list()} == {ID: owner("web"), "0123456789ac": None}
 
 
-def test_what_can_not_be_read_for_a_moment_is_neither_nobodys_nor_gone(proxies: Proxies) -> None:
+def test_what_cannot_be_read_for_a_moment_is_neither_nobodys_nor_gone(proxies: Proxies) -> None:
     """Where no file can be opened: it isn't to be removed, and what runs there isn't forgotten."""
     made = proxies.make(ID, owner("web"), ProxyName("web"))
     proxies.record(ID, RECORD)

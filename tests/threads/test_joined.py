@@ -96,7 +96,7 @@ def test_those_who_are_expected_share_one_call() -> None:
     assert joined.ask(10) == 10
 
 
-def test_who_is_expected_and_never_comes_holds_up_nobody_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_is_expected_and_never_comes_delays_no_other_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody whose turn to ask never came: the others are answered, and those after them."""
     monkeypatch.setattr("locallb.threads.joined.QUIET", 0.001)
     joined = Joined[int, int](list)

@@ -194,7 +194,7 @@ def test_an_excluded_node_gets_no_traffic_and_no_request_fails(
     assert addresses(world) == [at]
 
 
-def test_where_every_node_is_excluded_all_are_used_and_it_is_told(world: World, play: Stage, worker: Node) -> None:
+def test_where_every_node_is_excluded_all_are_used_and_it_is_reported(world: World, play: Stage, worker: Node) -> None:
     """As in a cluster of a single Node, which kubeadm labels so."""
     make(world)
     world.pod("a", worker)

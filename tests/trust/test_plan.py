@@ -62,7 +62,7 @@ def test_it_is_believed_alone_and_nothing_of_others_is_touched(there: list[Trust
     assert plan_untrust(None, gone, ME).steps == ()
 
 
-def test_what_somebody_else_put_there_is_told() -> None:
+def test_what_somebody_else_put_there_is_reported() -> None:
     """It stays believed, so who undoes has to hear of it."""
     by_hand = TrustStore(Kind.NSS, "/s", "x", (entry("local-lb", KNOWN.fingerprint),))
     assert [step.done for step in plan_trust(KNOWN, [by_hand], ME).steps] == [True]
@@ -101,7 +101,7 @@ def test_commands_are_as_a_shell_takes_them(store: TrustStore, lines: list[str],
     assert tuple(tuple(shlex.split(line)) for line in lines) == step.commands
 
 
-def test_what_cant_be_changed_is_told_once() -> None:
+def test_what_cannot_be_changed_is_reported_once() -> None:
     """With what helps."""
     store = TrustStore(Kind.NSS, "/s", "x", lacks="it takes certutil")
     assert plan_trust(KNOWN, [store, store], ME).notes == ("/s: it takes certutil",)

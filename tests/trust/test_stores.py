@@ -147,7 +147,7 @@ def test_a_system_that_doesnt_gather_has_its_files_as_before(user: User, monkeyp
     assert [len(names) for names in user.believed()] == [0, 0, 0]
 
 
-def test_a_store_that_cant_be_used_is_told(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_cannot_be_used_is_reported(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     """A damaged one by itself; all of them without certutil; the doctor says who doesn't believe it."""
     as_root(user, monkeypatch)
     user.ca("create")

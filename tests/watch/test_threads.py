@@ -71,7 +71,7 @@ def test_whatever_escapes_is_told_counted_and_the_work_begins_again(
     assert len(told) == 2, "an end that was asked for is none"
 
 
-def test_what_can_not_even_be_told_is_begun_again_with_back_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_even_be_told_is_begun_again_with_back_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where no memory is left: it would be tried as often as a processor can."""
     begun = []
 

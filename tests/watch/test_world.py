@@ -125,7 +125,7 @@ def test_looking_for_clusters_reads_no_other_source(docker: Docker, world: Snaps
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.EIO])
-def test_a_claim_that_the_host_can_not_read_for_a_moment_is_no_unknown_owners(
+def test_a_claim_that_the_host_cannot_read_for_a_moment_is_no_unknown_owners(
     world: SnapshotCache, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     """Neither in what is planned meanwhile nor, the ledger being the same, afterwards."""

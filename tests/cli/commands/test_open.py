@@ -191,7 +191,7 @@ def test_open_reports_why_a_service_cannot_be_opened(
     assert opened.shown == []
 
 
-def test_a_source_that_cant_be_read_is_told(opened: Opened) -> None:
+def test_a_source_that_cannot_be_read_is_reported(opened: Opened) -> None:
     """What serves may be opened all the same."""
     opened.complaints = ("cluster c can't be read",)
     assert opened("", row(ServicePort(80))) == Exit.OK

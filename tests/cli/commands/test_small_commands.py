@@ -56,7 +56,7 @@ def test_every_exit_code_has_a_meaning_that_help_tells() -> None:
     assert all(f"{code.value}  {meaning}" in EPILOG for code, meaning in MEANINGS.items())
 
 
-def test_the_version_is_told(play: Stage) -> None:
+def test_the_version_is_reported(play: Stage) -> None:
     """Also where there is no project."""
     assert play.run("--version").out == f"local-lb {__version__}\n"
 
@@ -165,7 +165,7 @@ def test_init_writes_a_stack_that_can_be_used_and_never_over_another(play: Stage
     "words",
     [["--stack", "../x", "init"], ["init", "/proc/nonexistent"], ["--stack", "n", "init", "--kubernetes", "No!"]],
 )
-def test_init_refuses_what_can_not_be_used(play: Stage, words: list[str]) -> None:
+def test_init_refuses_what_cannot_be_used(play: Stage, words: list[str]) -> None:
     """Before anything is written."""
     before = play.files()
     done = play.run(*words)

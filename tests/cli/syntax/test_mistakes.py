@@ -75,7 +75,7 @@ def test_names_that_are_not_there(play: Stage, words: str, told: str, monkeypatc
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may listen on every port")
-def test_a_port_that_only_root_may_have_is_told(play: Stage) -> None:
+def test_a_port_that_only_root_may_have_is_reported(play: Stage) -> None:
     """In a process of its own: the loop asks what its output is."""
     done = play.spawn("watch", "--metrics", "127.0.0.1:1")
     assert (done.code, done.out) == (Exit.FAILED, "")
@@ -136,7 +136,7 @@ def test_files_that_are_no_manifests(play: Stage, text: str, told: str) -> None:
         ("nome: local-lb", "has no name; add a line such as `name: local-lb`"),
     ],
 )
-def test_projects_that_can_not_be_called_so(play: Stage, line: str, told: str) -> None:
+def test_projects_that_cannot_be_called_so(play: Stage, line: str, told: str) -> None:
     """A name is part of paths: of one that leads elsewhere nothing is made."""
     path = play.root / "Pulumi.yaml"
     path.write_text(path.read_text().replace("name: local-lb", line, 1))
@@ -152,7 +152,7 @@ def test_projects_that_can_not_be_called_so(play: Stage, line: str, told: str) -
         ("XDG_STATE_HOME", "Pulumi.yaml can't be made (File exists): give a writable XDG_STATE_HOME"),
     ],
 )
-def test_places_that_can_not_be_used(play: Stage, variable: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_places_that_cannot_be_used(play: Stage, variable: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sentence names the variable that leads there."""
     with monkeypatch.context() as here:
         here.setenv(variable, str(play.root / "Pulumi.yaml"))
@@ -161,7 +161,7 @@ def test_places_that_can_not_be_used(play: Stage, variable: str, told: str, monk
     assert told in " ".join(done.err.split())
 
 
-def test_a_program_that_is_gone_is_told(play: Stage) -> None:
+def test_a_program_that_is_gone_is_reported(play: Stage) -> None:
     """It can be brought back."""
     (play.root / "__main__.py").unlink()
     done = play.run("preview")
@@ -170,7 +170,7 @@ def test_a_program_that_is_gone_is_told(play: Stage) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES])
-def test_files_that_can_not_be_written_are_told_with_what_helps(
+def test_files_that_cannot_be_written_are_reported_with_what_helps(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a proxy's, where the state home is full."""

@@ -68,7 +68,7 @@ def test_pages_are_served_and_others_are_named(served: tuple[str, int]) -> None:
     assert get(served, "/metrics", "POST")[0] == 501
 
 
-def test_clients_that_say_nothing_hold_up_nobody_for_ever(served: tuple[str, int]) -> None:
+def test_clients_that_say_nothing_delay_no_others_for_ever(served: tuple[str, int]) -> None:
     """All slots are taken by silent clients; once those go, the next is served."""
     silent = [socket.create_connection(served) for _ in range(AT_ONCE)]
     for client in silent:
@@ -82,7 +82,7 @@ def resources() -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("beginning", [b"", b"GET /metrics HTTP/1.1\r\n", b"GET /metrics HTTP/1.1\r\nAccept: a", b"\0"])
-def test_clients_that_are_slow_hold_up_nobody(served: tuple[str, int], beginning: bytes) -> None:
+def test_clients_that_are_slow_delay_no_others(served: tuple[str, int], beginning: bytes) -> None:
     """More than there is room for, none of which ever finishes: whoever asks is answered."""
     with ExitStack() as stack:
         for _ in range(3 * AT_ONCE):
@@ -155,7 +155,7 @@ def test_stopping_takes_no_longer_whatever_clients_do(beginning: bytes) -> None:
     assert resources() == before
 
 
-def test_a_page_that_can_not_be_made_is_told_and_the_others_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_cannot_be_made_is_told_and_the_others_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """As an error of ours: told, counted, with the sentence as the answer."""
     mine, told = Threads(), list[Escape]()
     monkeypatch.setattr(http_messages, "THREADS", mine)
@@ -178,7 +178,7 @@ def test_whatever_is_asked_has_an_answer(head: bytes) -> None:
     assert answer(head, PAGES).data.startswith(b"HTTP/1.0 ")
 
 
-def test_a_port_in_use_is_told_in_a_sentence() -> None:
+def test_a_port_in_use_is_reported_in_a_sentence() -> None:
     """With the remedy."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         number = other.getsockname()[1]

@@ -234,7 +234,7 @@ def test_a_full_disk_costs_lines_which_are_counted_and_never_the_loop() -> None:
     assert told[2].endswith("converged: 2 Services")
 
 
-def test_a_reader_that_went_away_is_told() -> None:
+def test_a_reader_that_went_away_is_reported() -> None:
     """A closed pipe: nobody will ever read what is written there."""
     relay, gone = Relay(), threading.Event()
     teller = EventReporter(relay, Lines(Stream(-errno.EPIPE), plain), dict, lambda _error: gone.set())

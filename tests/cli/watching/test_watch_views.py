@@ -288,7 +288,7 @@ def narrated(*chapters: list[LoopEvent]) -> list[list[str]]:
     return told
 
 
-def test_the_same_failure_of_everything_is_told_once_and_its_end_too() -> None:
+def test_the_same_failure_of_everything_is_reported_once_and_its_end_too() -> None:
     """A broken stack file is tried again in vain: one line when it breaks, another one, one when it is repaired."""
     plan = planned(snapshot_of("web"), marks=[Mark(Cause.RETRY)])
     broken, locked = Failed("stacks/Pulumi.dev.yaml isn't YAML", "configuration"), Failed("it is locked", "engine")
@@ -305,13 +305,13 @@ def test_the_same_failure_of_everything_is_told_once_and_its_end_too() -> None:
     ]
 
 
-def test_a_plan_is_told_once_while_it_is_tried_in_vain() -> None:
+def test_a_plan_is_reported_once_while_it_is_tried_in_vain() -> None:
     """Whoever holds the lock for an hour doesn't fill the log."""
     plan, locked = planned(snapshot_of("web"), "web"), Failed("it is locked", "engine")
     assert [len(lines) for lines in narrated([plan, locked], [plan, locked], [plan, locked])] == [2, 0, 0]
 
 
-def test_a_load_balancer_that_fails_for_the_same_reason_again_is_told_once() -> None:
+def test_a_load_balancer_that_fails_for_the_same_reason_again_is_reported_once() -> None:
     """Another reason is news, and so is its success and the same failure after it."""
     no, other = updated("web", failed={"web": "no"}), updated("web", failed={"web": "other"})
     told = narrated([no], [no], [other], [updated("web")], [no])

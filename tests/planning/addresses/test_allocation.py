@@ -525,7 +525,7 @@ def test_a_held_address_that_the_service_may_not_use_any_more_is_left() -> None:
         assert words(given(service("web"), pools=pools, ledger=held)["web"]).startswith("10.1.0.")
 
 
-def test_a_full_pool_is_told() -> None:
+def test_a_full_pool_is_reported() -> None:
     """The youngest gets none; the sentence says what is full."""
     got = given(*(service(f"s{number}", created=str(number)) for number in range(5)))
     assert len({words(answer) for answer in got.values()}) == 5
@@ -536,7 +536,7 @@ def test_a_full_pool_is_told() -> None:
     )
 
 
-def test_a_family_without_a_pool_is_told() -> None:
+def test_a_family_without_a_pool_is_reported() -> None:
     """There is none, or none for this Service."""
     six = service("web", families=(Family.IPV6,))
     assert given(six, pools=[pool(FOUR)])["web"] == Problem(

@@ -108,7 +108,7 @@ def test_pod_route_without_conflict_is_planned_silently(harmless: tuple[Route, .
     ],
     ids=["wider", "the same", "narrower", "another table", "another stack's"],
 )
-def test_a_network_of_somebody_else_is_left_to_them(other: Route) -> None:
+def test_a_network_of_another_owner_is_left_to_them(other: Route) -> None:
     """The sentence names the cluster, both routes and what to do."""
     made, told = planned(other)
     assert made == []

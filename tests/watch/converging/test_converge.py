@@ -139,7 +139,7 @@ def test_a_rejected_service_has_its_condition_too() -> None:
     assert differing(plan, {}) == {rejection.key: ("conditions",)}
 
 
-def test_of_a_source_that_cant_be_read_nothing_is_known() -> None:
+def test_of_a_source_that_cannot_be_read_nothing_is_known() -> None:
     """What it said last is no reason to write."""
     plan = plan_of(service())
     assert differing(plan, {}).keys() == {plan.placements[0].key}

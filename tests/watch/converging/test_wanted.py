@@ -81,7 +81,7 @@ def compared(wanted: WantedDigests, plan: Plan) -> Mapping[ObjectKey, str]:
     return wanted.of(plan)
 
 
-def test_what_is_told_beside_placements_that_are_the_very_same_is_wanted_anew() -> None:
+def test_what_is_told_beside_placements_that_are_the_very_same_is_wanted_again() -> None:
     """Why somebody is refused, routes to pods, and zones of clusters."""
     wanted, memory = WantedDigests(), PlanMemory()
     plans = [make_plan(snapshot(*some("a", "b", b={**SCTP, "port": number})), settings(), memory) for number in (7, 8)]
@@ -116,7 +116,7 @@ def compared_of(wanted: WantedDigests, plan: Plan) -> set[str]:
     return {key.name for key in wanted.of(plan) if key.cluster}
 
 
-def test_what_stands_in_the_way_on_this_host_is_told_of_each_plan_anew() -> None:
+def test_what_stands_in_the_way_on_this_host_is_told_of_each_plan_again() -> None:
     """Of those that are served and of those that are refused; not what somebody else has to do."""
     troubles, memory, host = Troubles(lambda _proxies: {}), PlanMemory(), HostFacts(1024)
     low = {number: {"port": number, "name": f"p{number}", "nodePort": 30000 + number} for number in (80, 81, 8080)}

@@ -254,7 +254,7 @@ def test_only_config_maps_that_are_named_are_read_and_only_their_certificates_ar
     followed.stop()
 
 
-def test_authorities_that_may_not_be_read_are_as_they_were_and_at_first_it_is_told(
+def test_authorities_that_may_not_be_read_are_as_they_were_and_at_first_it_is_reported(
     api: tuple[Api, Access], pairs: tuple[Pair, Pair], tmp_path: Path
 ) -> None:
     """By `up` and `watch` alike: which right is missing, where the object is named."""
@@ -309,7 +309,7 @@ def test_missing_rights_are_told_and_services_are_not_stale_for_them(
 
 
 @pytest.mark.parametrize("odd", [(500, b"{}"), (200, b"[1]"), (200, b'{"kind":'), (403, b"{}")])
-def test_a_secret_that_cannot_be_read_holds_up_no_other_and_is_told(
+def test_a_secret_that_cannot_be_read_holds_up_no_other_and_is_reported(
     api: tuple[Api, Access], pairs: tuple[Pair, Pair], monkeypatch: pytest.MonkeyPatch, odd: tuple[int, bytes]
 ) -> None:
     """A new one as well as one that was read: others change, it is asked more and more rarely, and is read at last."""

@@ -75,7 +75,7 @@ def test_blocks_of_calico_and_ranges_of_cilium_are_read(api: tuple[Api, Access],
 
 
 @pytest.mark.parametrize("odd", [(500, b"{}"), (200, b"rubbish"), (200, b'{"kind": "Odd"}'), (200, b"[]"), REFUSAL])
-def test_what_cannot_be_asked_counts_as_last_read_and_is_told(
+def test_what_cannot_be_asked_counts_as_last_read_and_is_reported(
     odd: tuple[int, bytes], api: tuple[Api, Access], tmp_path: Path
 ) -> None:
     """Services are served all the same, by `up` and while it is followed; the sentence goes with the trouble."""

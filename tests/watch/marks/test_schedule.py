@@ -55,7 +55,7 @@ def test_a_load_balancer_that_fails_again_and_again_waits_longer_each_time_and_n
     assert max(waits) <= UPDATES.longest * 1.25
 
 
-def test_one_that_fails_holds_up_nobody_else() -> None:
+def test_one_that_fails_delays_no_other() -> None:
     """Only that one waits, and only as long as it shall be the same."""
     schedule = Schedule().ended(10.0, (B,), {A: "d1"}, 0)
     assert schedule.waiting(10.0, {A: "d1", B: "x"}) == {A}

@@ -46,7 +46,7 @@ def test_a_duel_ends_in_a_few_repairs_an_hour(answers_after: float, chance: floa
 
 
 @given(chances)
-def test_a_duel_is_told_once(chance: float) -> None:
+def test_a_duel_is_reported_once(chance: float) -> None:
     """One sentence that stays the same, from the time at which it is plain that somebody answers."""
     _, told = duel(0.5, chance, HOUR)
     assert [bool(notices) for notices in told] == [number >= CONTESTED for number in range(len(told))]
