@@ -34,6 +34,10 @@ class Finder(Entry, Protocol):
     def name(self) -> str:
         """What it is called, where there may be several of its type; otherwise empty."""
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether somebody else than this stack's user may say what it finds."""
+
 
 class Source(Entry, Protocol):
     """What stands for a cluster."""

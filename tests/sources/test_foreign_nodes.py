@@ -15,6 +15,8 @@ from types import SimpleNamespace
 import httpcore2
 import pytest
 
+from locallb.config.parsing.settings import parse_settings
+from locallb.config.settings import PodRouting, Settings, SettingsError
 from locallb.kubernetes.api import allowance
 from locallb.model.pacing import Pace
 from locallb.sources.kubernetes.entry import MachinesSource
@@ -277,3 +279,24 @@ def test_one_way_leads_to_each_address(
                 pod[key] |= fields
         listed[:] = listed[::order]
         assert find(tmp_path) == ({A: ("10.0.7.2/32 via 172.18.0.3",)}, [])
+
+
+def configured(*, named: bool, **keys: object) -> Settings:
+    """Read the configuration of a control plane, whose `nodes` names a kubeconfig or doesn't."""
+    nodes = {"kubeconfig": "cloudprovider"} if named else {}
+    return parse_settings({"sources": [{"kubernetes": {"name": A, "nodes": nodes}}], **keys})
+
+
+PUBLISHED = {"runtime": "docker", "network": "publish"}
+
+
+def test_nobody_else_chooses_routes_of_this_host() -> None:
+    """Of a proxy they may; a kubeconfig that isn't named is this user's."""
+    with pytest.raises(SettingsError) as caught:
+        configured(named=True, podRoutes="host")
+    (sentence,) = caught.value.sentences
+    assert sentence.startswith(
+        f"local-lb:podRoutes: host would let whoever writes the kubeconfig in `nodes` of {A} lead"
+    )
+    assert configured(named=True, podRoutes="container", **PUBLISHED).pod_routes is PodRouting.CONTAINER
+    assert configured(named=False, podRoutes="host").pod_routes is PodRouting.HOST

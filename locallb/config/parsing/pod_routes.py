@@ -5,12 +5,13 @@ Pure. Not here: which routes that makes (`planning.routes.pod_routes`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from ipaddress import ip_network
 from types import MappingProxyType
 
 from locallb.config.registry import RUNTIMES
 from locallb.config.settings import PodRouting
+from locallb.config.source import Source
 from locallb.config.values import Mistakes
 from locallb.model.formatting import clipped, shown
 from locallb.model.identities import ClusterName, IPNetwork
@@ -35,6 +36,17 @@ def parse_pod_routes(mistakes: Mistakes, config: Mapping[str, object]) -> PodRou
             "podRoutes", "container is for proxies with runtime docker or podman and network publish; use host"
         )
     return PodRouting(str(value))
+
+
+def refuse_foreign_routes(mistakes: Mistakes, routing: PodRouting, sources: Iterable[Source]) -> None:
+    """Note sources whose routes somebody else may choose, where these would be this host's own."""
+    for source in sources if routing is PodRouting.HOST else ():
+        if source.nodes and source.nodes.is_foreign:
+            mistakes.add(
+                "podRoutes",
+                f"host would let whoever writes the kubeconfig in `nodes` of {source.cluster} lead connections of this"
+                " host elsewhere; use container, or if that kubeconfig is your own, name it in $KUBECONFIG instead",
+            )
 
 
 def parse_pod_cidrs(mistakes: Mistakes, key: str, value: object) -> tuple[IPNetwork, ...]:

@@ -92,12 +92,15 @@ def routes_to_gain(
     word = PodRouting.CONTAINER if settings.publishes else PodRouting.HOST
     could = find(snapshot, replace(settings, pod_routes=word)).routes
     there = set() if settings.publishes else {_way(route) for route in snapshot.host.routes}
+    foreign = {source.cluster for source in settings.sources if source.nodes and source.nodes.is_foreign}
     for cluster in sorted(by_nodes):
         if not there.issuperset(map(_parts, could.get(cluster, ()))):
             why = _FAR if cluster in far else _SLOW
-            yield f"{cluster}: {why.format(key=f'local-lb:podRoutes {word}')} (as root, or through Docker)"
+            key = _OWN if cluster in foreign and not settings.publishes else f"local-lb:podRoutes {word}"
+            yield f"{cluster}: {why.format(key=key)} (as root, or through Docker)"
 
 
+_OWN = "local-lb:podRoutes container, with local-lb:network publish,"
 _FAR = "its Nodes are pods of another cluster, to which this host has no routes; {key} makes them"
 _SLOW = (
     "connections go by NodePorts, which kube-proxy opens about a second later than pods answer; {key} makes routes"

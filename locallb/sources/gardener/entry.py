@@ -32,6 +32,7 @@ class GardenerSource:
     """Technical IDs, with `*` for any text; empty for all."""
     type: ClassVar[str] = "gardener"
     live: ClassVar[bool] = True
+    is_foreign: ClassVar[bool] = False
 
     @property
     def name(self) -> str:

@@ -22,6 +22,7 @@ class KindSource:
     name: ClassVar[str] = ""
     place: ClassVar[str] = "kind"
     live: ClassVar[bool] = True
+    is_foreign: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,11 @@ class MachinesSource:
         return self.cluster
 
     @property
+    def is_foreign(self) -> bool:
+        """Whether it is somebody else's kubeconfig that leads there, as one that is named here may be."""
+        return bool(self.kubeconfig)
+
+    @property
     def place(self) -> str:
         """The context, or where there is none the kubeconfig, and the namespace."""
         return clipped(f"{self.context or self.kubeconfig or 'the current context'}, {self.namespace}")

@@ -199,13 +199,14 @@ def test_nodes_that_are_pods_get_routes_and_pods_behind_them_none() -> None:
     assert "is public" in told
 
 
-def gained(*routes: Route, **changes: object) -> tuple[str, ...]:
+def gained(*routes: Route, ways: tuple[str, ...] = (), **changes: object) -> tuple[str, ...]:
     """Return what is told of a stack without routes of ours, whose Service has a NodePort on a Node with pods."""
     services = parsed(service(), endpoints(endpoint("10.244.1.7"))).services
     demo = replace(WORKER, cluster=services[0].key.cluster)
     own = AddressRange(ip_address("127.0.0.0"), ip_address("127.255.255.255"))
     host = HostFacts(addresses=HostAddresses((own,), routes=(BRIDGE, *routes)), routes=(BRIDGE, *routes))
-    snapshot = Snapshot(HOME, services=services, nodes=(demo,), host=host)
+    known = {demo.cluster: tuple(map(PodRoute.parse, ways))} if ways else {}
+    snapshot = Snapshot(HOME, services=services, nodes=(demo,), host=host, node_routes=known)
     sources = [{"kubernetes": {"name": "demo"}}]
     return make_plan(snapshot, parse_settings({"sources": sources, **changes})).left_out
 
@@ -219,6 +220,20 @@ def test_what_routes_would_gain_is_said_where_they_could_be_made() -> None:
     assert gained(backends="nodePorts") == ()
     assert gained(route("10.244.0.0/16")) == ()
     assert gained(route("10.244.1.0/24", "172.18.0.3")) == ()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "told"),
+    [
+        ({}, "local-lb:podRoutes host"),
+        ({"kubeconfig": "k"}, "local-lb:podRoutes container, with local-lb:network publish,"),
+    ],
+)
+def test_routes_are_proposed_as_they_may_be_had(nodes: JsonObject, told: str) -> None:
+    """Whoever does as told isn't told that it is a mistake, as `host` is where somebody else says where Nodes are."""
+    kubernetes = {"name": "demo", "nodes": nodes}
+    (sentence,) = gained(ways=("10.0.7.2/32 via 172.18.0.3",), sources=[{"kubernetes": kubernetes}])
+    assert f"to which this host has no routes; {told} makes them" in sentence
 
 
 def is_patient(annotations: Mapping[str, str], **changes: object) -> bool:
