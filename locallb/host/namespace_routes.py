@@ -7,33 +7,37 @@ numbers of those that the engine names. Not here: this host's own routes (`netli
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, ip_network
 from pathlib import Path
 
 from locallb.model.network.routes import PodRoute
 
 
-def pod_routes_of(pid: int, metric: int) -> frozenset[PodRoute]:
-    """Return the routes of this metric where a process is; none where it has ended."""
-    four, six = _lines(pid, "route"), _lines(pid, "ipv6_route")
+def pod_routes_of(pid: int, metric: int) -> frozenset[PodRoute] | None:
+    """Return the routes of this metric where a process is; None where /proc doesn't say.
+
+    It says nothing of a process that isn't there or is hidden from this user, nor of another one of that number.
+    """
+    try:
+        if _network_of(str(pid)) == _network_of("self"):
+            return None
+        four, six = _lines(pid, "route"), _lines(pid, "ipv6_route")
+    except OSError:
+        return None
     return frozenset((*_of_ipv4(four, metric), *_of_ipv6(six, metric)))
 
 
-def is_seen(pid: int) -> bool:
-    """Return whether /proc has this process, which has a network of its own, and not another one of that number."""
-    try:
-        return Path(f"/proc/{pid}/ns/net").readlink() != Path("/proc/self/ns/net").readlink()
-    except PermissionError:
-        return True  # somebody else's
-    except OSError:
-        return False
+def _network_of(process: str) -> int:
+    """Return what no other network has: each has files of its own, which anybody may see. Raises OSError."""
+    return Path(f"/proc/{process}/net/route").stat().st_ino
 
 
 def _lines(pid: int, name: str) -> list[list[str]]:
-    try:
+    """Read a table; empty where the kernel has no such. Raises OSError."""
+    with suppress(FileNotFoundError):
         return [line.split() for line in Path(f"/proc/{pid}/net/{name}").read_text(encoding="ascii").splitlines()]
-    except OSError:
-        return []
+    return []
 
 
 def _of_ipv4(lines: list[list[str]], metric: int) -> Iterator[PodRoute]:

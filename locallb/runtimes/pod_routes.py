@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import Protocol, cast
 
 from locallb.config.registry import RUNTIMES
-from locallb.host.namespace_routes import is_seen, pod_routes_of
+from locallb.host.namespace_routes import pod_routes_of
 from locallb.host.netlink import RouteError, put_pod_route, remove_pod_route, routes
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, RunIdentity
 from locallb.model.naming import metric_of
@@ -57,9 +57,10 @@ def present_routes(home: Home, container: str = "") -> frozenset[PodRoute]:
     if container:
         helper, identity = _helper_of(container)
         pid = helper.pid(identity)
-        if pid and not is_seen(pid):  # as in a pod: only who is in that network can say
+        there = pod_routes_of(pid, metric) if pid else frozenset()
+        if there is None:  # as in a pod: only who is in that network can say
             return helper.change(f"container:{identity}", (), (), Owner(home, _NOBODY))
-        return pod_routes_of(pid, metric) if pid else frozenset()
+        return there
     return frozenset(
         PodRoute(route.destination, route.gateway)
         for route in routes()

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from locallb.host.namespace_routes import is_seen
+from locallb.host.namespace_routes import pod_routes_of
 from locallb.model.identities import Home, RunIdentity
 from locallb.runtimes.docker.containers import HELPER_LABEL
 from locallb.runtimes.pod_routes import container_of, present_routes
@@ -153,8 +153,8 @@ def test_in_a_pod_the_routes_of_a_proxy_are_read_and_changed_where_they_are(play
     play.up()
     home = Home("local-lb", "dev", str(play.root.resolve()))
     seen = containers(play).values()
-    assert [is_seen(each["State"]["Pid"]) for each in seen] == [True] * len(seen)
-    assert not is_seen(os.getpid())
+    assert None not in [pod_routes_of(each["State"]["Pid"], 0) for each in seen]
+    assert pod_routes_of(os.getpid(), 0) is None
     for each in seen:
         container = container_of(RunIdentity(each["Id"], word()))
         (route,) = map(str, present_routes(home, container))
