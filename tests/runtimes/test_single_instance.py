@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -120,3 +121,26 @@ def test_a_holder_that_cannot_be_looked_for_is_not_called_absent(tmp_path: Path)
         for spare in range(2):
             with few_files(spare), pytest.raises(ClientError, match="raise the limit of open files"):
                 holder(path)
+
+
+NOBODY = 65534
+ASK = f"""
+import codecs, os, sys
+from pathlib import Path
+from locallb.runtimes.process import processes
+codecs.lookup("ascii"), os.setgroups([]), os.setgid({NOBODY}), os.setuid({NOBODY})
+print([processes.has_open(processes.identify(int(pid)), Path(sys.argv[1])) for pid in sys.argv[2:]])
+"""
+
+
+@pytest.mark.root(only="can be another user")
+def test_another_users_process_has_what_it_locked_and_nothing_else() -> None:
+    """Whose open files nobody is told; a stranger with a number that was written down isn't the holder for that."""
+    with tempfile.TemporaryDirectory() as directory, only_one(Path(directory) / "lock", "it"):
+        Path(directory).chmod(0o755)
+        with subprocess.Popen(["sleep", "60"]) as stranger:
+            pids = [str(os.getpid()), str(stranger.pid)]
+            words = [sys.executable, "-c", ASK, f"{directory}/lock", *pids]
+            done = subprocess.run(words, check=False, capture_output=True, text=True)
+            stranger.kill()
+    assert (done.stdout.strip(), done.stderr) == ("[True, False]", "")

@@ -95,11 +95,11 @@ def is_alive(process: Process) -> bool:
 
 
 def has_open(process: Process, path: Path) -> bool:
-    """Return whether a process has this file open, or is another user's, of whom that isn't told."""
+    """Return whether a process has this file open; of another user's, of whom that isn't told, whether it locked it."""
     try:
         there, descriptors = path.stat(), list(Path(f"/proc/{process.pid}/fd").iterdir())
     except PermissionError:
-        return True
+        return _has_locked(process, path)
     except OSError:
         return False
     for descriptor in descriptors:
@@ -107,6 +107,20 @@ def has_open(process: Process, path: Path) -> bool:
             if os.path.samestat(descriptor.stat(), there):
                 return True
     return False
+
+
+def _has_locked(process: Process, path: Path) -> bool:
+    """Return whether a process has locked this file, as the kernel tells everybody.
+
+    The file's number decides: of its device some filesystems tell otherwise there.
+    """
+    try:
+        number = path.stat().st_ino
+        locks = [line.split() for line in Path("/proc/locks").read_text(encoding="ascii").splitlines()]
+    except OSError:
+        return False
+    held = ((words[4], words[5].rpartition(":")[2]) for words in locks if words[1] == "FLOCK")
+    return (str(process.pid), str(number)) in held
 
 
 def mark_of(process: Process) -> Mapping[str, str]:
