@@ -33,7 +33,7 @@ _SAID = {
 
 def refusal(error: OSError) -> str:
     """Return what the system says, and what to do where that is known."""
-    what, remedy = error.strerror or str(error), REMEDIES.get(error.errno or 0)
+    what, remedy = error.strerror or str(error) or type(error).__name__, REMEDIES.get(error.errno or 0)
     return f"{what}; {remedy}" if remedy else what
 
 

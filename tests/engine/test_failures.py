@@ -4,6 +4,7 @@ import errno
 import os
 
 import pulumi
+import pytest
 
 from locallb.engine.deploy.events import Op, Severity, StepFailed
 from tests.engine.balancers import BOTH, ONE, declare, spec
@@ -48,6 +49,22 @@ def test_a_program_that_the_host_refuses_something_is_told_what_helps(bench: Ben
     (told,) = bench.engine().up(refused).diagnostics
     assert told.message.startswith("the program failed: /place: Too many open files; raise the limit of open files")
     assert "Traceback" in told.debug
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (FileNotFoundError(errno.ENOENT, "No such file", "/x"), "FileNotFoundError: [Errno 2] No such file: '/x'"),
+        (OSError(), "OSError"),
+    ],
+)
+def test_a_mistake_of_a_program_is_told_as_one(bench: Bench, error: OSError, told: str) -> None:
+    """With the kind of error, and the place in the program, as any other mistake: the host refused nothing."""
+
+    def mistaken() -> None:
+        raise error
+
+    assert [d.message for d in bench.engine().up(mistaken).diagnostics] == [f"the program failed: {told}"]
 
 
 def test_a_run_error_is_told_as_it_is(bench: Bench) -> None:

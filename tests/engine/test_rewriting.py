@@ -16,7 +16,7 @@ from locallb.engine.backend.backups import NEWEST, Backups
 from locallb.engine.backend.rewriting import Rewriter
 from locallb.engine.state.checkpoint import Checkpoint, format_checkpoint, parse_checkpoint
 from locallb.engine.state.errors import StateUnwritable
-from locallb.engine.state.files import Files
+from locallb.engine.state.files import Files, beside_of
 from locallb.engine.state.joined import JoinedResources
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.slots import FEW, ROOM, Piece, Slots
@@ -214,6 +214,30 @@ def test_a_file_that_isnt_as_it_was_left_isnt_written_over(also: str, stack: Sta
     stack.write_often(1)
     assert stack.counted.written == [stack.state.stat().st_size]
     assert json.loads(stack.state.read_text()) == json.loads(plain(stack))
+
+
+def test_what_is_no_file_and_has_a_backups_name_stays_where_it_is(tmp_path: Path) -> None:
+    """In place of the file to be written next it would end all saving."""
+    folder = tmp_path / "backups"
+    (folder / "dev.1.json").mkdir(parents=True)
+    (folder / "dev.2.json").symlink_to(tmp_path / "elsewhere")
+    stack = Stack(tmp_path)
+    stack.write_often(NEWEST + 3)
+    assert json.loads(stack.state.read_text()) == json.loads(plain(stack))
+    assert (folder / "dev.1.json").is_dir()
+    assert (folder / "dev.2.json").is_symlink()
+
+
+def test_a_lease_that_is_gone_by_the_end_fails_no_writing(tmp_path: Path) -> None:
+    """The kernel breaks it where a writing takes long and another waits: all is written by then."""
+    state = tmp_path / "dev.json"
+    beside_of(state).write_bytes(b"1234")
+    descriptor = os.open(beside_of(state), os.O_RDWR)
+    try:
+        Files().rewrite(state, descriptor, [(1, b"xy")], 3)
+    finally:
+        os.close(descriptor)
+    assert state.read_bytes() == b"1xy"
 
 
 @pytest.mark.parametrize("step", ["write dev.json", "rename dev.json"])

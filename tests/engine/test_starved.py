@@ -9,11 +9,22 @@ from pathlib import Path
 
 import pytest
 
+from locallb.engine.backend.backups import Backups
+from locallb.engine.backend.layout import Layout
 from locallb.engine.backend.locks import Holder
+from locallb.engine.backend.restoring import restore
 from locallb.engine.backend.store import Store
 from locallb.engine.state.checkpoint import check_state, timestamp
-from locallb.engine.state.errors import EngineError, StateBroken, StateUnusable, StateUnwritable
-from locallb.engine.state.files import Files
+from locallb.engine.state.errors import (
+    EngineError,
+    HostRefused,
+    StateBroken,
+    StateUnreadable,
+    StateUnusable,
+    StateUnwritable,
+)
+from locallb.engine.state.files import Files, beside_of
+from locallb.model import system_errors
 from tests.descriptors import few_files
 from tests.engine.balancers import ONE, declare, spec
 from tests.engine.support import Bench
@@ -94,3 +105,60 @@ def test_unwritable_state_is_reported_with_the_remedy_for_its_cause(tmp_path: Pa
     with pytest.raises(StateUnwritable) as caught:
         Files(refused).replace(tmp_path / "state.json", [b"x"])
     assert str(caught.value).startswith(f"{tmp_path}/state.json can't be written: {os.strerror(number)}; {remedy}")
+
+
+def test_what_is_in_the_way_of_a_state_is_named_with_what_helps(tmp_path: Path) -> None:
+    """Running again is no remedy for a directory that stands where the state is to be written."""
+    state = tmp_path / "dev.json"
+    beside_of(state).mkdir()
+    with pytest.raises(StateUnwritable) as caught:
+        Files().replace(state, [b"x"])
+    way_out = "Is a directory; move that directory elsewhere, then run again"
+    assert str(caught.value) == f"{state} can't be written: {beside_of(state)}: {way_out}"
+    beside_of(state).rmdir()
+    state.mkdir()
+    with pytest.raises(StateUnwritable) as caught:
+        Files().replace(state, [b"x"])
+    assert str(caught.value) == f"{state} can't be written: {way_out}"
+    with pytest.raises(StateUnwritable, match="file: File exists; move what stands there elsewhere"):
+        Files().replace(_file(tmp_path / "file") / "backups" / "dev.json", [b"x"])
+
+
+def _file(path: Path) -> Path:
+    path.touch()
+    return path
+
+
+@pytest.mark.parametrize("error", [OSError(), OSError(errno.EOVERFLOW, "")])
+def test_an_error_without_words_is_told_by_its_name(tmp_path: Path, error: OSError) -> None:
+    """No sentence has a hole."""
+
+    def refused(_what: str) -> None:
+        raise error
+
+    with pytest.raises(StateUnwritable) as caught:
+        Files(refused).replace(tmp_path / "state.json", [b"x"])
+    what = "OSError" if not error.errno else str(error)
+    assert str(caught.value) == f"{tmp_path}/state.json can't be written: {what}; run again once that is repaired"
+    assert (str(HostRefused(error)), system_errors.refusal(error)) == (what, what)
+
+
+def test_no_older_state_is_restored_for_want_of_descriptors(bench: Bench) -> None:
+    """The newest backup may be good: whoever can't read it says so."""
+    engine = bench.engine()
+    for program in (lambda: declare(ONE), lambda: declare(spec())):
+        assert engine.up(program).ok
+    layout = Layout(bench.project.backend, "local-lb", "dev")
+    backups = Backups(layout.backups, "dev", Files())
+    newest, *_ = backups.newest_first()
+    bench.state_path.write_text("{")
+    content = newest.read_bytes()
+    newest.unlink()
+    newest.symlink_to("/proc/self/mem")  # whose first bytes give an error of input and output
+    with pytest.raises(StateUnreadable, match="look after that disk"):
+        restore(layout, backups, lambda _text: None)
+    assert bench.state_path.read_text() == "{"
+    newest.unlink()
+    newest.write_bytes(content)
+    restore(layout, backups, lambda _text: None)
+    assert bench.state_path.read_bytes() == content

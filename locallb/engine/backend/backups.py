@@ -5,6 +5,7 @@ nobody may lose it (journals, broken states) has other endings and is never remo
 """
 
 import re
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -38,9 +39,13 @@ class Backups:
     files: Files
 
     def add(self, state: Path, now: int, spare: Path | None = None) -> None:
-        """Keep the state as it is, and remove what is no longer needed beside it: one of it is moved to `spare`."""
+        """Keep the state as it is, and remove what is no longer needed beside it: one of it is moved to `spare`.
+
+        A directory or a link with the name of a backup stays where it is: where the next state is to be written, it
+        would keep every later one from being written.
+        """
         self.files.link(state, self.folder / f"{self.stack}.{now}.json")
-        times = dict(self._times())
+        times = {time: path for time, path in self._times() if _is_regular(path)}
         for time in times.keys() - kept(times, now):
             with suppress(OSError):
                 if spare is None:
@@ -65,3 +70,9 @@ class Backups:
         for path in self.folder.iterdir() if self.folder.is_dir() else ():
             if name := form.fullmatch(path.name):
                 yield int(name[1]), path
+
+
+def _is_regular(path: Path) -> bool:
+    with suppress(OSError):
+        return stat.S_ISREG(path.lstat().st_mode)
+    return False

@@ -4,7 +4,6 @@ What was made since then is still there: providers adopt it in the next update, 
 """
 
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from time import time_ns
 
@@ -12,7 +11,7 @@ from locallb.engine.backend.backups import Backups
 from locallb.engine.backend.layout import Layout
 from locallb.engine.backend.recovery import replay
 from locallb.engine.state.checkpoint import Checkpoint, read_checkpoint
-from locallb.engine.state.errors import EngineError, StateBroken, StateUnusable
+from locallb.engine.state.errors import EngineError, StateBroken, StateUnreadable, StateUnusable
 from locallb.engine.state.journal import read_journal
 
 
@@ -50,10 +49,19 @@ def _state(layout: Layout) -> Checkpoint:
 
 
 def _newest_good(layout: Layout, backups: Backups) -> Path:
+    """Return the newest backup that can be used.
+
+    Raises StateUnreadable for one that the host keeps us from reading: it may be good, and nobody gets an older one
+    instead of it.
+    """
     for path in backups.newest_first():
-        with suppress(EngineError):
+        try:
             read_checkpoint(path, layout.name)
-            return path
+        except StateUnreadable:
+            raise
+        except EngineError:
+            continue
+        return path
     raise StateBroken(
         f"no backup in {layout.backups} can be used; move {layout.state} away and run `locallb up`, which adopts what"
         " is there"

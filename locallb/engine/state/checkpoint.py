@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from time import time_ns
 
-from locallb.engine.state.errors import StateBroken, StateUnusable, Unsupported, unreadable
+from locallb.engine.state.errors import StateBroken, StateUnusable, Unsupported, refusal, unreadable
 from locallb.engine.state.integrity import check_manifest, check_pending, check_resources, magic_of
 from locallb.engine.state.joined import JoinedResources
 from locallb.engine.state.resource import (
@@ -88,7 +88,9 @@ def check_state(path: Path) -> tuple[str, ...]:
     try:
         whole, _texts = _parse(path.read_text(encoding="utf-8"))
         latest, resources, pending = _contents(whole, [])
-    except (ValueError, KeyError, TypeError, AttributeError, OSError, RecursionError) as error:
+    except OSError as error:
+        return (f"{path} can't be read: {refusal(error)}",)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         return (f"{path} can't be read as a state: {error}",)
     version = () if whole.get("version") == FORMAT else (f"the format version {whole.get('version')!r} isn't {FORMAT}",)
     return (*version, *check_latest(latest, resources, pending))

@@ -19,6 +19,15 @@ _REMEDIES = {
     errno.EAGAIN: "raise the limit of processes (`ulimit -u`), or end others",
     errno.EIO: "look after that disk",
 }
+_IN_THE_WAY = {
+    errno.EISDIR: "move that directory elsewhere",
+    errno.ENOTDIR: "move the file elsewhere that is in place of a directory on the way there",
+    errno.EEXIST: "move what stands there elsewhere",
+    errno.ENOTEMPTY: "move that directory elsewhere",
+    errno.ELOOP: "remove the link that leads in a circle",
+    errno.ENAMETOOLONG: "choose shorter names",
+}
+"""What keeps a file from being written, and nothing else."""
 
 
 class EngineError(Exception):
@@ -43,15 +52,24 @@ class StateUnusable(StateBroken):
 
 def unreadable(path: Path, error: OSError) -> StateBroken:
     """Make the error of a stack's state or journal that the system doesn't let us read."""
-    if error.errno in _REMEDIES:  # of the host: the state may be as good as ever
-        return StateBroken(f"{path} can't be read: {refusal(error)}, then run again")
+    if is_of_host(error):  # the state may be as good as ever
+        return StateUnreadable(f"{path} can't be read: {refusal(error)}, then run again")
     return StateUnusable(path, refusal(error))
+
+
+def is_of_host(error: OSError) -> bool:
+    """Return whether it is known what of the host is in the way, and nothing is wrong with what was asked for."""
+    return error.errno in _REMEDIES
 
 
 def refusal(error: OSError) -> str:
     """Return what the system refuses, and what to do where that is known."""
-    what, remedy = error.strerror or str(error), _REMEDIES.get(error.errno or 0)
+    what, remedy = _words(error), _REMEDIES.get(error.errno or 0)
     return f"{what}; {remedy}" if remedy else what
+
+
+def _words(error: OSError) -> str:
+    return error.strerror or str(error) or type(error).__name__
 
 
 class HostRefused(EngineError):  # noqa: N818 the name says what happened
@@ -62,8 +80,25 @@ class HostRefused(EngineError):  # noqa: N818 the name says what happened
         super().__init__(f"{where}{refusal(error)}")
 
 
+class StateUnreadable(StateBroken):
+    """The host keeps us from reading the state, its journal or a backup, of which nothing is known then."""
+
+
 class StateUnwritable(EngineError):  # noqa: N818 the name says what happened
     """The state, its lock or its journal can't be written (read-only or full disk)."""
+
+
+def unwritable(path: Path, error: OSError) -> StateUnwritable:
+    """Make the error of a file of a stack that can't be written."""
+    if remedy := _IN_THE_WAY.get(error.errno or 0):
+        other = str(error.filename2 or error.filename or path)
+        where = "" if other == str(path) else f"{other}: "
+        what = f"{where}{_words(error)}; {remedy}, then run again"
+    elif is_of_host(error):
+        what = f"{refusal(error)}, then run again"
+    else:
+        what = f"{_words(error)}; run again once that is repaired"
+    return StateUnwritable(f"{path} can't be written: {what}")
 
 
 class LockHeld(EngineError):  # noqa: N818 the name says what happened

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 
-from locallb.engine.state.errors import StateUnwritable, refusal
+from locallb.engine.state.errors import StateUnwritable, unwritable
 
 _FILE, _FOLDER = 0o600, 0o700  # whoever can write a state decides what the next run does
 _AT_ONCE = os.sysconf("SC_IOV_MAX")
@@ -40,7 +40,7 @@ class Files:
             self._before(what)
             yield
         except OSError as error:
-            raise StateUnwritable(f"{path} can't be written: {refusal(error)}, then run again") from error
+            raise unwritable(path, error) from error
 
     def replace(self, path: Path, pieces: Iterable[bytes | memoryview]) -> None:
         """Set a file's whole content, or leave it as it was: written beside, synced, renamed, the folder synced."""
@@ -56,7 +56,8 @@ class Files:
                     raise OSError(*_FULL)
             os.truncate(descriptor, size)
             os.fsync(descriptor)
-            fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)  # whoever opens it by its new name needn't wait
+            with suppress(OSError):  # it was broken: who opens it by its new name doesn't wait, as is wanted
+                fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
 
     @contextmanager
     def _replacing(self, path: Path) -> Iterator[Path]:
