@@ -57,8 +57,8 @@ def test_only_backups_of_this_stack_are_removed(tmp_path: Path) -> None:
     folder = tmp_path / "backups"
     folder.mkdir()
     others = [
-        f"dev.{5 * HOUR}.journal",
-        f"dev.{HOUR}.broken",
+        f"dev.{7 * HOUR + SECOND // 2}.journal",
+        f"dev.{7 * HOUR + SECOND // 3}.broken",
         "dev.x.json",
         "de.1.json",
         "dev.1.json.bak",
