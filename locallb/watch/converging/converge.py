@@ -177,7 +177,7 @@ class Converger:
 
         def declare_keys() -> None:
             if not any(routes.key in keys for routes in plan.routes):  # which may lead to a new pod
-                self._ahead |= write_files_early(plan, keys)
+                self._ahead |= write_files_early(plan, keys, self.engine.is_cancelled)
             declare_some(plan, keys, outputs, there)
 
         try:

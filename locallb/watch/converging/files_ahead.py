@@ -8,7 +8,7 @@ here: any change of listeners, certificates or the bootstrap (`provider.resource
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -74,16 +74,21 @@ class _Change:
         return rollout.steps(self.present, self.wanted)
 
 
-def write_files_early(plan: Plan, keys: Collection[ObjectKey]) -> frozenset[ObjectKey]:
-    """Write the endpoints and routes of proxies of which nothing else is different; return whose, among `keys`."""
+def write_files_early(
+    plan: Plan, keys: Collection[ObjectKey], is_stopped: Callable[[], bool] = lambda: False
+) -> frozenset[ObjectKey]:
+    """Write the endpoints and routes of proxies of which nothing else is different; return whose, among `keys`.
+
+    Once `is_stopped`, only what is begun is finished: an Envoy may take seconds to follow, and there may be many.
+    """
     planned = (each for each in plan.proxies if each.root in keys and not each.routes)
     changes = [change for each in planned if (change := _change(each)) and change.different]
     of_routes = [change for change in changes if not change.of_endpoints and change.of_routes]
     some = [change for change in changes if change.of_endpoints]
     some += of_routes if _are_watchable(of_routes) else ()
     with ThreadPoolExecutor(_AT_ONCE) as crew:
-        list(crew.map(_put, some))
-    return frozenset(change.owner for change in some)
+        begun = crew.map(lambda change: not is_stopped() and _put(change), some)
+        return frozenset(change.owner for change, is_begun in zip(some, begun, strict=True) if is_begun)
 
 
 def _change(planned: PlannedProxy) -> _Change | None:
@@ -105,6 +110,8 @@ def _are_watchable(changes: Sequence[_Change]) -> bool:
     return False
 
 
-def _put(change: _Change) -> None:
+def _put(change: _Change) -> bool:
+    """Write its files as far as that works; return that they may be others now."""
     with suppress(ClientError):  # the update tells why
         push.roll_out(change.directory, change.steps, change.mode)
+    return True

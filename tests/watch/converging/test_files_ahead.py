@@ -29,7 +29,7 @@ from locallb.planning.planned import Plan, PlannedProxy
 from locallb.planning.planned_for_clusters import PlannedRoutes
 from locallb.storage import files, paths
 from locallb.storage.proxy_directories import Proxies
-from locallb.watch.converging import converge
+from locallb.watch.converging import converge, files_ahead
 from locallb.watch.converging.converge import Converger
 from locallb.watch.converging.files_ahead import write_files_early
 from locallb.watch.converging.work import Batch
@@ -224,6 +224,26 @@ def test_routes_of_several_proxies_are_put_side_by_side(monkeypatch: pytest.Monk
     assert [push.texts(directory) for directory in directories] == [after.proxies[0].rendered.files] * 2
 
 
+def test_whoever_stops_waits_for_what_is_begun_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many proxies each may take seconds; those whose turn has not come stay as they are."""
+    plan = plan_of(*BEFORE)
+    before, after = (with_files(plan, clusters=resources(name), routes=resources("r")) for name in "ab")
+    both, directories = on_several(before, after)
+    engine, really = Updates(False), push.roll_out
+
+    def roll_out(directory: Path, steps: Iterable[rollout.Step], mode: int) -> None:
+        really(directory, steps, mode)
+        engine.cancelled = True
+
+    monkeypatch.setattr(files_ahead, "_AT_ONCE", 1)
+    monkeypatch.setattr(push, "roll_out", roll_out)
+    monkeypatch.setattr(converge, "declare_some", lambda *_: None)
+    converger = Converger(HOME, cast("Engine", engine))
+    converger.update(both, converger.wanted(both), Batch((KEY,)))
+    there = [push.texts(directory) for directory in directories]
+    assert [both.proxies[0].rendered.files, before.proxies[0].rendered.files] == there
+
+
 def test_one_proxy_that_is_changed_otherwise_keeps_no_other_from_its_routes() -> None:
     """It is left to the update by itself."""
     plan = plan_of(*BEFORE)
@@ -304,6 +324,7 @@ class Updates:
 
     def __init__(self, *ends: bool) -> None:
         self.ends, self.refreshed = list(ends), list[bool]()
+        self.cancelled = False
 
     def up(self, program: Callable[[], None], *, refresh: bool, scope: object) -> Result:
         """Run it."""
@@ -314,6 +335,10 @@ class Updates:
 
     def known_stamp(self) -> None:
         """Know nothing of the state's file."""
+
+    def is_cancelled(self) -> bool:
+        """Go on."""
+        return self.cancelled
 
 
 def test_an_update_that_fails_after_that_is_repeated_by_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
