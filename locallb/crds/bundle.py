@@ -6,11 +6,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from locallb.model.errors import ClientError
+from locallb.model.fields import JsonObject
 
-Document: TypeAlias = Mapping[str, Any]
+Document: TypeAlias = JsonObject
 FILE = "gateway-api.json.xz"
 
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from locallb.dns.blocks import block, with_block
 from locallb.dns.names import lies_in
-from locallb.model.fields import at, object_of, objects_of, text_of
+from locallb.model.fields import JsonObject, at, object_of, objects_of, text_of
 from locallb.model.formatting import clipped, few
 
 NAMESPACE, MAIN, CUSTOM = "kube-system", "coredns", "coredns-custom"
@@ -27,7 +26,7 @@ _USUAL, _APPLIED = "53", "Apply"
 _RECONCILED = ("addonmanager.kubernetes.io/mode", "Reconcile")
 _OF_K3S = "objectset.rio.cattle.io/id"
 _MANAGER = "local-lb"
-ConfigMap = Mapping[str, Any]
+ConfigMap = JsonObject
 
 
 class StubError(Exception):
@@ -166,5 +165,5 @@ def _manager(config_map: ConfigMap) -> str:
     return ""
 
 
-def _data(config_map: ConfigMap | None) -> Mapping[str, Any]:
+def _data(config_map: ConfigMap | None) -> JsonObject:
     return object_of(at(config_map, "data"))

@@ -8,10 +8,8 @@ Pure. Not here: who reads (`traffic.reading`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from locallb.envoy.document import Message, subscription, text, typed
+from locallb.model.fields import JsonObject
 
 SOCKET, GATE = "logs.sock", "logs-gate.json"
 """File names in the proxy's directory: where lines go, and how many may."""
@@ -45,7 +43,7 @@ _AT_ONCE: Message = {"max_connections": 1, "max_pending_requests": 64, "max_requ
 """Bounds what waits for a reader that is slow."""
 
 
-def logged(chain: Mapping[str, Any], listener: str, cluster: str) -> Message:
+def logged(chain: JsonObject, listener: str, cluster: str) -> Message:
     """Make the chain that is like another one, and tells the reader behind `cluster` of each connection or request."""
     *before, last = chain["filters"]
     config = {**last["typed_config"], "access_log": [_log(cluster)]}

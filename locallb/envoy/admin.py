@@ -10,7 +10,7 @@ import json
 import os
 import re
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 from locallb.envoy.bootstrap import ADMIN_SOCKET
 from locallb.model.errors import ClientError
+from locallb.model.fields import JsonObject
 from locallb.model.identities import IPAddress, Protocol
 
 PATIENCE = 2.0
@@ -146,7 +147,7 @@ class EnvoyAdmin:
             counts[match["name"]] = counts.get(match["name"], 0) + int(match["value"])
         return counts
 
-    def dump(self, resource: str, names: str) -> Sequence[Mapping[str, Any]]:
+    def dump(self, resource: str, names: str) -> Sequence[JsonObject]:
         """Read what it has of a kind, of those whose names match; an expression of 100 steps and more is refused."""
         return self._json(f"/config_dump?resource={resource}&name_regex={quote(names, safe='')}").get("configs", [])
 
@@ -170,11 +171,11 @@ class EnvoyAdmin:
         document = self._json("/config_dump?resource=dynamic_warming_clusters&mask=cluster.name")
         return frozenset(str((entry.get("cluster") or {}).get("name")) for entry in document.get("configs", ()))
 
-    def clusters(self) -> Sequence[Mapping[str, Any]]:
+    def clusters(self) -> Sequence[JsonObject]:
         """Read what became of connections and requests, backend by backend, whatever statistics it keeps."""
         return self._json("/clusters?format=json").get("cluster_statuses", [])
 
-    def statistics(self, names: str) -> Sequence[Mapping[str, Any]]:
+    def statistics(self, names: str) -> Sequence[JsonObject]:
         """Read the statistics whose names match, histograms with each bin that it counts in."""
         return self._json(f"/stats?format=json&histogram_buckets=detailed&filter={quote(names, safe='')}").get(
             "stats", []
@@ -228,7 +229,7 @@ class _Connection(http.client.HTTPConnection):
             os.close(descriptor)
 
 
-def _bound(status: Mapping[str, Any]) -> tuple[IPAddress, int, Protocol]:
+def _bound(status: JsonObject) -> tuple[IPAddress, int, Protocol]:
     place = status["local_address"]["socket_address"]
     address = ip_address(place["address"])
     return address, int(place["port_value"]), Protocol(place.get("protocol", "TCP"))

@@ -14,11 +14,11 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from locallb.envoy.access_logs import GATE
 from locallb.envoy.document import digest
 from locallb.envoy.http.faults import longest_delay
+from locallb.model.fields import JsonObject
 
 NAME = re.compile(r"(bootstrap|lds|cds|eds-[a-z0-9-]+|(?:rds|sds)-[0-9a-f]{12})\.json")
 """The files of a proxy that are Envoy's."""
@@ -155,13 +155,13 @@ def _same_resources(text: str, other: str) -> bool:
     return bool(text) and _resources(text) == _resources(other)
 
 
-def _resources(text: str) -> Mapping[str, Any]:
+def _resources(text: str) -> JsonObject:
     resources = _document(text).get("resources", ())
     listed = resources if isinstance(resources, list) else ()
     return {str(item.get("name")): item for item in listed if isinstance(item, dict)}
 
 
-def _document(text: str) -> Mapping[str, Any]:
+def _document(text: str) -> JsonObject:
     """Read a file; one that somebody damaged has nothing in it."""
     try:
         document = json.loads(text)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from locallb.model.fields import JsonObject
 from locallb.model.reasons import Reason
 from locallb.model.status_entries import Condition
 
@@ -57,6 +58,6 @@ def ordered(kind: str, message: str) -> Condition:
     return Condition(kind, "True", kind.rpartition("/")[2], message[:_LONGEST])
 
 
-def conditions(*said: Condition) -> Mapping[str, Any]:
+def conditions(*said: Condition) -> JsonObject:
     """Return the field that has them."""
     return {"conditions": [asdict(one) for one in said]}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any
 
 from locallb.gateway.backend_tls.statuses import policy_sentences
 from locallb.gateway.fault_annotation import annotation_problem
@@ -21,7 +20,7 @@ from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.http.routes import Answer, Forward, GrpcMethod, Match, PathKind, Redirect, Route, Target
 from locallb.model.http.serving import Chain, HttpRoutes
 from locallb.model.identities import ClusterName
-from locallb.model.memory import Memory, RowCache
+from locallb.model.memory import AnyMemory, Memory, RowCache
 
 _EXAMPLES = 3
 
@@ -97,7 +96,7 @@ def _behind(some: Iterable[Target], targets: Mapping[str, BackendTarget]) -> str
 
 
 def sentences(
-    objects: GatewayObjects, bound: Collection[BoundGateway], memory: Memory[Any] | None = None
+    objects: GatewayObjects, bound: Collection[BoundGateway], memory: AnyMemory | None = None
 ) -> Iterator[str]:
     """Return what of a cluster's listeners, routes and policies isn't taken, and what leads nowhere, each once.
 

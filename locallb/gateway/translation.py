@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, compress, count, groupby
-from typing import Any
 
 from locallb.gateway.conditions import Trouble
 from locallb.gateway.gathering import RoutesByParent
@@ -34,7 +33,7 @@ from locallb.model.gateway.objects import (
 )
 from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.identities import Family, ObjectKey, ObjectKind, Protocol
-from locallb.model.memory import Memory, RowCache
+from locallb.model.memory import AnyMemory, Memory, RowCache
 from locallb.model.objects import FamilyPolicy, Service, ServicePort
 from locallb.model.snapshot import LocalAuthority
 
@@ -82,7 +81,7 @@ def our_classes(objects: GatewayObjects, names: Collection[str] | None) -> tuple
 def bind(
     objects: GatewayObjects,
     names: Collection[str] | None = None,
-    memory: Memory[Any] | None = None,
+    memory: AnyMemory | None = None,
     authority: LocalAuthority | None = None,
 ) -> tuple[BoundGateway, ...]:
     """Bind all that a cluster has, for the classes of these names (None: all of our controller).
@@ -121,7 +120,7 @@ def _in_order(gateways: Iterable[Gateway], ours: Collection[str]) -> tuple[tuple
     return in_order, tuple(one.reference for one in in_order)
 
 
-def shared_objects(objects: GatewayObjects, memory: Memory[Any]) -> GatewayObjects:
+def shared_objects(objects: GatewayObjects, memory: AnyMemory) -> GatewayObjects:
     """Return what routes and listeners of any Gateway may refer to: as one object for as long as it is equal."""
     shared = replace(objects, classes=(), gateways=(), listener_sets=(), routes=())
     same: GatewayObjects = memory.of((objects.cluster, "shared"), lambda known: known, shared)

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from locallb.config.ingress_settings import Dialect, IngressSettings
 from locallb.config.settings import Settings
@@ -31,7 +30,7 @@ from locallb.model.gateway.objects import Named
 from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.http.serving import Chain
 from locallb.model.identities import ObjectKey, ObjectKind, Uid
-from locallb.model.memory import Memory
+from locallb.model.memory import AnyMemory, Memory
 from locallb.model.objects import EMPTY, FamilyPolicy, Service, ServicePort
 from locallb.model.snapshot import LocalAuthority
 
@@ -66,7 +65,7 @@ class BoundIngresses(Bound):
 def bind_ingresses(
     objects: GatewayObjects,
     settings: Settings,
-    memory: Memory[Any] | None = None,
+    memory: AnyMemory | None = None,
     authority: LocalAuthority | None = None,
 ) -> tuple[BoundIngresses, ...]:
     """Bind all that a cluster has; `memory` has those that were bound before.

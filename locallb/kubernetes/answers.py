@@ -7,9 +7,11 @@ Pure; whatever isn't as Kubernetes writes it raises AnswerError with a few words
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from locallb.model.fields import JsonObject
 
 Object: TypeAlias = dict[str, Any]
 ADDED, MODIFIED, DELETED, BOOKMARK, ERROR = "ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"
@@ -119,14 +121,14 @@ def _mapping(value: object, what: str) -> Object:
     return value
 
 
-def _version(metadata: Mapping[str, Any]) -> str:
+def _version(metadata: JsonObject) -> str:
     version = _optional(metadata, "resourceVersion")
     if not version:
         raise AnswerError("its metadata has no resourceVersion")
     return version
 
 
-def _optional(metadata: Mapping[str, Any], key: str) -> str:
+def _optional(metadata: JsonObject, key: str) -> str:
     value = metadata.get(key)
     if not isinstance(value, str | None):
         raise AnswerError(f"its metadata's {key} is a {type(value).__name__}")

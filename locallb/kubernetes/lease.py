@@ -8,13 +8,12 @@ threads, and what a leader may do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from locallb.config.lease_timing import Timing
-from locallb.model.fields import object_of
+from locallb.model.fields import JsonObject, object_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +82,7 @@ def won(candidate: Candidate, record: LeaseRecord, asked: float, now: float) -> 
     return replace(candidate, seen=record, since=now, term=Term(record.term, until))
 
 
-def lease_record(lease: Mapping[str, Any]) -> LeaseRecord:
+def lease_record(lease: JsonObject) -> LeaseRecord:
     """Read a Lease; what is missing or odd counts as nobody's."""
     spec = object_of(lease.get("spec"))
     transitions = spec.get("leaseTransitions")
@@ -111,7 +110,7 @@ class Validity(NamedTuple):
         return f"{min(self.until, now).astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def validity(lease: Mapping[str, Any]) -> Validity | None:
+def validity(lease: JsonObject) -> Validity | None:
     """Read how long a Lease counts; None where it doesn't say."""
     spec = object_of(lease.get("spec"))
     try:

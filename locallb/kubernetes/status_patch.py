@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeAlias
 
-from locallb.model.fields import at, object_of, objects_of
+from locallb.model.fields import JsonObject, at, object_of, objects_of
 from locallb.model.identities import Uid
 from locallb.model.objects import PORTS_ANNOTATION
 from locallb.model.status_entries import Condition, EntryName, Ingress, IngressPort
@@ -25,7 +25,7 @@ SERVING = f"{DOMAIN}/Serving"
 """The condition that tells whether every port serves, and why not."""
 PORT_MAPPING = f"{DOMAIN}/PortMapping"
 """The condition that tells where clients find ports on an address that all Services share."""
-Live: TypeAlias = Mapping[str, Any]
+Live: TypeAlias = JsonObject
 """A Service as the API gives it."""
 _CONDITION = tuple(field.name for field in fields(Condition))
 
@@ -180,7 +180,7 @@ def _body(entry: Ingress) -> Mapping[str, object]:
 
 def _dated(condition: Condition, live: Live, now: str) -> Mapping[str, str]:
     """Add the time of the last transition: now, unless the status is the same as before."""
-    before: Mapping[str, Any] = {str(known.get("type")): known for known in _conditions(live)}.get(condition.type, {})
+    before: JsonObject = {str(known.get("type")): known for known in _conditions(live)}.get(condition.type, {})
     same = before.get("status") == condition.status and before.get("lastTransitionTime")
     return {**asdict(condition), "lastTransitionTime": str(before["lastTransitionTime"]) if same else now}
 
@@ -189,11 +189,11 @@ def _typed(conditions: Iterable[Condition]) -> Mapping[str, Condition]:
     return {condition.type: condition for condition in conditions}
 
 
-def _is_ours(condition: Mapping[str, Any]) -> bool:
+def _is_ours(condition: JsonObject) -> bool:
     return str(condition.get("type")).startswith(f"{DOMAIN}/")
 
 
-def _ours(conditions: Iterable[Mapping[str, Any]]) -> tuple[Condition, ...]:
+def _ours(conditions: Iterable[JsonObject]) -> tuple[Condition, ...]:
     """Read the conditions that have our prefix."""
     return tuple(
         Condition(*(str(condition.get(name) or "") for name in _CONDITION))
@@ -206,15 +206,15 @@ def _finalizers(live: Live) -> list[str]:
     return list(live["metadata"].get("finalizers") or ())
 
 
-def _ingress(live: Live) -> list[Mapping[str, Any]]:
+def _ingress(live: Live) -> list[JsonObject]:
     return list(((live.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ())
 
 
-def _conditions(live: Live) -> list[Mapping[str, Any]]:
+def _conditions(live: Live) -> list[JsonObject]:
     return list((live.get("status") or {}).get("conditions") or ())
 
 
-def _entry(raw: Mapping[str, Any]) -> Ingress:
+def _entry(raw: JsonObject) -> Ingress:
     """Read an ingress entry in the fields that we write."""
     ports = (
         IngressPort(_number(port.get("port")), str(port.get("protocol") or ""), str(port.get("error") or ""))

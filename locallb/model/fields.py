@@ -12,11 +12,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import ip_address
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from locallb.model.formatting import clipped, shown
 from locallb.model.identities import IPAddress
 
+JsonObject: TypeAlias = Mapping[str, Any]
+"""An object as JSON has it: names and values that nobody has checked, of the form that whoever wrote it promises."""
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, compress, count, repeat
 from operator import eq, is_, is_not
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 _Made = TypeVar("_Made")
 _Given = tuple[Any, ...]
@@ -60,6 +60,10 @@ class Memory(Generic[_Made]):
     def evict_unused(self) -> None:
         """Forget what wasn't asked for since the last time."""
         self._before, self._now = self._now, {}
+
+
+AnyMemory: TypeAlias = Memory[Any]
+"""One for results of several types: under each key stands one type, which whoever asks for it names."""
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from locallb.config.settings import ProxySettings, Settings
 from locallb.gateway.routes.bound import Bound
 from locallb.model.identities import IPAddress, ObjectKey, ProxyName
-from locallb.model.memory import Memory, RowCache
+from locallb.model.memory import AnyMemory, Memory, RowCache
 from locallb.model.objects import Service
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.addresses.allocation import Answer, allocate
@@ -43,7 +43,7 @@ class PlanMemory:
     """What objects of Gateway API are told."""
     last: LastPlan | None = None
     """The last plan, with what decides about its Services."""
-    admitted: Memory[Any] = field(default_factory=Memory)
+    admitted: AnyMemory = field(default_factory=Memory)
     """Who is served."""
     _placed: Memory[Placed] = field(default_factory=Memory)
     _gateways: Memory[Gateways] = field(default_factory=Memory)

@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from locallb.envoy.admin import EnvoyAdmin
 from locallb.envoy.fragments import Tag, tag
+from locallb.model.fields import JsonObject
 from locallb.model.identities import PartId
 from locallb.threads.joined import Joined
 
@@ -60,7 +61,7 @@ def _look(admin: EnvoyAdmin, wanted: Sequence[_Wanted]) -> list[PartSeen]:
     return [_seen(part, some, listeners, clusters.get(part, {}) if some else {}) for part, some in wanted]
 
 
-def _dumped(admin: EnvoyAdmin, resource: str, names: Iterable[str]) -> Iterator[Mapping[str, Any]]:
+def _dumped(admin: EnvoyAdmin, resource: str, names: Iterable[str]) -> Iterator[JsonObject]:
     """Read what matches any of these; all that there is where that would take many questions."""
     expressions = [*_expressions(names)]
     for expression in expressions if len(expressions) <= _MOST else [".*"]:
@@ -80,7 +81,7 @@ def _expressions(names: Iterable[str]) -> Iterator[str]:
 
 
 def _seen(
-    part: PartId, names: Collection[str], listeners: Mapping[str, Mapping[str, Any]], clusters: Mapping[str, str]
+    part: PartId, names: Collection[str], listeners: Mapping[str, JsonObject], clusters: Mapping[str, str]
 ) -> PartSeen:
     """Pick what is of a part, or called as one of its listeners."""
     named = {name: listeners[name] for name in names if name in listeners}
@@ -91,6 +92,6 @@ def _seen(
     return PartSeen(versions, clusters, failed)
 
 
-def _tagged(resource: Mapping[str, Any] | None) -> Tag | None:
+def _tagged(resource: JsonObject | None) -> Tag | None:
     """Return whose a listener or cluster is, and its version."""
     return tag(resource) if resource else None

@@ -17,6 +17,7 @@ import yaml
 from locallb.kubernetes.access.kubeconfig_file import UNWRITTEN
 from locallb.kubernetes.parsing.documents import DocumentError, read_documents
 from locallb.model.errors import ClientError
+from locallb.model.fields import JsonObject
 from locallb.model.formatting import clipped
 from locallb.model.system_errors import refusal
 from locallb.sources import SourceError
@@ -125,11 +126,11 @@ def _parts(data: bytes) -> tuple[dict[str, Any], dict[str, Any], object]:
     return dict(value["clusters"][0]["cluster"]), dict(value["users"][0]["user"]), value.get("contexts")
 
 
-def _beyond(section: Mapping[str, Any], fields: Collection[str]) -> tuple[str, ...]:
+def _beyond(section: JsonObject, fields: Collection[str]) -> tuple[str, ...]:
     return tuple(clipped(key) for key, value in section.items() if key not in fields or not isinstance(value, str))
 
 
-def _within(section: Mapping[str, Any], fields: Collection[str]) -> dict[str, str]:
+def _within(section: JsonObject, fields: Collection[str]) -> dict[str, str]:
     return {key: value for key, value in section.items() if key in fields and isinstance(value, str)}
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from locallb.model.errors import ClientError
 from locallb.model.faults import NO_ORDER, Down, Fault, Order, at_time, parse_fault
+from locallb.model.fields import JsonObject
 from locallb.model.formatting import clipped
 from locallb.model.gateway.ingresses import Ingress
 from locallb.model.gateway.objects import Gateway, Route
@@ -169,7 +170,7 @@ def _read(path: Path) -> _Kept:
     return _Kept(orders, {key: fields for key, fields in entries.items() if key not in orders})
 
 
-def _entries(document: Mapping[str, Any]) -> Mapping[ObjectKey, Any]:
+def _entries(document: JsonObject) -> Mapping[ObjectKey, Any]:
     if document and document.get("version") != FORMAT:
         raise ValueError
     return {ObjectKey.parse(name): fields for name, fields in document.get("orders", {}).items()}
@@ -180,14 +181,14 @@ def _strange(path: Path, key: ObjectKey) -> str:
     return f"what commands ordered can't be read, and counts as over: {told}"
 
 
-def _order_or_none(fields: Mapping[str, Any]) -> Order | None:
+def _order_or_none(fields: JsonObject) -> Order | None:
     try:
         return _order(fields)
     except _MISTAKES:
         return None
 
 
-def _order(fields: Mapping[str, Any]) -> Order:
+def _order(fields: JsonObject) -> Order:
     down = _names(fields, "down")
     return Order(
         parse_fault(fields["fault"]) if fields.get("fault") else None,
@@ -196,7 +197,7 @@ def _order(fields: Mapping[str, Any]) -> Order:
     )
 
 
-def _names(fields: Mapping[str, Any], name: str) -> frozenset[str]:
+def _names(fields: JsonObject, name: str) -> frozenset[str]:
     names = fields.get(name, ())
     if not isinstance(names, list | tuple):
         raise ValueError  # noqa: TRY004 - one kind of mistake: the file isn't ours

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from ipaddress import ip_address
-from typing import Any
 
 from locallb.envoy.clusters import LATENCY, RECEIVED, SENT
+from locallb.model.fields import JsonObject
 from locallb.model.identities import place
 from locallb.traffic.figures import Bin, Counts, Details, Latencies, UpstreamFigures
 
@@ -19,16 +19,14 @@ STATISTICS = rf"^cluster\.[^.]*\.({RECEIVED}|{SENT}|{LATENCY})$"
 """Which statistics to ask for."""
 
 
-def by_upstream(
-    clusters: Sequence[Mapping[str, Any]], statistics: Sequence[Mapping[str, Any]]
-) -> Mapping[str, UpstreamFigures]:
+def by_upstream(clusters: Sequence[JsonObject], statistics: Sequence[JsonObject]) -> Mapping[str, UpstreamFigures]:
     """Return the figures of each upstream by its name."""
     details = _details(statistics)
     named = {str(cluster.get("name")): cluster for cluster in clusters}
     return {name: UpstreamFigures(_backends(cluster), details.get(name)) for name, cluster in named.items()}
 
 
-def _backends(cluster: Mapping[str, Any]) -> Mapping[str, Counts]:
+def _backends(cluster: JsonObject) -> Mapping[str, Counts]:
     counted: dict[str, Counts] = {}
     for host in cluster.get("host_statuses", ()):
         with suppress(KeyError, ValueError, TypeError):  # a backend that has no address of ours
@@ -38,14 +36,14 @@ def _backends(cluster: Mapping[str, Any]) -> Mapping[str, Counts]:
     return counted
 
 
-def _counts(statistics: Sequence[Mapping[str, Any]]) -> Counts:
+def _counts(statistics: Sequence[JsonObject]) -> Counts:
     numbers = {str(each.get("name")): int(each.get("value", 0)) for each in statistics}
     attempts, failed = numbers.get("cx_total", 0), numbers.get("cx_connect_fail", 0)
     answered = numbers.get("rq_success", 0) + numbers.get("rq_error", 0)
     return Counts(attempts - failed, failed, numbers.get("cx_active", 0), answered, numbers.get("rq_error", 0))
 
 
-def _details(statistics: Sequence[Mapping[str, Any]]) -> Mapping[str, Details]:
+def _details(statistics: Sequence[JsonObject]) -> Mapping[str, Details]:
     numbers: dict[str, dict[str, int]] = {}
     latencies: dict[str, Latencies] = {}
     for each in statistics:
@@ -60,7 +58,7 @@ def _details(statistics: Sequence[Mapping[str, Any]]) -> Mapping[str, Details]:
     }
 
 
-def _histograms(said: Mapping[str, Any]) -> Mapping[str, Latencies]:
+def _histograms(said: JsonObject) -> Mapping[str, Latencies]:
     """Read bins since the beginning, such as `{"lower_bound": 1, "width": 0.1, "count": 3}`."""
     return {
         str(each["name"]).split(".")[1]: Latencies(

@@ -5,17 +5,17 @@ Not here: times, and what others wrote (`status.patch`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator
 
 from locallb.gateway.backend_tls.policies import Policies
 from locallb.gateway.conditions import ACCEPTED, RESOLVED, conditions, verdict
+from locallb.model.fields import JsonObject
 from locallb.model.gateway.objects import CONTROLLER, GROUP, Named
 from locallb.model.gateway.policies import BackendTlsPolicy
 from locallb.model.status_entries import Condition
 
 
-def policy_status(policy: BackendTlsPolicy, policies: Policies, gateways: Iterable[Named]) -> Mapping[str, Any]:
+def policy_status(policy: BackendTlsPolicy, policies: Policies, gateways: Iterable[Named]) -> JsonObject:
     """Return the status of a policy: of each Gateway the same."""
     said = conditions(*_conditions(policy, policies))
     return {

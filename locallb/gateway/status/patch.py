@@ -10,10 +10,11 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from locallb.model.fields import JsonObject
 from locallb.model.gateway.objects import CONTROLLER
 
-Live = Mapping[str, Any]
-Status = Mapping[str, Any]
+Live = JsonObject
+Status = JsonObject
 _FEATURES = "supportedFeatures"
 ENTRIES = {"parents": "parentRef", "ancestors": "ancestorRef"}
 """Lists that many controllers write entries into, of routes and of policies, and what each entry is about."""

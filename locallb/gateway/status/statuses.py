@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from locallb.gateway.backend_tls.policies import Policies
 from locallb.gateway.conditions import (
@@ -33,6 +33,7 @@ from locallb.gateway.routes.attachment import ParentVerdict, invalid
 from locallb.gateway.routes.backends import Backends
 from locallb.gateway.status.features import FEATURES
 from locallb.gateway.translation import BoundGateway
+from locallb.model.fields import JsonObject
 from locallb.model.gateway.objects import (
     CONTROLLER,
     GROUP,
@@ -50,7 +51,7 @@ from locallb.model.gateway.policies import BackendTlsPolicy
 from locallb.model.identities import IPAddress, Protocol
 from locallb.model.status_entries import Condition
 
-Status = Mapping[str, Any]
+Status = JsonObject
 Place = tuple[int, Protocol]
 
 

@@ -9,10 +9,10 @@ import json
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any
 
 from locallb.gateway.conditions import ACCEPTED, PARTIALLY_INVALID, PROGRAMMED, RESOLVED
 from locallb.gateway.status.patch import ENTRIES, Status, is_ours
+from locallb.model.fields import JsonObject
 
 _MOST = 10_000
 """Statuses whose verdict is remembered."""
@@ -31,23 +31,23 @@ class Verdict(StrEnum):
 @lru_cache(_MOST)
 def verdict_of(status: str) -> Verdict:
     """Return what a status says, given as JSON."""
-    said: Mapping[str, Any] = json.loads(status)
+    said: JsonObject = json.loads(status)
     of_object = _entries(said)
     if any(_is(one, kind, "False") for one in of_object for kind in (ACCEPTED, PROGRAMMED)):
         return Verdict.REFUSED
     return Verdict.PARTLY if any(map(_is_partly, [*of_object, *said.get("listeners", ())])) else Verdict.ACCEPTED
 
 
-def _is_partly(one: Mapping[str, Any]) -> bool:
+def _is_partly(one: JsonObject) -> bool:
     wrong = any(_is(one, kind, "False") for kind in (ACCEPTED, PROGRAMMED, RESOLVED))
     return wrong or _is(one, PARTIALLY_INVALID, "True")
 
 
-def _is(one: Mapping[str, Any], kind: str, status: str) -> bool:
+def _is(one: JsonObject, kind: str, status: str) -> bool:
     return any((said["type"], said["status"]) == (kind, status) for said in _conditions(one))
 
 
-def _conditions(one: Mapping[str, Any]) -> Iterator[Mapping[str, str]]:
+def _conditions(one: JsonObject) -> Iterator[Mapping[str, str]]:
     yield from one.get("conditions", ())
 
 

@@ -11,14 +11,13 @@ import json
 import os
 import threading
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Any
 
 from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.model.fields import JsonObject
 from locallb.model.formatting import clipped
 from locallb.model.pacing import Backoff, Pace
 from locallb.model.snapshot import Access
@@ -47,7 +46,7 @@ class Plugin:
     variables: tuple[tuple[str, str], ...] = ()
 
     @classmethod
-    def of(cls, section: Mapping[str, Any], access: Access) -> Plugin:
+    def of(cls, section: JsonObject, access: Access) -> Plugin:
         """Read a kubeconfig's section `exec`; a command with a slash is relative to the file. Raises KubeError."""
         try:
             command = str(section["command"])

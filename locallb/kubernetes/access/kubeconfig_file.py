@@ -16,11 +16,12 @@ from typing import Any, TypeAlias
 from locallb.kubernetes.access import in_cluster
 from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.parsing.documents import DocumentError, ReadDocument, read_documents
+from locallb.model.fields import JsonObject
 from locallb.model.formatting import clipped, few
 from locallb.model.system_errors import refusal
 from locallb.storage import foreign_files
 
-Section: TypeAlias = Mapping[str, Any]
+Section: TypeAlias = JsonObject
 LARGEST = 4 * 2**20
 """Bytes of a kubeconfig, and of each file that it names."""
 EMPTIED = 10.0

@@ -26,6 +26,7 @@ from locallb.kubernetes.api.allowance import Allowance
 from locallb.kubernetes.api.connected import Connected
 from locallb.kubernetes.api.object_types import namespaced, object_name, written_types
 from locallb.kubernetes.frontend import Frontend, frontends
+from locallb.model.fields import JsonObject
 from locallb.model.identities import ObjectKind
 from locallb.model.snapshot import Access
 from locallb.threads.tally import Tally
@@ -101,7 +102,7 @@ class Cluster:
         """Merge `patch` into a ConfigMap. Raises KubeError."""
         WRITES.add("config map")
 
-        def send(client: Client) -> Mapping[str, Any]:
+        def send(client: Client) -> JsonObject:
             return client.patch(kinds.CONFIG_MAP, name, dict(patch), namespace=namespace, patch_type=PatchType.MERGE)
 
         self._call(f"ConfigMap {namespace}/{name}", send)
@@ -125,7 +126,7 @@ class Cluster:
     def _patch(
         self, what: str, kind: type[GenericNamespacedResource], namespace: str, name: str, patch: Mapping[str, object]
     ) -> Object | None:
-        def send(client: Client) -> Mapping[str, Any]:
+        def send(client: Client) -> JsonObject:
             return client.patch(kind.Status, name, dict(patch), namespace=namespace, patch_type=PatchType.MERGE)
 
         done = self._call(what, send, absent=True)

@@ -5,9 +5,6 @@ What another manager owns is left to it: a conflict is reported, never forced. N
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import httpx2
 from lightkube import Client
 from lightkube.generic_resource import create_global_resource
@@ -16,6 +13,7 @@ from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.answers import Object, listed
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.connected import Connected
+from locallb.model.fields import JsonObject
 
 MANAGER = "local-lb-install-crds"
 _PLURALS = {
@@ -40,7 +38,7 @@ class Definitions(Cluster):
 
         return self._call(f"{kind} {name}", read, absent=True)
 
-    def apply(self, document: Mapping[str, Any], *, rehearsed: bool) -> None:
+    def apply(self, document: JsonObject, *, rehearsed: bool) -> None:
         """Apply one; `rehearsed`, the server decides and checks as if, and keeps nothing. Raises KubeError."""
         kind = document["kind"]
         resource = create_global_resource(_PLURALS[kind][0], "v1", kind, _PLURALS[kind][1])

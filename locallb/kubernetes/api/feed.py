@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import httpx2
 from lightkube import ConfigError
@@ -28,6 +28,7 @@ from locallb.kubernetes.access.tls import TLS
 from locallb.kubernetes.answers import ERROR, AnswerError, Object, WatchLine, lines, list_page, watch_line, whole
 from locallb.kubernetes.api.quota import QUOTAS
 from locallb.kubernetes.frontend import frontends
+from locallb.model.fields import JsonObject
 from locallb.model.snapshot import Access
 
 Place: TypeAlias = tuple[str, str]
@@ -216,7 +217,7 @@ class Feed:
         finally:
             self._due = float("inf")
 
-    def _trace(self, what: str, info: Mapping[str, Any]) -> None:
+    def _trace(self, what: str, info: JsonObject) -> None:
         """Take note of each connection, so that it can be cut in the midst of a read."""
         if what.endswith(_CONNECTED):
             self._sockets.append(info["return_value"].get_extra_info("socket"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from locallb.gateway.status.patch import is_said, says, status_patch, withdrawn
 from locallb.gateway.status.verdicts import bad_news
@@ -14,6 +14,7 @@ from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.unwritable import UNWRITABLE, lacks_right
 from locallb.kubernetes.events import WARNING, shortened
 from locallb.kubernetes.status_patch import Live
+from locallb.model.fields import JsonObject
 from locallb.model.naming import owner_fields
 from locallb.model.status_entries import Event
 from locallb.planning.planned import PlannedStatus
@@ -115,6 +116,6 @@ def _says(live: Live, state: GatewayStatusState) -> bool:
     return says(live, _said(state), state.generation)
 
 
-def _said(known: GatewayStatusInputs) -> Mapping[str, Any]:
-    status: Mapping[str, Any] = json.loads(known.status)
+def _said(known: GatewayStatusInputs) -> JsonObject:
+    status: JsonObject = json.loads(known.status)
     return status

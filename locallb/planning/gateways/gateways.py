@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from locallb.config.settings import Settings
 from locallb.gateway.gathering import Gathering
@@ -21,7 +21,7 @@ from locallb.ingress.translation import bind_ingresses
 from locallb.model.faults import Order
 from locallb.model.gateway.of_cluster import GatewayObjects, ObjectOfCluster
 from locallb.model.identities import ClusterName, ObjectKey
-from locallb.model.memory import Memory
+from locallb.model.memory import AnyMemory, Memory
 from locallb.model.objects import MalformedService
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import LocalAuthority, Snapshot
@@ -43,7 +43,7 @@ def gateways_of(
     objects: Iterable[ObjectOfCluster],
     settings: Settings,
     authority: LocalAuthority | None = None,
-    memory: Memory[Any] | None = None,
+    memory: AnyMemory | None = None,
 ) -> Gateways:
     """Bind the Gateways and Ingresses of all clusters; `memory` has those that were bound before.
 

@@ -37,7 +37,7 @@ from locallb.model.gateway.objects import ListenerSet, Named, Reference
 from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.gateway.policies import BackendTlsPolicy
 from locallb.model.identities import ClusterName, Home, place
-from locallb.model.memory import Memory, RowCache
+from locallb.model.memory import AnyMemory, Memory, RowCache
 from locallb.model.reasons import Problem
 from locallb.model.snapshot import Access, Snapshot
 from locallb.planning.gateways.gateways import Gateways
@@ -56,7 +56,7 @@ _ORDERED = {FAULT: FAULT_ORDERED, DRAIN: DRAINED}
 
 
 def with_statuses(
-    plan: Plan, told: Gateways, snapshot: Snapshot, settings: Settings, memory: Memory[Any] | None = None
+    plan: Plan, told: Gateways, snapshot: Snapshot, settings: Settings, memory: AnyMemory | None = None
 ) -> Plan:
     """Return the plan with what objects of Gateway API in running clusters are told; `memory` has what they were."""
     live = [objects for cluster, objects in sorted(told.clusters.items()) if cluster in snapshot.access]
@@ -85,7 +85,7 @@ class _Telling:
     """Makes statuses, each once for as long as it is made of the same."""
 
     snapshot: Snapshot
-    memory: Memory[Any]
+    memory: AnyMemory
 
     def planned(
         self, cluster: ClusterName, name: Hashable, make: Callable[..., ApiStatus], *given: object
@@ -223,7 +223,7 @@ def _of_routes(
     return in_order(statuses)
 
 
-def _each(memory: Memory[Any], cluster: ClusterName, what: str, *frame: object) -> RowCache[Any]:
+def _each(memory: AnyMemory, cluster: ClusterName, what: str, *frame: object) -> RowCache[Any]:
     """Return what is known of each Gateway of a cluster within a frame."""
     known: RowCache[Any] = memory.of((cluster, what), RowCache)
     known.within(*frame)

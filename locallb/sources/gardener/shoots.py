@@ -13,10 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import TypeAlias
 from urllib.parse import urlsplit
 
-from locallb.model.fields import LABEL, at, text_of
+from locallb.model.fields import LABEL, JsonObject, at, text_of
 from locallb.model.http import checks
 from locallb.model.identities import ClusterName, IPAddress, in_place
 from locallb.sources.kept_access import LARGEST, GeneratedAccess, ServerAddress, admitted
@@ -28,7 +28,7 @@ TOKEN, ADMIN = "shoot-access-local-lb", "gardener"
 _GENERIC = "generic-token-kubeconfig"
 _GENERIC_NAME = "generic-token-kubeconfig.secret.gardener.cloud/name"
 _VISIBLE = re.compile(r"[!-~]+")
-Secret = Mapping[str, Any]
+Secret = JsonObject
 Records: TypeAlias = Mapping[str, IPAddress]
 """Addresses of names, as the DNSRecords of one shoot have them."""
 
@@ -47,7 +47,7 @@ class Shoot:
     """Why its API needn't answer."""
 
 
-def parse_shoot(document: Mapping[str, Any]) -> Shoot | None:
+def parse_shoot(document: JsonObject) -> Shoot | None:
     """Read a Cluster; None where it isn't, or not yet, a shoot that is reached from this seed."""
     name, annotations = text_at(document, "metadata", "name"), at(document, "metadata", "annotations")
     shoot = at(document, "spec", "shoot")
@@ -75,7 +75,7 @@ def way(
     return admitted(shoot.name, _data(secret(shoot.generic), "kubeconfig"), lambda _inside: reached, token)
 
 
-def read_records(documents: Iterable[Mapping[str, Any]]) -> Mapping[str, Records]:
+def read_records(documents: Iterable[JsonObject]) -> Mapping[str, Records]:
     """Return where names lead by a seed's DNSRecords of addresses, by namespace; the first value of each counts.
 
     Where a name has addresses of both families, that of IPv4 counts.

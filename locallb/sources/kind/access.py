@@ -5,10 +5,9 @@ Not here: what may be taken of a kubeconfig, and keeping it (`kept_access`), and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
 from urllib.parse import urlsplit
 
+from locallb.model.fields import JsonObject
 from locallb.runtimes.docker.daemon import Document
 from locallb.sources import kept_access
 from locallb.sources.kept_access import GeneratedAccess, ServerAddress
@@ -21,7 +20,7 @@ def admitted(context: str, admin: bytes | None, container: Document) -> Generate
     return kept_access.admitted(context, admin, lambda server: ServerAddress(endpoint(server, container)))
 
 
-def endpoint(server: str, container: Mapping[str, Any]) -> str:
+def endpoint(server: str, container: JsonObject) -> str:
     """Return how the API is reached from here: at its published port, otherwise at the container's own address.
 
     `server` is how the cluster's own machines call it: by the container's name, or by an address that may stay.

@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from ipaddress import ip_address, ip_network
 from itertools import islice
-from typing import Any
 
-from locallb.model.fields import at, objects_of, text_of
+from locallb.model.fields import JsonObject, at, objects_of, text_of
 from locallb.model.identities import Family, IPAddress, IPNetwork
 from locallb.model.network.routes import PodRoute
 
@@ -23,7 +22,7 @@ INFRA = "infra-"
 _ENDED = {"Succeeded", "Failed"}
 
 
-def node_routes(pods: Iterable[Mapping[str, Any]]) -> Mapping[str, tuple[PodRoute, ...]]:
+def node_routes(pods: Iterable[JsonObject]) -> Mapping[str, tuple[PodRoute, ...]]:
     """Return the ways to the Nodes of each shoot, by its technical ID, in order: one to each address.
 
     Of pods that have one address, as while one takes the other's place, that counts which is there now.
@@ -36,11 +35,11 @@ def node_routes(pods: Iterable[Mapping[str, Any]]) -> Mapping[str, tuple[PodRout
     return {shoot: tuple(sorted(ways.values(), key=lambda way: way.order)) for shoot, ways in sorted(by_shoot.items())}
 
 
-def _may_be_there(pod: Mapping[str, Any]) -> bool:
+def _may_be_there(pod: JsonObject) -> bool:
     return text_of(at(pod, "status", "phase")) not in _ENDED
 
 
-def _presence(pod: Mapping[str, Any]) -> tuple[bool, bool, str, str]:
+def _presence(pod: JsonObject) -> tuple[bool, bool, str, str]:
     """Return what is largest for the pod that has its address now: neither leaving nor still to come, and the newest.
 
     The last decides where nothing else does, so that the answer is the same each time.
@@ -50,7 +49,7 @@ def _presence(pod: Mapping[str, Any]) -> tuple[bool, bool, str, str]:
     return not leaves, runs, text_of(at(metadata, "creationTimestamp")), text_of(at(metadata, "name"))
 
 
-def _ways(pod: Mapping[str, Any]) -> Iterator[PodRoute]:
+def _ways(pod: JsonObject) -> Iterator[PodRoute]:
     """Return a way a family; none for a pod that has no address or no Node yet."""
     gateways = {Family.of(address): address for address in reversed([*_addresses(pod, "hostIPs")])}
     for address in _addresses(pod, "podIPs"):
@@ -58,7 +57,7 @@ def _ways(pod: Mapping[str, Any]) -> Iterator[PodRoute]:
             yield PodRoute(ip_network(address), gateway)
 
 
-def _addresses(pod: Mapping[str, Any], key: str) -> Iterator[IPAddress]:
+def _addresses(pod: JsonObject, key: str) -> Iterator[IPAddress]:
     for entry in islice(objects_of(at(pod, "status", key)), len(Family)):
         with suppress(ValueError):
             yield ip_address(text_of(at(entry, "ip")).replace("%", "-"))  # no address of one link
