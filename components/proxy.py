@@ -63,7 +63,7 @@ class Proxy(pulumi.ComponentResource):
         super().__init__(PROXY, name, shown)
         self.id = planned.proxy.id
         self.published = bool(planned.proxy.published)
-        certificates = [self._certificate(planned, one, access) for one in planned.proxy.certificates]
+        certificates = [self._certificate(planned, certificate, access) for certificate in planned.proxy.certificates]
         self.config = ProxyConfig(
             name,
             proxy=planned.proxy.id,

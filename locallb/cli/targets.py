@@ -53,8 +53,8 @@ def scope_of(session: Session, targets: Sequence[str], *, keep: bool) -> tuple[S
 
 def _waiting(chosen: Collection[str], plan: Plan, resources: Iterable[ResourceState]) -> set[str]:
     """Return who waits for the proof of these, by the plan or by the state: ListenerSets of Gateways."""
-    users = (one for one in resources if one.type == GATEWAY_STATUS)
-    before = {one.name for one in users if not {*map(name_of, one.dependencies)}.isdisjoint(chosen)}
+    users = (resource for resource in resources if resource.type == GATEWAY_STATUS)
+    before = {user.name for user in users if not {*map(name_of, user.dependencies)}.isdisjoint(chosen)}
     return before.union(str(waiting) for waiting, gateway in plan.awaited if str(gateway) in chosen)
 
 

@@ -47,7 +47,7 @@ def assignment(upstream: Upstream) -> Message:
 
 def _endpoints(backends: Iterable[Backend], upstream: Upstream) -> list[Message]:
     weights = dict(zip(upstream.backends, upstream.weights, strict=True)) if upstream.weights else {}
-    return [_weighed(_endpoint(one, upstream), weights.get(one, 0)) for one in sorted(set(backends))]
+    return [_weighed(_endpoint(backend, upstream), weights.get(backend, 0)) for backend in sorted(set(backends))]
 
 
 def _weighed(endpoint: Message, weight: int) -> Message:

@@ -75,7 +75,7 @@ def wanted_kinds(served: Collection[str], known: KnownObjects) -> tuple[str, ...
 def our_gateways(objects: GatewayObjects) -> tuple[Gateway, ...]:
     """Return the Gateways whose class is one of ours."""
     classes = {one.meta.key.name for one in our_classes(objects, None)}
-    return tuple(one for one in objects.gateways if one.class_name in classes)
+    return tuple(gateway for gateway in objects.gateways if gateway.class_name in classes)
 
 
 def named_objects(objects: Iterable[ObjectOfCluster]) -> frozenset[Reference]:
@@ -100,7 +100,7 @@ def _bundles(objects: GatewayObjects) -> Iterator[Reference]:
     """Return the ConfigMaps that Gateways of ours name as authorities, and where there are any, policies."""
     grants, gateways = Grants(objects.grants), our_gateways(objects)
     for gateway in gateways:
-        named = (one for asked in gateway.validations.values() if asked for one in asked.authorities)
+        named = (authority for asked in gateway.validations.values() if asked for authority in asked.authorities)
         yield from (one for one in named if one[:2] == _CONFIG_MAP and grants.allow(gateway.reference, one))
     for policy in objects.policies if gateways else ():
         yield from (one for one in policy.authorities if one[:2] == _CONFIG_MAP)
@@ -109,6 +109,6 @@ def _bundles(objects: GatewayObjects) -> Iterator[Reference]:
 def _listeners(objects: GatewayObjects) -> Iterator[tuple[Reference, Listener]]:
     for gateway in our_gateways(objects):
         owner = Reference(GROUP, GATEWAY, gateway.meta.key)
-        yield from ((owner, one) for one in gateway.listeners)
+        yield from ((owner, listener) for listener in gateway.listeners)
         for each in attached_sets(gateway, objects):
             yield from ((each.reference, one) for one in each.listeners)

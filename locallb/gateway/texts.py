@@ -54,8 +54,8 @@ def _chain(chain: Chain, targets: Mapping[str, BackendTarget]) -> Iterator[str]:
 
 def _asked(match: Match, host: str) -> str:
     """Return what is asked for; what else must hold stands in brackets."""
-    more = [f"{one.name}{'~' if one.regex else ':'} {one.value}" for one in match.headers]
-    more += [f"?{one.name}={'~' if one.regex else ''}{one.value}" for one in match.query]
+    more = [f"{header.name}{'~' if header.regex else ':'} {header.value}" for header in match.headers]
+    more += [f"?{parameter.name}={'~' if parameter.regex else ''}{parameter.value}" for parameter in match.query]
     text = f"{match.method} " if match.method else ""
     return clipped(f"{text}{host}{_path(match)}" + (f" [{', '.join(more)}]" if more else ""))
 
@@ -124,7 +124,10 @@ def sentences(
 
 def _sentences(gateway: BoundGateway, backends: Backends) -> list[tuple[Reference | None, list[str]]]:
     """Return the sentences about one Gateway; with the route where another Gateway says the same of it."""
-    troubles = [(one.listener.name, one.conflict or one.accepted or one.resolved) for one in gateway.listeners]
+    troubles = [
+        (listener.listener.name, listener.conflict or listener.accepted or listener.resolved)
+        for listener in gateway.listeners
+    ]
     of_listeners = [f"{gateway.key} listener {name}: {why.reason}: {why.message}" for name, why in troubles if why]
     if told := annotation_problem(gateway.gateway.meta.annotations, routed=True):
         of_listeners.append(f"{gateway.key}: {told}")
@@ -138,7 +141,9 @@ def _sentences(gateway: BoundGateway, backends: Backends) -> list[tuple[Referenc
 
 def _asked_in_vain(gateway: BoundGateway) -> Iterator[str]:
     """Say at which ports nobody is asked for the certificate that is to be asked for there."""
-    spoken = {one.listener.port for one in gateway.listeners if one.listener.protocol == ListenerProtocol.HTTPS}
+    spoken = {
+        listener.listener.port for listener in gateway.listeners if listener.listener.protocol == ListenerProtocol.HTTPS
+    }
     for port, asked in gateway.gateway.validations.items():
         if port and asked and port not in spoken:
             why = (
@@ -155,14 +160,14 @@ def _of_route(gateway: BoundGateway, verdict: ParentVerdict, backends: Backends)
     said = [f"{name}: {rule.problem}" for rule in route.rules if rule.problem]
     if told := annotation_problem(route.meta.annotations, routed=True):
         said.append(f"{name}: {told}")
-    said += [f"{name}: {each.reason}: {each.message}" for each in backends.troubles(route)]
+    said += [f"{name}: {trouble.reason}: {trouble.message}" for trouble in backends.troubles(route)]
     return route.reference, said
 
 
 def left_out(objects: GatewayObjects, names: frozenset[str] | None) -> Iterator[str]:
     """Return which Gateways are of classes that aren't served."""
     ours = {one.meta.key.name for one in our_classes(objects, names)}
-    others = [one for one in objects.gateways if one.class_name not in ours]
+    others = [gateway for gateway in objects.gateways if gateway.class_name not in ours]
     if others:
         examples = few([f"{objects.cluster}/gateways/{clipped(str(one.meta.key))}" for one in others], _EXAMPLES)
         which = f"served are GatewayClasses with controllerName {CONTROLLER}"

@@ -56,7 +56,9 @@ class BoundGateway(Bound):
     @property
     def hostnames(self) -> tuple[str, ...]:
         """Those of the listeners that serve, and of the routes that are attached there."""
-        serving = [(number, one.listener.hostname) for number, one in enumerate(self.listeners) if one.serves]
+        serving = [
+            (number, listener.listener.hostname) for number, listener in enumerate(self.listeners) if listener.serves
+        ]
         attached = (
             (hostname, *(name for one in self.attachment.routes.get(number, ()) for name in one.names))
             for number, hostname in serving
@@ -178,7 +180,7 @@ def _unusable(gateway: Gateway, listeners: Iterable[BoundListener]) -> Trouble |
         return Trouble("Invalid", f"{', '.join(gateway.unsupported)} isn't served; leave it out")
     if trouble := next(filter(None, map(_odd_address, gateway.addresses)), None):
         return trouble
-    if not any(one.serves for one in listeners):
+    if not any(listener.serves for listener in listeners):
         return Trouble("ListenersNotValid", "none of its listeners can be served; look at their conditions")
     return None
 
@@ -198,14 +200,16 @@ def _by_port(listeners: Sequence[BoundListener]) -> Iterable[tuple[tuple[int, Pr
     def port(number: int) -> tuple[int, Protocol]:
         return listeners[number].listener.port, listeners[number].transport
 
-    serving = sorted((number for number, one in enumerate(listeners) if one.serves), key=lambda n: (port(n), n))
+    serving = sorted(
+        (number for number, listener in enumerate(listeners) if listener.serves), key=lambda n: (port(n), n)
+    )
     return ((place, list(numbers)) for place, numbers in groupby(serving, key=port))
 
 
 def _want(gateway: Gateway, key: ObjectKey, ports: tuple[ServicePort, ...]) -> Service:
     """Make the Service as which it is planned: the families are those of the addresses that it asks for."""
     meta = gateway.meta
-    asked = {Family.of(one.address): one.address for one in reversed(gateway.addresses) if one.address}
+    asked = {Family.of(address.address): address.address for address in reversed(gateway.addresses) if address.address}
     families = tuple(family for family in Family if family in asked) or (Family.IPV4,)
     return Service(
         key,

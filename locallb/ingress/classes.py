@@ -35,7 +35,9 @@ def class_of(ingress: Ingress, objects: GatewayObjects) -> str:
 def of_our_classes(objects: GatewayObjects, settings: IngressSettings) -> tuple[Ingress, ...]:
     """Return the Ingresses of the classes that are served, the oldest first."""
     ours = our_classes(objects, settings)
-    mine = (one for one in objects.ingresses if class_of(one, objects) in ours and not one.meta.deleting)
+    mine = (
+        ingress for ingress in objects.ingresses if class_of(ingress, objects) in ours and not ingress.meta.deleting
+    )
     return tuple(sorted(mine, key=lambda one: one.meta.age)) if ours else ()
 
 
@@ -74,7 +76,7 @@ def left_out(objects: GatewayObjects, settings: Settings) -> Iterator[str]:
     ours = our_classes(objects, settings.ingress)
     mine = of_our_classes(objects, settings.ingress)
     names = {one.meta.key for one in mine}
-    others = [one for one in objects.ingresses if one.meta.key not in names and not one.meta.deleting]
+    others = [ingress for ingress in objects.ingresses if ingress.meta.key not in names and not ingress.meta.deleting]
     if others and ours:
         yield _left_out(objects, others, f"of another class (served: {', '.join(sorted(map(clipped, ours)))})")
     if unselected := [one for one in mine if not _is_selected(one, settings)]:

@@ -204,7 +204,9 @@ def _of_host(routes: Routes, name: str, host: str) -> Routes:
     """Return the routes of a rule's host as those of a virtual host have them."""
     if not (condition := _condition(name, host)):
         return routes
-    return tuple(replace(each, match=replace(each.match, headers=(*condition, *each.match.headers))) for each in routes)
+    return tuple(
+        replace(route, match=replace(route.match, headers=(*condition, *route.match.headers))) for route in routes
+    )
 
 
 def _condition(name: str, host: str) -> tuple[ValueMatch, ...]:

@@ -28,7 +28,7 @@ class Requested(NamedTuple):
 
 def requested(key: ObjectKey, ingresses: Sequence[Ingress]) -> Requested:
     """Return what Ingresses ask for, the oldest first; `key` is what gets it. All of a class ask for nothing."""
-    asking = [one for one in ingresses if _asks(one)]
+    asking = [ingress for ingress in ingresses if _asks(ingress)]
     if asking and not key.namespace:
         why = f"{ADDRESSES_ANNOTATION} isn't heard where all Ingresses of a class have one address; set"
         why += " local-lb:ingress to have `address: ingress` or `address: namespace`"

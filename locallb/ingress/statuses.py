@@ -20,11 +20,11 @@ def ingress_statuses(
 ) -> Iterable[ApiStatus]:
     """Return the statuses of the Ingresses that are served at these addresses, each with its name of `hosts`."""
     listed = [{"port": port.port, "protocol": str(port.protocol)} for port in ports]
-    for one in bound.ingresses:
-        name = {"hostname": host} if (host := hosts.get(one.meta.key)) else {}
+    for ingress in bound.ingresses:
+        name = {"hostname": host} if (host := hosts.get(ingress.meta.key)) else {}
         entries = [{"ip": str(address), **name, "ports": listed} for address in addresses]
-        if not one.problem:
-            yield ApiStatus(one.reference, one.meta, {"loadBalancer": {"ingress": entries}})
+        if not ingress.problem:
+            yield ApiStatus(ingress.reference, ingress.meta, {"loadBalancer": {"ingress": entries}})
 
 
 def serving_words(hosts: Sequence[str], addresses: Sequence[IPAddress], ports: Sequence[ServicePort]) -> str:

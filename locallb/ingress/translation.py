@@ -54,12 +54,12 @@ class BoundIngresses(Bound):
     @property
     def hostnames(self) -> tuple[str, ...]:
         """Those of rules and of TLS, the oldest Ingress' first."""
-        return tuple(dict.fromkeys(host for one in self.ingresses for host in one.hosts))
+        return tuple(dict.fromkeys(host for ingress in self.ingresses for host in ingress.hosts))
 
     @property
     def faults(self) -> Mapping[str, Fault]:
         """Those of Ingresses."""
-        return {_named(one.meta.key): fault for one in self.ingresses if (fault := one.meta.failing)}
+        return {_named(ingress.meta.key): fault for ingress in self.ingresses if (fault := ingress.meta.failing)}
 
 
 def bind_ingresses(
@@ -89,7 +89,7 @@ def _bound(
     settings: IngressSettings,
     authority: LocalAuthority | None,
 ) -> BoundIngresses:
-    policies = {one.meta.key: policy_of(one, settings.annotations) for one in ingresses}
+    policies = {ingress.meta.key: policy_of(ingress, settings.annotations) for ingress in ingresses}
     wanted = [applied(one, policies[one.meta.key]) for one in ingresses]
     backends, ingresses = IngressBackends(shared, key), tuple(within_bounds(wanted, MOST_ENTRIES))
     readable = [one for one in ingresses if not one.problem]
@@ -145,7 +145,7 @@ def _want(key: ObjectKey, ingresses: Sequence[Ingress], ports: tuple[ServicePort
     """Make the Service as which they are planned; labels count where there is but one Ingress of the address."""
     alone = ingresses[0].meta if key.kind is ObjectKind.INGRESS else None
     labels, annotations = (alone.labels, alone.annotations) if alone else (EMPTY, EMPTY)
-    created = min(one.meta.created for one in ingresses)
+    created = min(ingress.meta.created for ingress in ingresses)
     uid = alone.uid if alone else Uid("")
     return Service(
         key,
@@ -166,9 +166,9 @@ def _named(key: Named) -> str:
 
 def _problems(ingresses: Sequence[Ingress]) -> Iterator[tuple[Ingress, str]]:
     """Return what can't be understood of Ingresses."""
-    for one in ingresses:
-        if one.problem:
-            yield one, one.problem
-        yield from ((one, why) for why in one.refused)
-        for rule in () if one.problem else one.rules:
-            yield from ((one, why) for why in (rule.problem, *(path.problem for path in rule.paths)) if why)
+    for ingress in ingresses:
+        if ingress.problem:
+            yield ingress, ingress.problem
+        yield from ((ingress, why) for why in ingress.refused)
+        for rule in () if ingress.problem else ingress.rules:
+            yield from ((ingress, why) for why in (rule.problem, *(path.problem for path in rule.paths)) if why)

@@ -135,7 +135,7 @@ def told_hosts(ingresses: Iterable[Ingress], placement: Placement, dns: DnsSetti
     if dns is None or not dns.in_status:
         return {}
     own = _own_names(placement, placement.names)
-    return {one.meta.key: next((host for host in one.hosts if host in own), "") for one in ingresses}
+    return {ingress.meta.key: next((host for host in ingress.hosts if host in own), "") for ingress in ingresses}
 
 
 def _own_names(placement: Placement, given: Iterable[Name]) -> frozenset[str]:

@@ -53,7 +53,7 @@ def _plan_everything(snapshot: Snapshot, settings: Settings, memory: PlanMemory)
     admission = _admit(inputs, memory)
     placed = _place(inputs, admission, memory)
     plan = Plan(
-        placements=tuple(each.placement for each in placed),
+        placements=tuple(placed_service.placement for placed_service in placed),
         proxies=(*(each.own for each in placed if each.own), *memory.of_stack(admission.assigned, inputs.frame)),
         rejections=_rejections(inputs.snapshot, settings, admission.refused, len(placed)),
         routes=_routes_of_host(inputs),
@@ -149,7 +149,7 @@ def _place(inputs: _Inputs, admission: Admission, memory: PlanMemory) -> Sequenc
 
 def _notices(inputs: _Inputs, placed: Sequence[Placed]) -> tuple[str, ...]:
     """Return what the stack's user is told besides Gateways' notices."""
-    notices = chain.from_iterable(each.placement.notices for each in placed)
+    notices = chain.from_iterable(placed_service.placement.notices for placed_service in placed)
     of_services = [notice.message for notice in notices if notice.reason in TOLD_OF_THE_STACK]
     pins = unused_pins(inputs.snapshot, inputs.settings)
     return (*inputs.lone.values(), *of_services, *inputs.routing.notices, *pins)

@@ -63,7 +63,9 @@ def _upstreams(listener: Listener | HttpListener) -> Iterator[str]:
             if isinstance(serves, HttpRoutes)
             else [serves]
         )
-        targets = (each for action in actions if isinstance(action, Forward | TcpForward) for each in action.targets)
+        targets = (
+            target for action in actions if isinstance(action, Forward | TcpForward) for target in action.targets
+        )
         yield from (each.upstream for each in targets if each.upstream)
 
 
@@ -244,6 +246,6 @@ class Plan:
     @property
     def all_statuses(self) -> tuple[PlannedStatus, ...]:
         """Return what every object of Gateway API and every Ingress of a running cluster is told."""
-        served = [status for one in self.placements for status in (one.status, *one.statuses)]
-        refused = [one.status for one in self.rejections]
+        served = [status for placement in self.placements for status in (placement.status, *placement.statuses)]
+        refused = [rejection.status for rejection in self.rejections]
         return tuple(status for status in (*served, *refused, *self.statuses) if status)

@@ -37,7 +37,7 @@ def _backends(cluster: JsonObject) -> Mapping[str, Counts]:
 
 
 def _counts(statistics: Sequence[JsonObject]) -> Counts:
-    numbers = {str(each.get("name")): int(each.get("value", 0)) for each in statistics}
+    numbers = {str(statistic.get("name")): int(statistic.get("value", 0)) for statistic in statistics}
     attempts, failed = numbers.get("cx_total", 0), numbers.get("cx_connect_fail", 0)
     answered = numbers.get("rq_success", 0) + numbers.get("rq_error", 0)
     return Counts(attempts - failed, failed, numbers.get("cx_active", 0), answered, numbers.get("rq_error", 0))
@@ -46,12 +46,12 @@ def _counts(statistics: Sequence[JsonObject]) -> Counts:
 def _details(statistics: Sequence[JsonObject]) -> Mapping[str, Details]:
     numbers: dict[str, dict[str, int]] = {}
     latencies: dict[str, Latencies] = {}
-    for each in statistics:
-        if "histograms" in each:
-            latencies |= _histograms(each["histograms"])
-        elif isinstance(each.get("value"), int):
-            _, upstream, word = str(each["name"]).split(".")
-            numbers.setdefault(upstream, {})[word] = each["value"]
+    for statistic in statistics:
+        if "histograms" in statistic:
+            latencies |= _histograms(statistic["histograms"])
+        elif isinstance(statistic.get("value"), int):
+            _, upstream, word = str(statistic["name"]).split(".")
+            numbers.setdefault(upstream, {})[word] = statistic["value"]
     return {
         upstream: Details(words.get(SENT, 0), words.get(RECEIVED, 0), latencies.get(upstream, Latencies()))
         for upstream, words in numbers.items()

@@ -67,7 +67,7 @@ def _install(cluster: Definitions, steps: Sequence[Step]) -> None:
 
 def _is_served(cluster: Definitions, kind: str, name: str) -> bool:
     conditions = objects_of(at(cluster.definition(kind, name), "status", "conditions"))
-    return any((each.get("type"), each.get("status")) == ("Established", "True") for each in conditions)
+    return any((condition.get("type"), condition.get("status")) == ("Established", "True") for condition in conditions)
 
 
 def _tell(made: CrdPlan, context: str, out: Out) -> None:

@@ -40,8 +40,8 @@ def gc(session: Session, args: Arguments, out: Out) -> int:
         with session.alone(out.warning):
             found = _look(session, elsewhere)  # what an update had just made when it was looked for is in the state now
             removed = _removed(found)
-    others = [*((FINALIZER, str(each), str(each.owner)) for each in found.services)]
-    others += [("name", each.name, str(session.home)) for each in found.names]
+    others = [*((FINALIZER, str(service), str(service.owner)) for service in found.services)]
+    others += [("name", name.name, str(session.home)) for name in found.names]
     if args.json:
         listed = [_fields(leftover, removed=leftover in removed) for leftover in found.left]
         out.raw(json.dumps([*listed, *(_row_fields(row, removed=args.yes) for row in others)], indent=2))

@@ -68,7 +68,7 @@ def _why_none(rows: Sequence[Row], number: int) -> str:
         what = f"nothing serves port {number} of TCP now" if number else "nothing serves TCP now"
         return f"{what}; `locallb status` says why, `locallb up` serves what is planned"
     (row,) = rows
-    ports = [each for each in row.ports if each.port.protocol is Protocol.TCP]
+    ports = [port for port in row.ports if port.port.protocol is Protocol.TCP]
     asked = [each for each in ports if number in {0, each.port.port, each.port.number}]
     if row.ports and not ports:
         return f"{row.key} has no port of TCP, and browsers need one; `locallb status {row.key}` tells its ports"

@@ -60,7 +60,7 @@ def require_backends(known: Served, key: ObjectKey, names: Iterable[str]) -> Non
     """Check that a Service has backends of these names. Raises Refused."""
     nodes = names_of(node for node in known.snapshot.nodes if node.cluster == key.cluster)
     behind = _behind(known.gateways[key]) if key in known.gateways else {key}
-    endpoints = names_of_endpoints(each for each in known.snapshot.slices if each.service in behind)
+    endpoints = names_of_endpoints(slice_ for slice_ in known.snapshot.slices if slice_.service in behind)
     straight = any(port.via in {Via.PODS, Via.BOTH} for port in known.placements[key].ports)
     for name in names:
         if name in endpoints and name not in nodes and not straight:

@@ -59,7 +59,9 @@ def lane(subject: Subject) -> Document:
         "ports": _ports(row.ports, placement, subject.upstreams),
         "proxy": visible(placement.proxy, LONGEST_NAME) if placement else "",
         "routes": [visible(route) for route in placement.routes[:ROUTES]] if placement else [],
-        "notices": [[visible(each.reason), visible(each.message)] for each in placement.notices] if placement else [],
+        "notices": [[visible(notice.reason), visible(notice.message)] for notice in placement.notices]
+        if placement
+        else [],
         "changed": round(view.change.at, 3) if view.change else 0,
         "took": round(view.change.seconds, 3) if view.change else 0,
     }
@@ -72,7 +74,7 @@ def _hosts(names: Sequence[str], placement: Placement | None) -> list[str]:
 
 
 def _hostnames(port: PlannedPort) -> Iterator[str]:
-    chains = [chain for each in port.listeners if isinstance(each, HttpListener) for chain in each.chains]
+    chains = [chain for listener in port.listeners if isinstance(listener, HttpListener) for chain in listener.chains]
     for chain in chains:
         yield from chain.names
         if isinstance(chain.serves, HttpRoutes):

@@ -40,6 +40,6 @@ def watched_by_chains(chains: Sequence[Chain], addresses: int) -> int:
     Envoy watches a certificate's own files as well as the one that names them.
     """
     terminations = [chain.termination for chain in chains if chain.termination]
-    pairs = {each for termination in terminations for each in termination.certificates}
+    pairs = {certificate for termination in terminations for certificate in termination.certificates}
     tables = sum(isinstance(chain.serves, HttpRoutes) for chain in chains)
     return addresses * (tables + sum(termination.clients is not None for termination in terminations)) + 2 * len(pairs)

@@ -50,7 +50,7 @@ def _host(host: VirtualHost, entrance: Entrance, *, failing: bool) -> Message:
     return {
         "name": host.domains[0],
         "domains": list(host.domains),
-        "routes": [_route(each, entrance, failing=failing) for each in host.routes],
+        "routes": [_route(route, entrance, failing=failing) for route in host.routes],
     }
 
 
@@ -66,13 +66,13 @@ def _route(route: Route, entrance: Entrance, *, failing: bool) -> Message:
 
 
 def _match(match: Match) -> Message:
-    headers = [_compared(each) for each in match.headers]
+    headers = [_compared(header) for header in match.headers]
     if match.method:
         headers.append({"name": ":method", "string_match": {"exact": match.method}})
     return {
         **_path(match.path),
         **({"headers": headers} if headers else {}),
-        **({"query_parameters": [_compared(each) for each in match.query]} if match.query else {}),
+        **({"query_parameters": [_compared(parameter) for parameter in match.query]} if match.query else {}),
     }
 
 

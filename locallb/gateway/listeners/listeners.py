@@ -86,7 +86,9 @@ def attached_sets(gateway: Gateway, objects: GatewayObjects) -> tuple[ListenerSe
         return ()
     mine = gateway.reference
     allowed = (
-        one for one in objects.listener_sets if one.parent == mine and is_allowed(one, gateway, objects.namespaces)
+        listener_set
+        for listener_set in objects.listener_sets
+        if listener_set.parent == mine and is_allowed(listener_set, gateway, objects.namespaces)
     )
     return tuple(sorted(allowed, key=lambda one: one.meta.age))
 
@@ -180,8 +182,10 @@ def _certificates(
     tls = listener.tls
     if tls is None or tls.mode is TlsMode.PASSTHROUGH:
         return (), None
-    pairs = [named_pair(owner, one, objects, grants, "InvalidCertificateRef") for one in tls.certificates]
-    usable = [one for one in pairs if isinstance(one, Certificate)]
+    pairs = [
+        named_pair(owner, certificate, objects, grants, "InvalidCertificateRef") for certificate in tls.certificates
+    ]
+    usable = [pair for pair in pairs if isinstance(pair, Certificate)]
     troubles = [one for one in pairs if isinstance(one, Trouble)]
     if not tls.certificates:
         troubles.append(Trouble("InvalidCertificateRef", f"listener {listener.name} names no certificate; name one"))

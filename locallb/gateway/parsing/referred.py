@@ -76,13 +76,13 @@ def parse_backend_service(meta: Meta, data: Mapping[object, object]) -> BackendS
         entries = list(items(spec, "ports", 1000))
         ports = tuple(
             ServicePort(
-                one.integer("port", 1, LARGEST_PORT),
-                one.choice("protocol", Protocol.TCP),
-                one.text("name"),
-                one.integer("nodePort", 0, LARGEST_PORT, 0),
-                _target(one),
+                entry.integer("port", 1, LARGEST_PORT),
+                entry.choice("protocol", Protocol.TCP),
+                entry.text("name"),
+                entry.integer("nodePort", 0, LARGEST_PORT, 0),
+                _target(entry),
             )
-            for one in entries
+            for entry in entries
         )
         protocols = tuple(one.text("appProtocol") for one in entries)
         uses_name = spec.text("type") == "ExternalName"

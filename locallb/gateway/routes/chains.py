@@ -49,7 +49,7 @@ def _termination(one: BoundListener, routes: Sequence[Attached]) -> Termination 
         return None
     if authority is None:
         return Termination(one.certificates, one.clients)
-    hosts = {one.listener.hostname, *(name for each in routes for name in each.names)}
+    hosts = {one.listener.hostname, *(name for route in routes for name in route.names)}
     believed = [host for host in hosts if host and local.certifies(authority, host)]
     name = f"{one.owner.kind.lower()}s/{one.owner.key}/{one.listener.name}"
     return Termination((local.certificate(authority, name, believed),), one.clients)
@@ -64,7 +64,7 @@ def _by_name(
 ) -> Iterable[Chain]:
     """Return a chain for each hostname of TLSRoutes: that of the oldest, unless another listener has the name."""
     mine = one.listener.hostname
-    for name in sorted({name for each in routes for name in each.names}, key=specificity):
+    for name in sorted({name for route in routes for name in route.names}, key=specificity):
         if any(covers(other, name) and specificity(other) < specificity(mine) for other in others):
             continue
         having = [each for each in routes if name in each.names]
@@ -75,9 +75,9 @@ def _by_name(
 def _forward(routes: Sequence[Attached], upstreams: Upstreams, *, opened: bool = False) -> TcpForward:
     return TcpForward(
         tuple(
-            Target(upstreams.name(one.route, ref, opened=opened), ref.weight)
-            for one in routes
-            for rule in one.route.rules
+            Target(upstreams.name(route.route, ref, opened=opened), ref.weight)
+            for route in routes
+            for rule in route.route.rules
             for ref in rule.backends
             if ref.weight
         )
@@ -86,5 +86,5 @@ def _forward(routes: Sequence[Attached], upstreams: Upstreams, *, opened: bool =
 
 def datagrams_of_port(attached: Sequence[AttachedListener], upstreams: Upstreams) -> tuple[Target, ...]:
     """Return what is behind a UDP port: the backends of the oldest UDPRoute."""
-    forward = _forward([one for _, routes in attached for one in routes[:1]][:1], upstreams)
+    forward = _forward([route for _, routes in attached for route in routes[:1]][:1], upstreams)
     return tuple(target for target in forward.targets if target.upstream)

@@ -77,7 +77,7 @@ def is_said(live: Live) -> bool:
     """Return whether anything stands there that we may have said, beyond that it waits for a controller."""
     said = live.get("status") or {}
     conditions = said.get("conditions") or ()
-    told = any(each.get("type") in OURS and each.get("status") != "Unknown" for each in conditions)
+    told = any(condition.get("type") in OURS and condition.get("status") != "Unknown" for condition in conditions)
     is_served = bool((said.get("loadBalancer") or {}).get("ingress"))
     return told or is_served or any(map(is_ours, _entries(said)))
 
@@ -89,7 +89,9 @@ def withdrawn(said: Status) -> Status:
     if "loadBalancer" in said:
         return {"loadBalancer": {"ingress": []}}
     waiting = {"status": "Unknown", "reason": "Pending", "message": "Waiting for controller"}
-    conditions = [{"type": each["type"], **waiting} for each in said["conditions"] if each["type"] in _WAITING]
+    conditions = [
+        {"type": condition["type"], **waiting} for condition in said["conditions"] if condition["type"] in _WAITING
+    ]
     none = {"addresses": [], "listeners": [], "attachedListenerSets": 0, _FEATURES: []}
     return {"conditions": conditions, **{key: value for key, value in none.items() if key in said}}
 

@@ -92,7 +92,7 @@ def class_status(one: GatewayClass) -> ApiStatus:
 
 def gateway_status(bound: BoundGateway, outcome: Outcome) -> ApiStatus:
     """Return the status of a Gateway."""
-    mine = [(number, one) for number, one in enumerate(bound.listeners) if one.owner.kind == "Gateway"]
+    mine = [(number, listener) for number, listener in enumerate(bound.listeners) if listener.owner.kind == "Gateway"]
     listeners = [_listener(number, one, bound, outcome) for number, one in mine]
     accepted = [set_ for set_ in bound.sets if any(_is_fine(one, outcome) for one in _of(set_, bound))]
     status = {
@@ -183,7 +183,7 @@ def _set_status(set_: ListenerSet, bound: BoundGateway, outcome: Outcome, object
     if not is_allowed(set_, bound.gateway, objects.namespaces):
         why = f"Gateway {bound.gateway.meta.key} doesn't allow it; look at its allowedListeners"
         return conditions(*(verdict(kind, Trouble("NotAllowed", why)) for kind in (ACCEPTED, PROGRAMMED)))
-    mine = {number: one for number, one in enumerate(bound.listeners) if one.owner == set_.reference}
+    mine = {number: listener for number, listener in enumerate(bound.listeners) if listener.owner == set_.reference}
     odd = [one.listener.name for one in mine.values() if not _is_fine(one, outcome)]
     refused = Trouble(INVALID, set_.problem) if set_.problem else None
     if refused is None and len(odd) == len(mine):
@@ -197,7 +197,7 @@ def _set_status(set_: ListenerSet, bound: BoundGateway, outcome: Outcome, object
 
 
 def _of(set_: ListenerSet, bound: BoundGateway) -> Iterable[BoundListener]:
-    return (one for one in bound.listeners if one.owner == set_.reference)
+    return (listener for listener in bound.listeners if listener.owner == set_.reference)
 
 
 def verdicts_by_route(bound: Iterable[BoundGateway]) -> Sequence[tuple[Reference, tuple[ParentVerdict, ...]]]:

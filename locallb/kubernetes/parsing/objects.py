@@ -115,7 +115,7 @@ def _with_other_services(known: ParseMemory, rows: Sequence[tuple[ParsedObject, 
     where = None if known.parsed is None else few_replaced(known.rows, rows)
     if known.parsed is None or where is None:
         return None
-    services, rejected = list(known.parsed.services), {one.key for one in known.parsed.malformed}
+    services, rejected = list(known.parsed.services), {service.key for service in known.parsed.malformed}
     for number in where:
         old, new = (_service_alone(row[number], known.parsed) for row in (known.rows, rows))
         if old is None or new is None or old.key != new.key:

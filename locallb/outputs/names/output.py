@@ -40,7 +40,7 @@ class Names(Output):
 
     def stamp(self, plan: Plan) -> object:
         """Return the serials of zones and the versions of ConfigMaps; None of what doesn't answer."""
-        told = {each.key: versions(each.access) for each in plan.zones}
+        told = {zone.key: versions(zone.access) for zone in plan.zones}
         zones = {(name.zone.name, server) for placement in plan.placements for name, server in _told(placement)}
         if not zones:
             return told or None

@@ -41,7 +41,7 @@ class Status(Output):
     def declare(self, telling: Telling) -> pulumi.Resource:
         """Declare a ServiceStatus, or a GatewayStatus; of several Ingresses the last is returned."""
         if statuses := [*filter(None, [telling.planned.status]), *_statuses(telling.planned)]:
-            return [declare_status(each, telling.parent, telling.ready) for each in statuses][-1]
+            return [declare_status(status, telling.parent, telling.ready) for status in statuses][-1]
         import pulumi  # noqa: PLC0415 - for programs only
 
         from locallb.resources import declared  # noqa: PLC0415 - as above

@@ -19,7 +19,9 @@ def nodes_without(nodes: Iterable[Node], names: Collection[str]) -> Sequence[Nod
 
 def endpoints_without(endpoints: Iterable[Usable], names: Collection[str]) -> tuple[Usable, ...]:
     """Return which endpoints that take connections none of these names means, nor those of their Nodes."""
-    return tuple(endpoints) if not names else tuple(each for each in endpoints if not _is_among(each.endpoint, names))
+    if not names:
+        return tuple(endpoints)
+    return tuple(endpoint for endpoint in endpoints if not _is_among(endpoint.endpoint, names))
 
 
 def names_of(nodes: Iterable[Node]) -> frozenset[str]:
@@ -29,7 +31,7 @@ def names_of(nodes: Iterable[Node]) -> frozenset[str]:
 
 def names_of_endpoints(slices: Iterable[EndpointSlice]) -> frozenset[str]:
     """Return all that endpoints may be called by, those of their Nodes apart."""
-    endpoints = (endpoint for each in slices for endpoint in each.endpoints)
+    endpoints = (endpoint for slice_ in slices for endpoint in slice_.endpoints)
     called = (name for endpoint in endpoints for name in (endpoint.pod, *map(str, endpoint.addresses)))
     return frozenset(filter(None, called))
 

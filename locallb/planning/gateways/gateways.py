@@ -59,7 +59,7 @@ def gateways_of(
         bound |= {one.key: one for one in (*mine, *ingresses)}
         notices += sentences(each, mine, memory)
         notices += classes.class_notices(each, settings.ingress)
-        notices += (told for one in ingresses for told in one.notices)
+        notices += (told for ingress in ingresses for told in ingress.notices)
         others += (*left_out(each, names), *classes.left_out(each, settings))
     memory.evict_unused()
     return Gateways(bound, tuple(notices), tuple(others), by_cluster)

@@ -62,7 +62,9 @@ def _hosts(chain: Chain) -> Sequence[VirtualHost]:
 def _chain(chain: Chain, mapping: _Mapping) -> Chain:
     if not isinstance(chain.serves, HttpRoutes):
         return chain
-    hosts = (replace(host, routes=tuple(_route(each, mapping) for each in host.routes)) for host in chain.serves.hosts)
+    hosts = (
+        replace(host, routes=tuple(_route(route, mapping) for route in host.routes)) for host in chain.serves.hosts
+    )
     return replace(chain, serves=replace(chain.serves, hosts=tuple(hosts)))
 
 

@@ -64,7 +64,7 @@ def serve(gateway: Bound, where: Where, index: BackendIndex) -> Serving:
     merged = tuple(_merged(gateway, entries))
     answering = frozenset(upstream.name for upstream in merged if upstream.backends)
     ports = tuple(_port(gateway, port, where, _via(entries.values()), answering) for port in gateway.want.ports)
-    listeners = tuple(one for port in ports for one in port.listeners)
+    listeners = tuple(listener for port in ports for listener in port.listeners)
     return Serving(
         ports,
         tuple(one for one in listeners if isinstance(one, Listener)),

@@ -80,7 +80,9 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
         served = tuple(replace(upstream, measured=True) for upstream in served)
     if frame.settings.access_logs:
         reader = f"{_prefix(given)}access-log"
-        listeners = tuple(replace(one, log=reader) if one.protocol is Protocol.TCP else one for one in listeners)
+        listeners = tuple(
+            replace(listener, log=reader) if listener.protocol is Protocol.TCP else listener for listener in listeners
+        )
         http = tuple(replace(one, log=reader) for one in http)
     every: tuple[Listener | HttpListener, ...] = (*listeners, *http)
     name = assignment.proxy or proxy_name(service.key)
@@ -134,7 +136,7 @@ def _served(given: PlacementInputs, frame: PlanContext) -> Serving:
     listen = partial(listener_of, service, mine, _is_patient(given, frame, straight=straight), leads)
     where = Where(given.addresses, given.problems, given.taken)
     ports = tuple(planned_port(where, port, usable, listen) for port in service.ports)
-    listeners = tuple(one for port in ports for one in port.listeners if isinstance(one, Listener))
+    listeners = tuple(listener for port in ports for listener in port.listeners if isinstance(listener, Listener))
     return Serving(ports, listeners, (), served)
 
 

@@ -63,9 +63,9 @@ def with_statuses(
     if not live:
         return plan
     tell = _Telling(snapshot, memory or Memory())
-    bound = [told.bound.get(one.key) for one in plan.placements]
+    bound = [told.bound.get(placement.key) for placement in plan.placements]
     placed = _of_placements(plan.placements, bound, settings, tell)
-    refused = [_with_status(one, told.bound.get(one.key), tell) for one in plan.rejections]
+    refused = [_with_status(rejection, told.bound.get(rejection.key), tell) for rejection in plan.rejections]
     served = _served((*placed, *refused), (*bound, *(told.bound.get(one.key) for one in plan.rejections)))
     served = sorted(served, key=lambda both: both[0].key) if refused else served
     made = replace(

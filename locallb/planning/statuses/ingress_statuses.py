@@ -33,7 +33,7 @@ def with_ingresses(placement: Placement, bound: Bound | None, snapshot: Snapshot
     statuses = ingress_statuses(bound, placement.addresses, ports, hosts) if ports else ()
     return replace(
         placement,
-        statuses=tuple(planned_status(one, placement.key.cluster, snapshot) for one in statuses),
+        statuses=tuple(planned_status(status, placement.key.cluster, snapshot) for status in statuses),
         news=tuple(_news(bound, snapshot, placement.addresses, ports)),
     )
 
@@ -56,12 +56,12 @@ def _news(
     cluster, troubles = bound.key.cluster, dict[Named, list[str]]()
     for name, trouble in bound.troubles:
         troubles.setdefault(name, []).append(trouble)
-    for one in bound.ingresses:
-        key = ObjectKey(cluster, *one.meta.key, ObjectKind.INGRESS)
-        said = tuple([why] if why else []) + tuple(troubles.get(one.meta.key, ()))
-        is_served = ports and not one.problem
-        serving = serving_words(one.hosts, addresses, ports) if is_served else ""
-        yield PlannedNews(Owner(snapshot.home, key, one.meta.uid), snapshot.access[cluster], serving, said)
+    for ingress in bound.ingresses:
+        key = ObjectKey(cluster, *ingress.meta.key, ObjectKind.INGRESS)
+        said = tuple([why] if why else []) + tuple(troubles.get(ingress.meta.key, ()))
+        is_served = ports and not ingress.problem
+        serving = serving_words(ingress.hosts, addresses, ports) if is_served else ""
+        yield PlannedNews(Owner(snapshot.home, key, ingress.meta.uid), snapshot.access[cluster], serving, said)
 
 
 def planned_status(told: ApiStatus, cluster: ClusterName, snapshot: Snapshot) -> PlannedStatus:

@@ -50,7 +50,7 @@ def publish(proxy: Proxy, places: Iterable[Place]) -> Proxy:
     def port(one: Listener | HttpListener) -> int:
         return inside[one.address, one.port, one.protocol]
 
-    listeners = tuple(replace(one, container_port=port(one)) for one in proxy.listeners)
+    listeners = tuple(replace(listener, container_port=port(listener)) for listener in proxy.listeners)
     http = tuple(replace(one, container_port=port(one)) for one in proxy.http)
     return replace(proxy, listeners=listeners, http=http, published=published)
 

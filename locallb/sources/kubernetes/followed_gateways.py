@@ -72,7 +72,7 @@ class FollowedGateways(DiscoveredKinds):
         """Return all that is needed; what isn't known is as it was, at first in `last`. For one thread."""
         known = self._known()
         if self._serves:
-            parsed = [parse_gateway_api(self.how.cluster, one, self._services) for one in services()]
+            parsed = [parse_gateway_api(self.how.cluster, service, self._services) for service in services()]
             known[SERVICE] = [one for some in parsed for one in some]
         self._services.evict_unused()
         before = self._routed.of(last) if self._last is None else self._last

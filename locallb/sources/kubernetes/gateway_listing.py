@@ -111,7 +111,7 @@ class _Listing:
         return [kind for kind in self._wanted() if kind not in {*self._documents, *KINDS, SERVICE}]
 
     def _all(self) -> list[Document]:
-        return [one for documents in self._documents.values() for one in documents]
+        return [document for documents in self._documents.values() for document in documents]
 
     def _objects(self) -> list[ObjectOfCluster]:
         return [one for document in self._all() for one in understood(self.cluster, document)]

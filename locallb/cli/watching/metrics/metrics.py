@@ -207,7 +207,7 @@ def _told(board: Board) -> Metric:
     text = "Objects of Gateway API and Ingresses that are told in running clusters what became of them."
     family = GaugeMetricFamily(f"{PREFIX}_told_objects", text, labels=["kind", "told"])
     statuses = board.planned.plan.all_statuses if board.planned else ()
-    counts = Tallied((one.key.kind, verdict_of(one.status)) for one in statuses)
+    counts = Tallied((status.key.kind, verdict_of(status.status)) for status in statuses)
     for kind in sorted({kind for kind, _ in counts}):
         for told in Verdict:
             family.add_metric([kind, told], counts[kind, told])
