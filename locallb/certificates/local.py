@@ -44,7 +44,7 @@ def certifies_address(address: IPAddress) -> bool:
 
 
 def refusal(authority: LocalAuthority, host: str) -> str:
-    """Say why the authority makes no certificate for a host."""
+    """Explain why the authority makes no certificate for a host."""
     return (
         f"{host} isn't below {', '.join(authority.domains)}, for which alone your own authority counts; name a Secret,"
         f" or make another authority with `locallb ca create --replace --domain {host.removeprefix('*.')}`"

@@ -76,7 +76,7 @@ def finish(code: int) -> int:
 
 
 def _open_standard_streams() -> None:
-    """See to it that all three exist, so that no file of ours is ever taken for one, and that each takes any text."""
+    """Open standard streams that are closed, so that no file of ours is taken for one, and let each take any text."""
     for number in (0, _OUTPUT, _ERRORS):
         try:
             os.fstat(number)
@@ -96,7 +96,7 @@ def _usable(stream: TextIO | None, mode: Literal["r", "w"]) -> TextIO:
 
 
 def _discard(stream: TextIO) -> None:
-    """Let what `stream` still holds go nowhere: the interpreter would complain of it at its end."""
+    """Discard what `stream` still holds: the interpreter would complain of it at its end."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, _OUTPUT if stream is sys.stdout else _ERRORS)
     os.close(nowhere)

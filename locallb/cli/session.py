@@ -83,7 +83,7 @@ class Session:
 
     @property
     def home(self) -> Home:
-        """Which stack of this host this is."""
+        """The stack's identity on this host."""
         return Home(self.project.name, self.stack, str(self.project.root))
 
     @cached_property

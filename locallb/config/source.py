@@ -24,7 +24,7 @@ class Entry(Protocol):
 
     @property
     def place(self) -> str:
-        """Where it is, for a user who has two of one name."""
+        """Its location, for a user who has two of one name."""
 
 
 class Finder(Entry, Protocol):
@@ -32,7 +32,7 @@ class Finder(Entry, Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called, where there may be several of its type; otherwise empty."""
+        """Its name, where there may be several of its type; otherwise empty."""
 
     @property
     def is_foreign(self) -> bool:
@@ -44,7 +44,7 @@ class Source(Entry, Protocol):
 
     @property
     def cluster(self) -> ClusterName:
-        """Which one, unique in the stack."""
+        """The cluster's name, unique in the stack."""
 
     @property
     def found(self) -> bool:
@@ -52,7 +52,7 @@ class Source(Entry, Protocol):
 
     @property
     def pod_cidrs(self) -> tuple[IPNetwork, ...]:
-        """Where its pods have their addresses; empty: where its Nodes say."""
+        """The ranges of its pods' addresses; empty: those that its Nodes name."""
 
     def with_pod_ranges(self) -> Source:
         """Return the same, of which is also read what its CNI says of the ranges of pods."""
@@ -66,4 +66,4 @@ class Source(Entry, Protocol):
 
     @property
     def nodes(self) -> Finder | None:
-        """Who finds those ways, where its entry says how."""
+        """The finder of routes to its Nodes, where its entry has one."""

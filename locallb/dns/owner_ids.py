@@ -24,7 +24,7 @@ class OwnerIdError(ClientError):
 
 
 def establish(home: Home) -> None:
-    """Give a stack an id of its own, where it has none yet. Raises FilesError, PlaceError."""
+    """Create a stack's own id, where it has none yet. Raises FilesError, PlaceError."""
     path = paths.stack_directory(home) / NAME
     paths.private_directory(path.parent)
     with files.locked(path.parent):

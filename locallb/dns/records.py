@@ -62,7 +62,7 @@ class NameRequest:
     targets: tuple[str, ...]
     ttl: int
     strict: bool = True
-    """Tell of a name that is in no zone; some have names that others answer for."""
+    """Explain that a name is in no zone; some have names that others answer for."""
 
     @property
     def whose(self) -> str:
@@ -87,7 +87,7 @@ class Names:
 
 
 def assign(wishes: Iterable[NameRequest], settings: DnsSettings) -> Names:
-    """Give names to `wishes`, which come in the order in which they go: the stack's own, then those of the oldest."""
+    """Assign names to `wishes`, which come in the order in which they go: the stack's own, then those of the oldest."""
     given: dict[str, tuple[NameRequest, Name]] = {}
     refused, room = [], _Room()
     for wish in wishes:

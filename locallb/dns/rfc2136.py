@@ -61,7 +61,7 @@ class NameServer:
         return next(iter(values), None)
 
     def look(self, name: str, *, classic: bool = False) -> ServerAnswer:
-        """See what is answered for a name, by a wildcard perhaps, and its markers. Raises NameServerError.
+        """Read what is answered for a name, by a wildcard perhaps, and its markers. Raises NameServerError.
 
         `classic`: also where external-dns has its markers of old.
         """
@@ -78,7 +78,7 @@ class NameServer:
         return tuple(value for each in found if each for value in each[0])
 
     def send(self, update: Update, ttl: int) -> bool:
-        """Have it done; False where a prerequisite doesn't hold any more. Raises NameServerError."""
+        """Send the update; return False where a prerequisite doesn't hold any more. Raises NameServerError."""
         message = dns.update.UpdateMessage(f"{self.zone}.")
         for each in update.present:
             message.present(_absolute(each.name), each.kind, *_written(each))

@@ -83,7 +83,7 @@ class Engine:
         return self._with_program(program, scope, refresh=refresh, preview=True)
 
     def up(self, program: Program, *, refresh: bool | None = None, scope: Scope = EVERYTHING) -> Result:
-        """Bring the stack to what the program declares.
+        """Update the stack to what the program declares.
 
         `refresh` None means as the project says. Failures of resources and of the program are in the result.
 
@@ -93,7 +93,7 @@ class Engine:
         return self._with_program(program, scope, refresh=refresh, preview=False)
 
     def refresh(self, *, preview: bool = False) -> Result:
-        """Bring the state to what the resources are in the world."""
+        """Update the state to what the resources are in the world."""
 
         def work(run: Run) -> Mapping[str, Value]:
             run.settle(lambda kind: kind != "creating")

@@ -95,7 +95,7 @@ def cluster(upstream: Upstream, discovery: Discovery) -> Message:
 
 
 def _transport(upstream: Upstream, discovery: Discovery) -> Message:
-    """Say how connections are made where not plainly; those of checks are: kube-proxy wants none of that."""
+    """Return how connections to backends are made where not in plain TCP; health checks use plain TCP."""
     if not _is_special(upstream):
         return {}
     checks: Message = {"name": "check", "match": _CHECKED, "transport_socket": _PLAIN}

@@ -52,7 +52,7 @@ class Discovered:
 
     @property
     def version(self) -> str:
-        """What Envoy reports as `version_text` once it accepted the file."""
+        """The version that Envoy reports as `version_text` once it accepted the file."""
         return digest({"resources": self.resources})
 
     @property

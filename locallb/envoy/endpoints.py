@@ -63,7 +63,7 @@ def _endpoint(backend: Backend, upstream: Upstream) -> Message:
 
 
 def _checked(backend: Backend, number: int) -> Message:
-    """Say where a backend is checked, if not at `number` of its own address."""
+    """Return where a backend is checked, if not at `number` of its own address."""
     if backend.checked_port is None:
         return {"disable_active_health_check": True}
     port = backend.checked_port or number

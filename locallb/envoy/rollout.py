@@ -55,7 +55,7 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Let requests go on that are delayed, where an Envoy runs."""
+    """Release delayed requests, where an Envoy runs."""
 
     seconds: float
 

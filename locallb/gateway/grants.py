@@ -31,6 +31,6 @@ class Grants:
 
 
 def not_permitted(source: Reference, target: Reference) -> Trouble:
-    """Say that a reference into another namespace needs a grant there."""
+    """Explain that a reference into another namespace needs a grant there."""
     why = f"no ReferenceGrant in namespace {target.key.namespace} lets {source.kind} of {source.key.namespace}"
     return Trouble("RefNotPermitted", f"{why} refer to {target.kind} {target.key.name}; make one")

@@ -140,7 +140,7 @@ def _sentences(gateway: BoundGateway, backends: Backends) -> list[tuple[Referenc
 
 
 def _asked_in_vain(gateway: BoundGateway) -> Iterator[str]:
-    """Say at which ports nobody is asked for the certificate that is to be asked for there."""
+    """Explain at which ports clients aren't asked for the certificate that the Gateway wants to be asked for there."""
     spoken = {
         listener.listener.port for listener in gateway.listeners if listener.listener.protocol == ListenerProtocol.HTTPS
     }

@@ -55,7 +55,7 @@ class BoundGateway(Bound):
 
     @property
     def hostnames(self) -> tuple[str, ...]:
-        """Those of the listeners that serve, and of the routes that are attached there."""
+        """The hostnames of the listeners that serve, and of the routes that are attached there."""
         serving = [
             (number, listener.listener.hostname) for number, listener in enumerate(self.listeners) if listener.serves
         ]
@@ -67,7 +67,7 @@ class BoundGateway(Bound):
 
     @property
     def faults(self) -> Mapping[str, Fault]:
-        """Those of routes that are attached, and have requests."""
+        """The faults ordered for requests of attached routes, by route."""
         routes = [one.route for attached in self.attachment.routes.values() for one in attached]
         asked = [route for route in routes if route.kind in {RouteKind.HTTP, RouteKind.GRPC}]
         return {f"{route.kind} {route.meta.key}": fault for route in asked if (fault := route.meta.failing)}

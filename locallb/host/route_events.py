@@ -40,7 +40,7 @@ class RouteEvents:
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
         self._seen: frozenset[Route | Rule] | None = None
-        """What was there at the last look; None where that isn't known."""
+        """The routes at the last look; None where they aren't known."""
         self._due = False
         """Something was heard that hasn't been looked at."""
         self._looks = Backoff(UNREADABLE)

@@ -28,7 +28,7 @@ class IngressBackends:
 
     @property
     def targets(self) -> dict[str, BackendTarget]:
-        """What upstreams are, by name."""
+        """The upstreams, by name."""
         return self._upstreams.targets
 
     def upstream(self, ingress: Ingress, backend: IngressBackend, spoken: BackendProtocol | None = None) -> str:

@@ -22,7 +22,7 @@ class Requested(NamedTuple):
 
     @property
     def families(self) -> tuple[Family, ...]:
-        """Those of the addresses; of none IPv4."""
+        """The families of the addresses; of none IPv4."""
         return tuple(map(Family.of, self.addresses)) or (Family.IPV4,)
 
 

@@ -48,17 +48,17 @@ class BoundIngresses(Bound):
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What of them isn't served, with their names."""
+        """Sentences about what isn't served of its Ingresses, with their names."""
         return tuple(f"{self.key.cluster}: {_named(name)}: {why}" for name, why in self.troubles)
 
     @property
     def hostnames(self) -> tuple[str, ...]:
-        """Those of rules and of TLS, the oldest Ingress' first."""
+        """The hosts of rules and of TLS, the oldest Ingress' first."""
         return tuple(dict.fromkeys(host for ingress in self.ingresses for host in ingress.hosts))
 
     @property
     def faults(self) -> Mapping[str, Fault]:
-        """Those of Ingresses."""
+        """The faults ordered for Ingresses, by their names."""
         return {_named(ingress.meta.key): fault for ingress in self.ingresses if (fault := ingress.meta.failing)}
 
 

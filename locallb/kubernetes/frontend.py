@@ -59,7 +59,7 @@ class Frontend:
 
     @property
     def path(self) -> str:
-        """Where all of them are listed."""
+        """The path of the API that lists all of them."""
         root = "/apis" if "/" in self.api_version else "/api"
         return f"{root}/{self.api_version}/{self.plural}"
 

@@ -39,7 +39,7 @@ class Published:
 
     @property
     def mapped(self) -> str:
-        """What the annotation says; empty where there shall be none."""
+        """The text of the annotation; empty where there shall be none."""
         return next((condition.message for condition in self.conditions if condition.type == PORT_MAPPING), "")
 
 

@@ -121,7 +121,7 @@ class Ledger:
 
     @property
     def queue(self) -> Joined[ClaimRequest, LedgerError | None]:
-        """Where those wait who want a claim."""
+        """The queue of callers that want a claim; those of one moment are claimed together."""
         key = self.directory, self._election
         return _QUEUES.get(key) or _QUEUES.setdefault(key, Joined(self.claim_all))
 

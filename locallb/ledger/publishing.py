@@ -39,7 +39,7 @@ class ClaimRequest:
 
     @property
     def text(self) -> str:
-        """What its file says."""
+        """The content of its file."""
         return entry_text(self.address, self.owner, self.sharing, self.ports)
 
 

@@ -33,7 +33,7 @@ class NamedResource(Resource, Protocol):
 
     @property
     def id(self) -> object:
-        """What its provider calls it."""
+        """The id that its provider gave it."""
 
 
 def claim_key(claim: Claim) -> ClaimKey:

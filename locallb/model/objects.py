@@ -81,12 +81,12 @@ class ServicePort:
 
     @property
     def number(self) -> int:
-        """Where clients find it."""
+        """The number that clients connect to: the mapped one, or its own."""
         return self.mapped or self.port
 
     @property
     def label(self) -> str:
-        """What a reader is told: `80/TCP`, or `80/TCP=18080` where clients find it elsewhere."""
+        """Its text for users: `80/TCP`, or `80/TCP=18080` where clients find it elsewhere."""
         return f"{self}={self.mapped}" if self.mapped not in {0, self.port} else str(self)
 
     def __str__(self) -> str:
@@ -138,7 +138,7 @@ class Service:
 
     @property
     def failing(self) -> Fault | None:
-        """What shall go wrong with what it has, connections or requests, whoever ordered it."""
+        """The fault that is injected into its connections or requests, whoever ordered it."""
         fault = self.ordered.fault or self.fault
         if fault is None:
             return None

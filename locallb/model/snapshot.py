@@ -104,7 +104,7 @@ class Claim:
 
     @property
     def order(self) -> tuple[int, int, Owner]:
-        """Where it stands among others."""
+        """Its key for sorting."""
         return self.address.version, int(self.address), self.owner
 
 

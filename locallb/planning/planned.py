@@ -102,7 +102,7 @@ class PlannedStatus:
 
     @property
     def digest(self) -> str:
-        """What its resource depends on, in one word."""
+        """A digest of all that its resource depends on."""
         return digest([owner_fields(self.owner), *self.words])
 
 
@@ -169,7 +169,7 @@ class Placement:
 
     @property
     def mapped(self) -> tuple[MappedPort, ...]:
-        """Where clients find its ports on addresses that all Services share; empty where it has its own."""
+        """The mapped ports, on addresses that all Services share; empty where it has its own addresses."""
         ports = (planned.port for planned in self.ports if planned.port.mapped)
         return tuple(MappedPort(port.port, port.protocol, port.mapped) for port in ports)
 
@@ -205,17 +205,17 @@ class PlannedProxy:
 
     @property
     def key(self) -> ObjectKey:
-        """Whose it is: the Service's, or for one of the stack a key of its own, without a cluster."""
+        """The key of its owner: the Service's, or for one of the stack a key of its own, without a cluster."""
         return self.owner.service
 
     @property
     def root(self) -> ObjectKey:
-        """With what it changes: whom it serves where that is nobody else, else itself."""
+        """The key of the resource below which it is declared: whom it serves, if just one, else its own."""
         return self.serves or self.key
 
     @property
     def digest(self) -> str:
-        """What the proxy's resources depend on, in one word."""
+        """A digest of all that the proxy's resources depend on."""
         run = [word for word in (self.run.fields, self.run.envoy) if word]
         routes = [[str(route) for route in self.routes]] if self.routes else []
         serves = [f"serves {self.serves}"] if self.serves else []

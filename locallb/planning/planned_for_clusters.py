@@ -23,12 +23,12 @@ class _ForCluster:
 
     @property
     def owner(self) -> Owner:
-        """Whose it is: the stack's, by a name of its own."""
+        """Its key: the stack's, with a name of its own."""
         return proxy_owner(self.home, ProxyName(f"{self.cluster}/{self.part}"))
 
     @property
     def key(self) -> ObjectKey:
-        """How it is called among what the stack has."""
+        """Its key among what the stack has."""
         return self.owner.service
 
 
@@ -41,7 +41,7 @@ class PlannedRoutes(_ForCluster):
 
     @property
     def digest(self) -> str:
-        """What their resources depend on, in one word."""
+        """A digest of all that their resources depend on."""
         return digest([owner_fields(self.owner), [str(route) for route in self.routes]])
 
 
@@ -56,5 +56,5 @@ class PlannedZones(_ForCluster):
 
     @property
     def digest(self) -> str:
-        """What their resource depends on, in one word."""
+        """A digest of all that their resource depends on."""
         return digest([owner_fields(self.owner), self.access.kubeconfig, self.access.context, list(self.zones)])

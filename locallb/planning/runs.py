@@ -34,11 +34,11 @@ class PlannedRun(Protocol):
 
     @property
     def fields(self) -> Mapping[str, object]:
-        """What else it depends on, as JSON-like values, for digests."""
+        """Whatever else it depends on, as values of JSON, for digests."""
 
     @property
     def told(self) -> tuple[str, ...]:
-        """What a reader of a report hears about it."""
+        """Its description for a report."""
 
     @property
     def by_group(self) -> bool:

@@ -227,7 +227,7 @@ def _popen(
 
 
 def _let_end(process: subprocess.Popen[bytes]) -> None:
-    """Give it a moment to end by itself; it isn't reaped, so its group has its number until `_end` ends that."""
+    """Wait a moment for it to end by itself; it isn't reaped, so its group keeps its number until `_end` ends that."""
     if not hasattr(os, "waitid"):  # macOS before Python 3.13
         return
     deadline, how = time.monotonic() + _BURIAL, os.WEXITED | os.WNOHANG | os.WNOWAIT

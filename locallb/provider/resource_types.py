@@ -100,7 +100,7 @@ class ResourceTypes:
 
 @contextmanager
 def _telling() -> Iterator[None]:
-    """Say what helps where the system refuses something. Raises ProviderError."""
+    """Add the remedy where the system refuses something. Raises ProviderError."""
     try:
         yield
     except OSError as error:

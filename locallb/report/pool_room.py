@@ -28,7 +28,7 @@ class Room:
 
     @property
     def unavailable(self) -> int:
-        """How many others hold, a pin keeps, or this host hasn't."""
+        """The number of addresses that others hold, a pin keeps, or this host hasn't."""
         return self.size - self.used - self.free
 
 

@@ -43,7 +43,7 @@ class Port:
 
     @property
     def label(self) -> str:
-        """What the port is called: `8080/TCP`, or `8080/TCP=18080`."""
+        """The port's text for users: `8080/TCP`, or `8080/TCP=18080`."""
         return f"{self.number}/{self.protocol}{f'={self.mapped}' if self.mapped else ''}"
 
 

@@ -30,7 +30,7 @@ def unpublished(listeners: Collection[str]) -> Iterator[str]:
 
 
 def prove(listeners: Collection[str], admin: EnvoyAdmin, connected: Collection[str]) -> None:
-    """See that every port is held, and that a connection to each of `connected` arrives; those of UDP are passed over.
+    """Check that every port is held, and that a connection to each of `connected` arrives; those of UDP are skipped.
 
     Raises ProviderError, EnvoyAdminError.
     """

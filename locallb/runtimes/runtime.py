@@ -106,7 +106,7 @@ class Runtime(ABC):
         return False
 
     def drain(self, run: RunIdentity) -> None:  # noqa: B027 - who ends a run may drain it himself
-        """Have it listen no longer, before whoever declared it ends it, and give open connections a moment."""
+        """Close its listeners before it is ended, and leave open connections a moment."""
 
     @abstractmethod
     def log(self, run: RunIdentity) -> str:

@@ -28,7 +28,7 @@ NO_AUTHORITY = AuthorityRead()
 
 
 def read_authority(settings: Settings, held: str, *, keep: bool) -> AuthorityRead:
-    """Look at the authority where the stack wants it; `keep`: make it if there is none.
+    """Read the authority where the stack wants one; `keep`: create it if there is none.
 
     `held` is the fingerprint of the one that made what the state has.
     """

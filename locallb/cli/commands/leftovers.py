@@ -74,7 +74,7 @@ def _look_elsewhere(session: Session) -> _Elsewhere:
 
 
 def _look(session: Session, elsewhere: _Elsewhere) -> _Found:
-    """Look on this host; of what was found elsewhere that counts which the state doesn't know yet."""
+    """Find what is left on this host; of what was found elsewhere, only what the state doesn't know yet counts."""
     known, under_way = session.resources_and_under_way()
     proxies = {str(resource.id) for resource in known if resource.type == CONFIG}
     claimed, named = _claimed(known), _named(known)

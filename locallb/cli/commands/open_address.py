@@ -63,7 +63,7 @@ def _of_port(found: Sequence[Link], number: int) -> list[Link]:
 
 
 def _why_none(rows: Sequence[Row], number: int) -> str:
-    """Say why nothing can be opened, and what helps."""
+    """Explain why nothing can be opened, and what helps."""
     if len(rows) != 1:
         what = f"nothing serves port {number} of TCP now" if number else "nothing serves TCP now"
         return f"{what}; `locallb status` says why, `locallb up` serves what is planned"
@@ -104,7 +104,7 @@ def _obstacle() -> str:
 
 
 def _show(url: str) -> bool:
-    """Have the user's browser show a URL that `display.links` made; return whether one was started."""
+    """Open a URL that `display.links` made in the user's browser; return whether one was started."""
     try:
         return webbrowser.open(url)
     except (webbrowser.Error, OSError):

@@ -19,7 +19,7 @@ from locallb.sources.state.stack_home import belonging, here, is_elsewhere, refu
 
 
 def state(session: Session, args: Arguments, out: Out) -> int:
-    """Do what the word after `state` says."""
+    """Run the subcommand of `state`."""
     actions = {"adopt": adopt, "check": check, "restore": restore}
     return actions[args.action](session, args, out)
 

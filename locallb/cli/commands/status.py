@@ -105,7 +105,7 @@ def _leader(holder: Holder) -> _Leader:
 
 
 def _tell_trust(session: Session, out: Out) -> None:
-    """Say where a stack's certificates are believed by nobody here."""
+    """Explain that nothing on this host trusts a stack's certificates."""
     if session.settings.local_certificates:
         from locallb.cli.host.trusting import is_believed  # noqa: PLC0415 - only who has such certificates
 

@@ -33,7 +33,7 @@ class Detail:
 
     @property
     def directory(self) -> str:
-        """Where the proxy's configuration and log are; empty without a proxy."""
+        """The directory with the proxy's configuration and log; empty without a proxy."""
         return str(Proxies.ours().path(self.proxy.id)) if self.proxy else ""
 
 

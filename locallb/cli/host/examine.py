@@ -65,7 +65,7 @@ class Troubles:
 
 
 def look(directory: Path, stack: str) -> HostInspection:
-    """Look at the host, and at the stack if there is one."""
+    """Examine the host, and the stack if there is one."""
     troubles = Troubles([])
     session = _session(directory, stack, troubles)
     pools = troubles.guard("stack", lambda: session.settings.pools, ()) if session else ()
@@ -129,7 +129,7 @@ def _names(plan: Planned) -> Iterator[NameSeen]:
 
 
 def _with_authority(seen: HostInspection) -> HostInspection:
-    """Look who believes this user's own authority, where there is one."""
+    """Find out which stores trust this user's own authority, where there is one."""
     from locallb.certificates import store  # noqa: PLC0415 - loads cryptography
     from locallb.trust import stores  # noqa: PLC0415 - for who has an authority
 
@@ -144,7 +144,7 @@ def _belongs_here(session: Session) -> bool:
 
 
 def _host(pools: tuple[Pool, ...], session: Session | None) -> HostFacts:
-    """Look at the host where there is no plan that did."""
+    """Examine the host where no plan did."""
     strict = bool(session and pools and session.settings.publishes)
     return host_facts(pools, [process.pid for process in processes.marked(PROXY_MARK)], strict=strict)
 
@@ -152,7 +152,7 @@ def _host(pools: tuple[Pool, ...], session: Session | None) -> HostFacts:
 def _with_stack(
     seen: HostInspection, session: Session, plan: Planned | None, claims: tuple[Claim, ...], troubles: Troubles
 ) -> HostInspection:
-    """Look at the stack: its state, lock and proxies, and what was read of its sources. `claims` are the ledger's."""
+    """Examine the stack: its state, lock and proxies, and what was read of its sources. `claims` are the ledger's."""
     path = session.project.state_file(session.stack)
     state_problems = troubles.guard("state", lambda: check_state(path), ())
     remedy = "`locallb state restore` goes back to the last good state"

@@ -17,7 +17,7 @@ from locallb.trust.tools import TrustError
 
 
 def trust(known: Authority, args: Arguments, out: Out) -> int:
-    """Have this host believe the authority."""
+    """Add the authority to this host's trust stores."""
     return _perform(plan_trust(_believed(known), stores.look(), os.getuid()), args, out)
 
 

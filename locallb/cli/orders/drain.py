@@ -42,7 +42,7 @@ def drain(session: Session, args: Arguments, out: Out) -> int:
 
 
 def _undo(session: Session, keys: Sequence[ObjectKey], known: Served, args: Arguments, out: Out) -> Exit:
-    """Let these backends, or all, have new connections again."""
+    """End the drain of these backends, or of all."""
     names = frozenset(args.backends)
     orders = read_orders(session.home).by_service
     for key in keys:

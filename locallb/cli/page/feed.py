@@ -96,7 +96,7 @@ class Feed:
             self._log.extend(Part(self._number, line) for line in lines)
 
     def open(self) -> Reader:
-        """Let one more look."""
+        """Add a reader."""
         with self._changed:
             self._readers += 1
             self._changed.notify_all()
@@ -163,7 +163,7 @@ class Reader:
         return f"data: {text}\n\n".encode("ascii")
 
     def close(self) -> None:
-        """Look no more."""
+        """Remove this reader."""
         self._feed.close()
 
 

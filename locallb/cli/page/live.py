@@ -94,7 +94,7 @@ class LivePage:
         return Page(b"retry: 1000\n\n", "text/event-stream", headers=HEADERS, opens=self._follow)
 
     def _follow(self) -> Reader:
-        """Let one more look, at what there is by now."""
+        """Add a reader, and send it what there is by now."""
         with self._lock:
             if not self._is_drawn:
                 self._draw()

@@ -36,6 +36,6 @@ class PageReporter:
         self._teller.start(*first)
 
     def close(self) -> None:
-        """Tell those who look that it ends, and end."""
+        """Tell readers that it ends, and end."""
         self._teller.join(_LAST_WORDS if self._page.is_read else 0.0)
         self._teller.close()

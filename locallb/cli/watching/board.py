@@ -83,7 +83,7 @@ class Board:
 
     @property
     def open(self) -> int:
-        """How many load balancers aren't as planned."""
+        """The number of load balancers that aren't as planned."""
         return len(self._open)
 
     def views(self) -> list[View]:

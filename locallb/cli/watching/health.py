@@ -144,7 +144,7 @@ class Health:
         return max(0.0, min(moments) - now) if moments else None
 
     def _look(self, proxy: Proxy) -> bool:
-        """Ask one; tell whether the answer is another one."""
+        """Check one proxy; return whether the answer is another one than before."""
         answer = self._ask(proxy)
         with self._lock:
             if self._proxies.get(proxy.name) != proxy:  # changed or gone meanwhile

@@ -95,7 +95,7 @@ class OnScreen:
 
     @property
     def farewell(self) -> str:
-        """What is left to say after the end."""
+        """The text that is left to print after the end."""
         return self._screen.farewell
 
     def open(self) -> None:

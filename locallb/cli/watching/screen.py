@@ -110,7 +110,7 @@ class Screen:
         return text.append(f"  {board.waiting} tried again later" if board.waiting else "", "yellow")
 
     def _next(self, width: int) -> Text:
-        """Say what to do next, each part whole or not at all: half a command can't be copied."""
+        """Return what to do next, each part whole or not at all: half a command can't be copied."""
         step = visible(next_step([view.row for view in self.views]))
         parts = [(step, ending) for ending in (*_ENDINGS, "")] + [("", ending) for ending in _ENDINGS]
         lines = [
@@ -122,7 +122,7 @@ class Screen:
 
     @property
     def farewell(self) -> str:
-        """What is said once the terminal is as it was, to whoever stopped the watch."""
+        """The text that is printed once the terminal is restored, for the user who stopped the watch."""
         serving = count_states(list(self.views))[State.SERVING]
         told = f"{counted(serving, 'Service')} {'goes' if serving == 1 else 'go'} on serving" if serving else ""
         return (

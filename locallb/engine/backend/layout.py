@@ -29,7 +29,7 @@ class Layout:
 
     @property
     def journal(self) -> Path:
-        """What the update under way did so far."""
+        """The journal of the update under way."""
         return self._base / "journals" / self.project / f"{self.stack}.jsonl"
 
     @property

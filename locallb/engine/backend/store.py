@@ -152,7 +152,7 @@ class Store:
 
     @property
     def known_stamp(self) -> _Stamp | None:
-        """Which writing of the state file is in memory; None if none is."""
+        """The stamp of the state file as it is in memory; None if none is."""
         return self._stamp
 
     def _time(self) -> str:

@@ -45,7 +45,7 @@ class Deployment:
         return self.steps.recorder.snapshot
 
     def register(self, goal: Goal) -> Reply:
-        """Bring one resource to what the program wants. Raises EngineError when the program can't go on."""
+        """Create, update or replace a resource as declared. Raises EngineError when the program can't go on."""
         self.steps.go_on()
         urn = make_urn(self.stack, self.project, goal.parent, goal.type, goal.name)
         self._claim(urn, goal)

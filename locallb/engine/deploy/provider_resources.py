@@ -49,7 +49,7 @@ class ProviderResources:
     _lock: RLock = field(default_factory=RLock)
 
     def register(self, urn: str, goal: Goal) -> ResourceState:
-        """Bring a provider resource of the program to what it wants."""
+        """Create or update a provider resource of the program."""
         with self._lock:
             return self._bring(urn, goal, goal.inputs)
 

@@ -84,7 +84,7 @@ class Refresher:
         self._take_over(old, seen)
 
     def _changed(self, old: ResourceState, read: Found | None) -> bool:
-        """Let the provider say whether a difference matters."""
+        """Ask the provider whether a difference matters."""
         if read is None or read.outputs == dict(old.outputs):
             return False
         seen = replace(old, id=read.id, inputs=read.inputs, outputs=read.outputs)

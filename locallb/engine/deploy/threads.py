@@ -20,7 +20,7 @@ class Shift(ThreadPoolExecutor):
         self._begun: set[Future[Any]] = set()
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Have a thread do it."""
+        """Run it in a thread."""
         future = self._crew.submit(fn, *args, **kwargs)
         self._begun.add(future)
         future.add_done_callback(self._begun.discard)

@@ -69,11 +69,11 @@ class Monitor:
     def RegisterResource(  # noqa: N802 the stub's name
         self, request: resource_pb2.RegisterResourceRequest
     ) -> resource_pb2.RegisterResourceResponse:
-        """Bring a resource to what the program wants."""
+        """Create, update or replace a resource as the program declares it."""
         return _response(self.noted(lambda: self._deployment.register(goal_of(request))), self._deployment)
 
     def register(self, goal: Goal) -> Reply:
-        """Bring a resource to what the program wants, without the wire."""
+        """Create, update or replace a resource as the program declares it, without gRPC."""
         return self.noted(lambda: self._deployment.register(goal))
 
     def is_outside(self, goal: Goal) -> bool:
@@ -94,7 +94,7 @@ class Monitor:
         self.noted(lambda: self._deployment.register_outputs(urn, outputs, is_stack=is_stack))
 
     def SignalAndWaitForShutdown(self, _request: empty_pb2.Empty) -> empty_pb2.Empty:  # noqa: N802 the stub's name
-        """Let the program end at once: nothing of it is needed for deletions."""
+        """Answer at once, so that the program ends: nothing of it is needed for deletions."""
         return empty_pb2.Empty()
 
     def __getattr__(self, name: str) -> Callable[[Any], NoReturn]:

@@ -37,7 +37,7 @@ _GOOD = frozenset((Outcome.DONE, Outcome.OUTSIDE))
 
 
 def install() -> None:
-    """Have the SDK take this way where it can, in this process and for this engine only."""
+    """Replace the SDK's functions that register resources, in this process and for this engine only."""
     sdk.replace(_register_resource, _register_resource_outputs, _learn_features, _end)
 
 

@@ -46,7 +46,7 @@ def replace(
     learn_features: Callable[[], Any],
     end: Callable[[], Any],
 ) -> None:
-    """Have the SDK call these instead of its own functions.
+    """Replace functions of the SDK by these.
 
     It then neither finds out where in the program each resource is made, which is a third of what a registration costs,
     nor looks at each class of them again every time.

@@ -55,7 +55,7 @@ def action(route: Route, entrance: Entrance) -> Message:
 
 
 def targets(listed: Sequence[Target]) -> Message:
-    """Say who gets how much of the requests or connections."""
+    """Return how requests or connections are split between clusters."""
     live = [target for target in listed if target.weight]
     if len(live) == 1 and not header_changes(live[0].request, live[0].response):
         return {"cluster": live[0].upstream or NOBODY}
@@ -123,7 +123,7 @@ def _port(redirect: Redirect, entrance: Entrance) -> int:
 
 
 def _rewritten(path: PathRewrite | None, matched: str, whole: str) -> Message:
-    """Say what the path becomes; the query stays."""
+    """Return how the path is rewritten; the query stays."""
     if path is None:
         return {}
     if path.groups:

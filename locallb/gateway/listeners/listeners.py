@@ -66,7 +66,7 @@ class BoundListener:
 
     @property
     def transport(self) -> Protocol:
-        """What its port is one of."""
+        """The transport of its port: TCP, or UDP."""
         return Protocol.UDP if self.listener.protocol == ListenerProtocol.UDP else Protocol.TCP
 
     @property
@@ -132,7 +132,7 @@ def _bound(owner: Reference, listener: Listener, objects: GatewayObjects, grants
 
 
 def _certified(bound: BoundListener, authority: LocalAuthority | None) -> BoundListener:
-    """Have the certificate of a listener that names none made, where its hostname lets that be."""
+    """Request a certificate from the local authority for a listener that names none, where its hostname allows one."""
     tls, name = bound.listener.tls, bound.listener.hostname
     if authority is None or tls is None or tls.mode is TlsMode.PASSTHROUGH or tls.certificates:
         return bound

@@ -30,13 +30,13 @@ class Bound:
     datagrams: Mapping[int, tuple[Target, ...]] = field(default_factory=dict)
     """What is behind UDP ports."""
     targets: Mapping[str, BackendTarget] = field(default_factory=dict)
-    """What upstreams are, by name."""
+    """The upstreams, by name."""
     trouble: Trouble | None = None
     """Why nothing of it can be served."""
 
     @property
     def key(self) -> ObjectKey:
-        """What it is called."""
+        """The key of what it serves: of a Gateway, an Ingress, or a class of these."""
         return self.want.key
 
     @property
@@ -51,7 +51,7 @@ class Bound:
 
     @property
     def prefix(self) -> str:
-        """What the names of its upstreams begin with, so that another one has others."""
+        """The prefix of the names of its upstreams, which no other one has."""
         return upstream_prefix(self.key)
 
 

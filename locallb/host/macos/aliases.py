@@ -31,7 +31,7 @@ class PoolAlias:
 
     @property
     def command(self) -> str:
-        """What a person would type."""
+        """The command that a person would type."""
         return " ".join(adding(self.address))
 
 

@@ -67,7 +67,7 @@ class Connection:
         return *plugin, *proxy, *self.files
 
     def name_server(self, request: httpx2.Request) -> None:
-        """Have a request's connection ask for the server by that name (SNI), and check its certificate for it."""
+        """Set the name by which a request's connection asks for the server (SNI) and checks its certificate."""
         if self.server_name:
             request.extensions["sni_hostname"] = self.server_name
 
@@ -163,7 +163,7 @@ def connection(access: Access) -> Connection:
 
 
 def sign_in(accesses: Iterable[Access]) -> None:
-    """Have the plugins of these contexts, if any, give their tokens now; why one doesn't is told to who needs it."""
+    """Run the exec plugins of these contexts, if any, for their tokens; who needs a token is told of a failure."""
     for access in accesses:
         with suppress(KubeError):
             if plugin := connection(access).plugin:

@@ -53,12 +53,12 @@ class Election:
 
     @property
     def timing(self) -> Timing:
-        """How long things count."""
+        """The durations of the election."""
         return self._candidate.timing
 
     @property
     def holder(self) -> str:
-        """Who held the Lease when it was read last."""
+        """The holder of the Lease when it was read last."""
         seen = self._candidate.seen
         return seen.holder if seen else ""
 

@@ -101,7 +101,7 @@ class Feed:
             raise KubeError(Fault.KUBECONFIG, told) from None
 
     def close(self) -> None:
-        """Let the connections go; only for the thread that reads."""
+        """Close the connections; only for the thread that reads."""
         self._client.close()
 
     def cut(self) -> None:

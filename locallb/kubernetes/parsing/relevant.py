@@ -80,7 +80,7 @@ def _opened(document: object, notices: list[str], depth: int) -> Iterator[Docume
 
 
 def _wrong_version(document: Document) -> str | None:
-    """Say that an object of a kind that is read has no version or another one; None if all is well or it is not ours.
+    """Explain that an object of a kind that is read has no version or another one; None if it hasn't, or isn't ours.
 
     The same kind in another group (Knative's Service, say) is another thing.
     """

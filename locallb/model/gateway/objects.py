@@ -76,7 +76,7 @@ class Meta:
 
     @property
     def failing(self) -> Fault | None:
-        """What shall go wrong with its requests."""
+        """The fault that is injected into its requests, if one is ordered."""
         return self.fault.of_requests if self.fault else None
 
     @property

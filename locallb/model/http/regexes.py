@@ -156,7 +156,7 @@ class _Parser:
         return taken
 
     def fault(self, what: str) -> ValueError:
-        """Say what is wrong, and where."""
+        """Explain what is wrong, and where."""
         return ValueError(f"the regular expression {shown(self.text)} has {what} at character {self.at + 1}")
 
 

@@ -117,7 +117,7 @@ class PodRoute:
 
     @property
     def order(self) -> tuple[int, int, int, int]:
-        """Where it stands among others."""
+        """Its key for sorting."""
         network = self.destination
         return network.version, int(network.network_address), network.prefixlen, int(self.gateway)
 

@@ -69,7 +69,7 @@ class StubZones(ResourceType[StubZonesInputs, StubZonesState]):
         return _word(new), self._put(new, None)
 
     def read(self, state: StubZonesState) -> StubZonesState | None:
-        """Look whether it stands there still, for the port at which CoreDNS answers now.
+        """Check whether it is still there, for the port at which CoreDNS answers now.
 
         An API that doesn't answer says nothing, so nothing has changed.
         """

@@ -38,7 +38,7 @@ class GatewayStatus(ResourceType[GatewayStatusInputs, GatewayStatusState]):
         return str(new.owner.service), self._publish(new)
 
     def read(self, state: GatewayStatusState) -> GatewayStatusState | None:
-        """Look whether it says so still. An API that doesn't answer says nothing, so nothing has changed."""
+        """Check whether the status still says so. An API that doesn't answer says nothing, so nothing has changed."""
         silent = replace(state, status="{}")
         return live_service.compare(
             state.access, state.owner, state, lambda live: _says(live, state), lambda _live: silent

@@ -74,7 +74,7 @@ def _complete(request: Request, answer: Answer) -> bool:
 
 
 def _in_the_end(request: Request, answer: Answer, pools: AddressPools) -> Answer:
-    """Have a refusal say what stands in the way once all is given, as every later plan will."""
+    """Explain refusals by what stands in the way once all is given, as every later plan will."""
     if not isinstance(answer, Problem):
         return answer
     again = _choose(request, pools)

@@ -61,7 +61,7 @@ class ByGroup:
 
     @property
     def sharing_key(self) -> str:
-        """What they share by."""
+        """The sharing key that they have in common."""
         return self.members[0].sharing_key
 
     def admits(self, service: Service) -> bool:

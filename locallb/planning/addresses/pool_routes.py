@@ -54,7 +54,7 @@ class _Part:
 
     @property
     def prefixes(self) -> Iterator[IPNetwork]:
-        """What would have to be routed."""
+        """The prefixes that would have to be routed."""
         family = Family.of(self.addresses.first)
         for span in subtract(spans_of([self.addresses], family), [*_LOOPBACK[family], *NEVER_SPANS[family]]):
             piece = range_of(family, span)

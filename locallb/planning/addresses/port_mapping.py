@@ -81,17 +81,17 @@ class _Numbers:
                     self._held.setdefault(key, {})[port.port, port.protocol] = port.number
 
     def take_held(self, key: ObjectKey, port: ServicePort) -> bool:
-        """Give what a port has already, but for a number that can't be bound any more."""
+        """Keep the number that a port has already; return whether it has one that can still be bound."""
         number = self._held.get(key, {}).get((port.port, port.protocol), 0)
         return number >= self._first and self._take(key, port, number)
 
     def take_own(self, key: ObjectKey, port: ServicePort) -> bool:
-        """Give the number that a port has itself."""
+        """Map a port to its own number; return whether that was free."""
         place = (port.port, port.protocol)
         return port.port >= self._first and place not in self._bound and self._take(key, port, port.port)
 
     def take_next(self, key: ObjectKey, port: ServicePort) -> bool:
-        """Give the first free one from its hash on."""
+        """Map a port to the first free number from its hash on; return whether there was one."""
         bound = (number for number in _sequence(key, port) if (number, port.protocol) not in self._bound)
         return any(number >= self._first and self._take(key, port, number) for number in bound)
 

@@ -72,7 +72,7 @@ def upstreams(service: Service, index: BackendIndex) -> tuple[PortBackends, ...]
 
 
 def _told_of_drain(service: Service, index: BackendIndex, entry: PortBackends) -> PortBackends:
-    """Say of a port that has no backends for that reason alone that they are drained."""
+    """Explain of a port that has no backends for that reason alone that they are drained."""
     if not (service.ordered.drained and entry.problem):
         return entry
     undrained = _entry(service, entry.port, entry.family, _find(service, entry.port, entry.family, index))
@@ -168,7 +168,7 @@ def _on_nodes(service: Service, here: NodePorts, nodes: Sequence[Node], ready: S
 
 
 def _direct(port: ServicePort, family: Family, ready: Sequence[Usable], reached: Callable[[IPAddress], bool]) -> _Found:
-    """Let the endpoints themselves serve, as far as this host has a route to them."""
+    """Choose the endpoints themselves as backends, as far as this host has a route to them."""
     if not ready:
         why = "it has no nodePort and no EndpointSlice is known; give it a nodePort or the Service its EndpointSlices"
         return _Found(why_none=why)

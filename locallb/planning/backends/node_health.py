@@ -36,7 +36,7 @@ class NodePorts:
 
     @property
     def health(self) -> HealthCheck:
-        """How Envoy checks; None for what its protocol allows."""
+        """The health check that Envoy makes by HTTP; None where it only connects."""
         return None if self.by_connecting else self.check
 
     def backends(self, nodes: Iterable[Node]) -> list[Backend]:

@@ -111,7 +111,7 @@ def assign_spares(
 
 
 def _taken(newcomers: Sequence[ObjectKey], waiting: list[ProxyName], http: Http) -> Mapping[ObjectKey, ProxyName]:
-    """Give each newcomer the first that can serve it; Services those first that can serve nobody else."""
+    """Assign each newcomer the first that can serve it; Services those first that can serve nobody else."""
     taken: dict[ObjectKey, ProxyName] = {}
     for key in newcomers:
         fitting = (name for name in waiting if key not in http.wanted_by or name in http.proxies)
@@ -122,7 +122,7 @@ def _taken(newcomers: Sequence[ObjectKey], waiting: list[ProxyName], http: Http)
 
 
 def with_spares(assignment: Assignment, held: Iterable[ProxyName], wanted: int) -> Assignment:
-    """Have just `wanted` proxies wait, besides those that are taken; new ones get numbers that nobody has."""
+    """Keep just `wanted` proxies waiting, besides those that are taken; new ones get numbers that are free."""
     taken = set(assignment.assignments.values())
     waiting = [name for name in assignment.proxies if name not in taken]
     fresh = _unused({*held, *assignment.proxies})

@@ -97,7 +97,7 @@ def _meet(network: IPNetwork, other: IPNetwork) -> bool:
 
 
 def told(cluster: ClusterName, refused: Mapping[PodRoute, str], remedy: str) -> Iterator[str]:
-    """Say of one cluster what isn't made, and why."""
+    """Explain which routes of one cluster aren't made, and why."""
     for route, why in [*refused.items()][:1]:
         more = f", nor {counted(len(refused) - 1, 'other')} of its routes" if len(refused) > 1 else ""
         yield f"{cluster}: the route {route} to its pods isn't made{more}: {why}; remove what is in the way{remedy}"

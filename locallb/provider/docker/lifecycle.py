@@ -57,7 +57,7 @@ class Lifecycle:
         return self._containers.inspect(name) is None
 
     def read(self, identity: str, before: Values, declared: Values) -> dict[str, Any] | None:
-        """Look at it; None if it is gone."""
+        """Read the container as it is; None if it is gone."""
         seen = self._containers.inspect(identity)
         if seen is None or seen["State"].get("Status") in {"removing", "dead"}:
             return None

@@ -72,7 +72,7 @@ class DockerProvider(protocol.Provider):
         return self._life.is_absent(str(inputs["name"]))
 
     async def read(self, request: protocol.ReadRequest) -> protocol.ReadResponse:
-        """Look at it; an empty id tells that it is gone."""
+        """Read the container; an empty id means that it is gone."""
         _refuse_others(request.type)
         before, declared = plain(request.properties), plain(request.inputs)
         seen = self._life.read(request.resource_id, before, declared)

@@ -49,7 +49,7 @@ class PodRoutes(ResourceType[PodRoutesInputs, PodRoutesState]):
         return f"{new.container or HOST}/{metric}", grown(self.state, new, metric=metric)
 
     def read(self, state: PodRoutesState) -> PodRoutesState | None:
-        """Look which of them are there; None if none is."""
+        """Read which of the routes exist; None if none does."""
         there = present_routes(state.owner.home, state.container)
         left = tuple(text for text in state.routes if PodRoute.parse(text) in there)
         return replace(state, routes=left) if left else None

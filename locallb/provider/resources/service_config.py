@@ -71,7 +71,7 @@ class ServiceConfig(ResourceType[ServiceConfigInputs, ServiceConfigState]):
 
 
 def _prepare_gate(directory: Path, part: str) -> None:
-    """See to it that there is the file that listeners with a log refer to."""
+    """Create the file that listeners with a log refer to, where it is missing."""
     if not (directory / GATE).exists():
         inotify.require(1, f"the log of {part}")
     push.close_gate(directory, files.mode(directory / rollout.LISTENERS))

@@ -73,7 +73,7 @@ class ProxyContainer:
 
     @property
     def told(self) -> tuple[str, ...]:
-        """What a reader of a report hears about it."""
+        """Its description for a report."""
         return container_words(self.image, self.memory, self.cpus, self.network)
 
     def address(self, family: Family) -> str | None:

@@ -85,11 +85,11 @@ class Daemon:
 
     @property
     def host(self) -> str:
-        """Where the daemon is, as far as the environment and the engine's own settings say."""
+        """The daemon's address, as the environment and the engine's own settings have it."""
         return str(self.engine.where()["base_url"])
 
     def close(self) -> None:
-        """Let the connections go that nobody uses."""
+        """Close idle connections."""
         made, self._made = self._made, None
         if made is not None:
             made.close()

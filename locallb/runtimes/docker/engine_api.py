@@ -126,7 +126,7 @@ class Containers(Daemon):
 
     @told
     def unpause(self, identity: str) -> None:
-        """Let a paused one go on."""
+        """Resume a paused container."""
         self.client().unpause(identity)
 
     @told

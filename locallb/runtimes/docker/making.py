@@ -28,7 +28,7 @@ def require_owner(containers: Containers, name: str, seen: Document, owner: Owne
 
 
 def provide_image(containers: Containers, image: str, name: str, pull: str) -> None:
-    """Have the image of the container `name` at hand, fetched if it must be. Raises ProviderError."""
+    """Ensure that the image of the container `name` is there, fetched if necessary. Raises ProviderError."""
     if pull != PullPolicy.ALWAYS and containers.has_image(image):
         return
     try:

@@ -43,7 +43,7 @@ def published_ports(places: Iterable[Place]) -> tuple[PublishedPort, ...]:
 
 
 def publish(proxy: Proxy, places: Iterable[Place]) -> Proxy:
-    """Have `places` published, and the listeners inside of the container; their names stay what clients use."""
+    """Publish `places`, and bind the listeners inside of the container; their names stay what clients use."""
     published = published_ports(places)
     inside = {(mapping.address, mapping.port, mapping.protocol): mapping.container_port for mapping in published}
 

@@ -55,7 +55,7 @@ class ContainerRoutes:
     def change(
         self, network: str, put: Collection[PodRoute], remove: Collection[PodRoute], owner: Owner
     ) -> frozenset[PodRoute]:
-        """Have a container do it, and list what is there then. Raises ContainersError, RouteHelperError."""
+        """Run the change in a container; return what is there then. Raises ContainersError, RouteHelperError."""
         engine = self._engine()
         if why := _shortcoming(engine):
             raise RouteHelperError(why)

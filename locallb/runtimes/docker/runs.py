@@ -11,7 +11,7 @@ from locallb.storage.proxy_directories import Proxies, is_id
 
 
 def drain_container(seen: Container) -> None:
-    """Have the Envoy of a running container listen no longer, and give open connections a moment.
+    """Close the listeners of a running container's Envoy, and leave open connections a moment.
 
     `seen` is what Docker tells of it. Once is enough, whoever deletes the proof or the container; an Envoy that
     doesn't answer has no connections worth waiting for.

@@ -70,7 +70,7 @@ class Docker(Runtime):
         return declare_container(planned, config, parent)
 
     def watch(self, ended: Callable[[str], None], presence: Callable[[str], None]) -> DockerWatch:
-        """Hear of what ends or changes a container from the engine's events."""
+        """Follow what ends or changes a container by the engine's events."""
         return DockerWatch(ContainerEvents(PROXY_LABEL, HARM, ended, presence, self.containers))
 
     def runs(self) -> Iterator[HostRun]:

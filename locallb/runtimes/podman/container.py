@@ -38,7 +38,7 @@ class PodmanContainer(ResourceType[PodmanContainerInputs, PodmanContainerState])
         return identity, grown(self.state, new, container=identity)
 
     def read(self, state: PodmanContainerState) -> PodmanContainerState | None:
-        """Look whether this very container runs, and is what it was made as."""
+        """Return whether this very container runs, and is what it was made as."""
         return state if self._life.runs(state) else None
 
     def leaves_nothing(self, state: PodmanContainerState) -> bool:

@@ -71,7 +71,7 @@ class Lifecycle:
         self._containers.remove(str(seen["Id"]), volumes=True)
 
     def _have_run(self, seen: Document, new: PodmanContainerInputs) -> None:
-        """Have it go on, whatever was done to it, and wait until it answers."""
+        """Start or resume it, whatever was done to it, and wait until it answers."""
         identity = str(seen["Id"])
         if seen["State"].get("Paused"):
             self._containers.unpause(identity)

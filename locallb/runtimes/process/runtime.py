@@ -42,7 +42,7 @@ class Processes(Runtime):
         return declare_process(planned, config, parent)
 
     def watch(self, ended: Callable[[str], None], presence: Callable[[str], None]) -> ProcessWatch:
-        """Hear of ends from the kernel, which never goes away."""
+        """Follow the ends of processes, of which the kernel tells."""
         del presence
         return ProcessWatch(ended)
 

@@ -53,7 +53,7 @@ def stop_process(directory: Path, process: Process) -> None:
 
 
 def drain_process(directory: Path, process: Process) -> None:
-    """Have it listen no longer, and give open connections LINGER seconds: once, whoever asks first."""
+    """Close its listeners and leave open connections LINGER seconds: once, whoever asks first."""
     if not was_told(directory, _note(process)) and not handover.successor_of(process, running(directory)):
         drain(directory, _note(process), process.pid)
 

@@ -36,7 +36,7 @@ class GardenerSource:
 
     @property
     def name(self) -> str:
-        """What this seed is called."""
+        """The seed's name."""
         return self.cluster
 
     @property

@@ -75,7 +75,7 @@ def names_of_clusters() -> frozenset[str]:
 
 
 def _look(containers: Containers, source: KindSource, known: Collection[str]) -> _Look:
-    """Look at the containers. Raises ContainersError."""
+    """Find the clusters among the containers. Raises ContainersError."""
     nodes = _control_planes(containers)
     there = {name for name in nodes if _is_meant(source, name)}
     seen = {name: containers.inspect(str(nodes[name]["Id"])) for name in nodes if name in there or name in known}

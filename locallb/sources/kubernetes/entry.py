@@ -36,7 +36,7 @@ class MachinesSource:
 
     @property
     def name(self) -> str:
-        """What finds them is called: as the cluster."""
+        """The finder's name: the cluster's."""
         return self.cluster
 
     @property
@@ -60,7 +60,7 @@ class KubernetesSource:
     context: str = ""
     """Empty: the kubeconfig's current context."""
     pod_cidrs: tuple[IPNetwork, ...] = ()
-    """Where its pods have their addresses; empty: where its Nodes say."""
+    """The ranges of its pods' addresses; empty: those that its Nodes name."""
     found: bool = False
     """It was found and not named: it may not be up yet, which is no mistake of anybody's."""
     silent: str = ""

@@ -100,7 +100,7 @@ class NamedObjects:
 
     @property
     def unreadable(self) -> Collection[Reference]:
-        """Those that can't be read."""
+        """The objects that can't be read."""
         return self._failures.keys()
 
     @property

@@ -116,7 +116,7 @@ class NodePolls:
         self._polls = Polls(finder.cluster, f"{finder.cluster} nodes", look, changed, pace)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop looking."""
         self._polls.stop()
         self._end()
 

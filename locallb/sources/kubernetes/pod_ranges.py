@@ -29,7 +29,7 @@ ALL = "all"
 
 
 def notices_of_ranges(cluster: ClusterName, why: str) -> tuple[str, ...]:
-    """Tell why ranges of pods may be old, if they may."""
+    """Explain why ranges of pods may be outdated, if they may."""
     until = "the ranges of its pods count as last read until it is given, by the rights of deploy/rbac-pod-ranges.yaml"
     return (f"source {cluster}: {why}; {until}",) if why else ()
 

@@ -68,7 +68,7 @@ class _Change:
 
     @property
     def steps(self) -> Iterable[rollout.Step]:
-        """How to get there; files of endpoints know no order."""
+        """The steps that lead there; files of endpoints need no order."""
         if self.of_endpoints:
             return [rollout.Write(name, self.wanted[name]) for name in sorted(self.different)]
         return rollout.steps(self.present, self.wanted)

@@ -25,7 +25,7 @@ class Inbox:
             self._marks.put(mark)
 
     def wake(self) -> None:
-        """Have whoever waits go on."""
+        """Wake the thread that waits."""
         self._marks.put(None)
 
     def take(self, patience: float = 0.0) -> list[Mark]:

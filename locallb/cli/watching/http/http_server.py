@@ -92,7 +92,7 @@ class HttpServer:
         self._thread.start()
 
     def wake(self) -> None:
-        """Let those who follow streams have what is new; from any thread."""
+        """Wake the readers of streams, for what is new; from any thread."""
         with self._bell_lock:
             if self._bell is not None:
                 os.eventfd_write(self._bell, 1)
@@ -213,7 +213,7 @@ class HttpServer:
         self._ready.modify(client.socket, selectors.EVENT_READ | waits)
 
     def _drop(self, client: _Client) -> None:
-        """Let one go, served or not."""
+        """Close one connection, served or not."""
         if self._clients.pop(client.socket, None):
             with suppress(KeyError, ValueError, OSError):
                 self._ready.unregister(client.socket)

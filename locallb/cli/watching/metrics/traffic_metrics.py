@@ -45,7 +45,7 @@ class TrafficMetrics(Collector):
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        """Ask, and tell."""
+        """Read the figures of all proxies, and yield them as metrics."""
         if wanted := self._wanted():
             plan, most = wanted
             chosen, left_out = first(plan, most)
