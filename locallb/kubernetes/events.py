@@ -44,7 +44,7 @@ class Allowance:
 
 
 def placement_events(placement: Placement) -> tuple[Event, ...]:
-    """Return what serves, then what doesn't and why, then what was noticed."""
+    """Return the events of a placement: what serves, then what doesn't and why, then its notices."""
     if placement.withdrawn:
         return (_warning(placement.withdrawn),)
     serving = ", ".join(port.port.label for port in placement.ports if port.listeners)
@@ -57,7 +57,7 @@ def placement_events(placement: Placement) -> tuple[Event, ...]:
 
 
 def rejection_events(rejection: Rejection) -> tuple[Event, ...]:
-    """Return why there is nothing."""
+    """Return the events that say why a Service gets nothing."""
     return (_warning(rejection.problem),)
 
 

@@ -101,7 +101,7 @@ class Runtime(ABC):
         """Wait until a run that was just declared answers. Raises ProviderError where it never will."""
 
     def is_drained(self, run: RunIdentity, directory: Path) -> bool:
-        """Return whether it was told to stop: it answers, and listens no longer."""
+        """Return whether a run was told to stop: it answers, and listens no longer."""
         del run, directory
         return False
 

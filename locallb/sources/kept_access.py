@@ -53,7 +53,7 @@ class ServerAddress:
 
     @property
     def fields(self) -> Mapping[str, str]:
-        """Return what a kubeconfig's cluster has of it."""
+        """Return the fields that a kubeconfig's cluster has of the kept access."""
         return {"server": self.url, **({"tls-server-name": self.name} if self.name else {})}
 
 

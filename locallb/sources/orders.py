@@ -138,7 +138,7 @@ def next_end(snapshot: Snapshot) -> str:
 
 
 def seconds_until(end: str) -> float:
-    """Return how far away an end is."""
+    """Return the seconds from now until an end."""
     return (datetime.fromisoformat(end) - datetime.now(UTC)).total_seconds()
 
 

@@ -33,7 +33,7 @@ class Polls:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask no more, once the last answer has come."""
+        """Stop asking, once the last answer has come."""
         self._thread.stop()
 
     def _follow(self) -> None:

@@ -81,7 +81,7 @@ def read_snapshot(home: Home, settings: Settings, state: Path | None, *, keep: b
 
 
 def with_orders(result: SnapshotResult, orders: Orders) -> SnapshotResult:
-    """Add what is ordered to what was read."""
+    """Return what was read with the orders of commands."""
     read = result.snapshot
     services, routed = orders.of(read.services), orders.in_force(read.gateway_api)
     snapshot = replace(read, services=services, gateway_api=routed, orders=orders.by_service)

@@ -98,7 +98,7 @@ class SnapshotCache:
         return SnapshotCache(self.home, settings, self.resources, self.changed, following=self.following)
 
     def read(self, changes: Changes) -> SnapshotResult:
-        """Read what may be different, and give it with the rest.
+        """Read what may have changed; return it with the rest.
 
         Raises:
             SourceError: if a source can't be read and has no copy.

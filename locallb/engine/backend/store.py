@@ -43,7 +43,7 @@ class Recorder:
         self._lock = Lock()
 
     def apply(self, *mutations: Mutation) -> None:
-        """Make changes that belong together."""
+        """Apply changes that belong together."""
         with self._lock:
             if self._journal:
                 self._journal.append(mutations)
@@ -101,7 +101,7 @@ class Store:
             yield
 
     def complaints(self) -> tuple[str, ...]:
-        """Return every rule that the state breaks, and what is wrong with the journal."""
+        """Return a sentence for each rule that the state breaks, and for each fault of the journal."""
         return *check_state(self._layout.state), *journal_complaint(self._layout)
 
     def unusable(self) -> tuple[str, ...]:

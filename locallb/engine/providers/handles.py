@@ -57,7 +57,7 @@ class Found:
 
 
 def attempt(call: Callable[[], T]) -> T:
-    """Call a provider. Whatever it raises becomes a StepError."""
+    """Call a provider. Raises StepError for whatever it raises."""
     try:
         return call()
     except OSError as error:

@@ -82,7 +82,7 @@ def read_checkpoint(path: Path, stack: str) -> Checkpoint:
 
 
 def check_state(path: Path) -> tuple[str, ...]:
-    """Complain about everything in a state file that breaks a rule; nothing when it is sound or isn't there."""
+    """Return a sentence for each rule that a state file breaks; none when it is sound or isn't there."""
     if not path.exists():
         return ()
     try:

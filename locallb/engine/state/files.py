@@ -77,7 +77,7 @@ class Files:
             _sync_folder(path.parent)
 
     def create(self, path: Path, text: str, beside: Path) -> None:
-        """Make a small file that isn't there, complete at once; `beside` is where it is written first."""
+        """Create a small file, complete at once; it is written as `beside` first."""
         self.make_folder(path.parent)
         with self._writing(f"create {path.name}", path):
             _write(beside, [text.encode()])

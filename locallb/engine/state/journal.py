@@ -158,7 +158,7 @@ def encode(mutation: Mutation) -> dict[str, Value]:
 
 
 def decode(raw: dict[str, Value]) -> Mutation:
-    """Read a change. Raises KeyError, TypeError or AttributeError when it is none."""
+    """Decode a change of the journal. Raises KeyError, TypeError or AttributeError when it is none."""
     word, value = next(iter(raw.items()), ("", None))
     if isinstance(value, dict):
         return _decode_resource(word, value, raw)

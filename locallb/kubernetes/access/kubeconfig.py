@@ -62,7 +62,7 @@ class Connection:
 
     @property
     def beyond(self) -> tuple[str, ...]:
-        """Return what it has that leads beyond the kubeconfig and its server: files, a command, a proxy."""
+        """Return the fields that lead beyond the kubeconfig and its server: files, a command, a proxy."""
         plugin, proxy = ("exec",) if self.plugin else (), ("proxy-url",) if self.proxy else ()
         return *plugin, *proxy, *self.files
 

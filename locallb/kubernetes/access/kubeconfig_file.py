@@ -63,7 +63,7 @@ class Content:
         return bare and time.time() - self.changed > EMPTIED
 
     def absent(self, context: str) -> KubeError:
-        """Explain that it has no such context."""
+        """Explain that a kubeconfig has no such context."""
         names = few([clipped(str(name)) for name in self.lists["contexts"]])
         there = f"it has {names}" if names else "it has none"
         if self.proves_absence:

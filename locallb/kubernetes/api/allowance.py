@@ -46,7 +46,7 @@ class Allowance:
         return left if wanted is None else min(left, wanted)
 
     def receive(self, data: bytes) -> bytes:
-        """Take account of what came. Raises AnswerError if that is too much."""
+        """Count received bytes against the allowance. Raises AnswerError if they are too many."""
         self._bytes -= len(data)
         if self._bytes < 0:
             raise AnswerError(f"its answers are larger than {BYTES >> 20} MiB")

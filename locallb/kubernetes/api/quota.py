@@ -41,7 +41,7 @@ class Quotas:
         self._quotas: dict[Access, Quota] = {}
 
     def put(self, access: Access, services: int) -> None:
-        """Allow `MOST` requests in a `SPAN`, more where there are many load balancers: all may change at once."""
+        """Limit requests to `MOST` per `SPAN`, more where there are many load balancers: all may change at once."""
         most = MOST + EACH * max(0, services - MOST)
         with self._lock:
             if access not in self._quotas:
@@ -55,7 +55,7 @@ class Quotas:
                 quota.bring(who, self._clock(), times)
 
     def drop(self, access: Access) -> None:
-        """Hold nobody up any more."""
+        """Limit requests no longer."""
         with self._lock:
             self._quotas.pop(access, None)
 
@@ -71,7 +71,7 @@ class Quotas:
             self._sleep(seconds)
 
     def hold(self, access: Access, request: httpx2.Request) -> None:
-        """Do so for a request that is about to be sent."""
+        """Hold a request that is about to be sent until its turn."""
         self.wait(access, request.method, request.url.path)
 
     def _take(self, access: Access, *, is_owed: bool, anyhow: bool) -> float:

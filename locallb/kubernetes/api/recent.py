@@ -37,7 +37,7 @@ class Recent:
                 known[namespace, name] = told
 
     def drop(self, access: Access, namespace: str, name: str, kind: ObjectKind = ObjectKind.SERVICE) -> None:
-        """Forget one that is gone."""
+        """Forget a deleted object."""
         with self._lock:
             self._seen.get((access, kind), {}).pop((namespace, name), None)
 

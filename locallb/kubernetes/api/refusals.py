@@ -31,7 +31,7 @@ def said(error: httpx2.HTTPStatusError) -> tuple[int, str]:
 
 
 def wish(error: httpx2.HTTPStatusError) -> float:
-    """Read how many seconds the API wants us to wait; 0 if it doesn't say, and never long."""
+    """Read the seconds that the API asks to wait (Retry-After); 0 if it asks for none, and never many."""
     text = error.response.headers.get("Retry-After", "")
     return min(float(text), _LONGEST_WISH) if text.isdecimal() else 0.0
 
@@ -44,7 +44,7 @@ def unreachable(server: str, error: httpx2.HTTPError) -> KubeError:
 
 
 def nonsense(server: str, error: Exception) -> KubeError:
-    """Explain that there was an answer of something else."""
+    """Explain that something other than an API server answered."""
     told = f"{server} answers with something that isn't a Kubernetes API's ({error!r:.200})"
     return KubeError(Fault.UNREACHABLE, told)
 

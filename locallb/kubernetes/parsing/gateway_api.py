@@ -35,7 +35,7 @@ def is_list(kind: str, version: object) -> bool:
 
 
 def wrong_version(document: Document) -> str:
-    """Return what is wrong with the version of an object of Gateway API; empty where it is read or isn't one."""
+    """Return the field and remedy for an API version of Gateway API that isn't read; empty otherwise."""
     kind, version = document.get("kind"), document.get("apiVersion")
     known = KINDS.get(kind) if isinstance(kind, str) else None
     ours = known and isinstance(version, str) and version.startswith(f"{GROUP}/")

@@ -30,7 +30,7 @@ class TlsPair:
 
     @property
     def digest(self) -> str:
-        """Name what is in it, so that a change of either is seen; nothing of a key can be told from it."""
+        """Return a digest of certificate and key, so that a change of either is seen; it reveals nothing of the key."""
         return hashlib.sha256(self.chain + b"\0" + self.key).hexdigest()
 
 

@@ -23,7 +23,7 @@ class ContextError(DockerException):  # type: ignore[misc]  # docker-py has no t
 
 
 def contexts_place() -> Mapping[str, Any]:
-    """Return where the context leads that counts, as docker-py takes it; nothing for the usual one.
+    """Return the address of the current context, as arguments of docker-py; none for the default one.
 
     Raises ContextError.
     """

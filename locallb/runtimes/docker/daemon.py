@@ -51,7 +51,7 @@ class DockerAbsentError(ContainersError):
 
 
 def told(function: F) -> F:
-    """Turn what docker-py raises into ContainersError."""
+    """Wrap a method, so that it raises ContainersError for what docker-py raises."""
 
     @wraps(function)
     def telling(self: Daemon, *args: object, **kwargs: object) -> object:
@@ -103,7 +103,7 @@ class Daemon:
 
     @contextmanager
     def telling(self) -> Iterator[None]:
-        """Turn what docker-py raises into ContainersError."""
+        """Raise what docker-py raises as ContainersError."""
         try:
             yield
         except ContextError as error:

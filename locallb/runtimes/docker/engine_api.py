@@ -28,7 +28,7 @@ class Containers(Daemon):
     """What a daemon has. Every method raises ContainersError."""
 
     def ping(self) -> None:
-        """Ask whether the daemon is there. Raises DockerAbsentError."""
+        """Check that the daemon answers. Raises DockerAbsentError."""
         self.version()
 
     @told
@@ -96,7 +96,7 @@ class Containers(Daemon):
 
     @told
     def create(self, name: str, config: Document) -> str:
-        """Create a container from the Engine API's document and give its id; Docker names one without a name."""
+        """Create a container from the Engine API's document; return its id. Docker names one without a name."""
         return str(self.client().create_container_from_config(dict(config), name=name or None)["Id"])
 
     @told
@@ -139,7 +139,7 @@ class Containers(Daemon):
 
     @none_if_absent
     def stop(self, identity: str, seconds: int) -> None:
-        """Ask it to end and end it after `seconds`; gone or ended is fine."""
+        """Stop a container, by force after `seconds`; gone or ended is fine."""
         self.client().stop(identity, timeout=seconds)
 
     @told
@@ -154,7 +154,7 @@ class Containers(Daemon):
 
     @told
     def wait(self, identity: str, seconds: int) -> int:
-        """Wait for its end and return its exit code."""
+        """Wait for a container's end; return its exit code."""
         return int(self.client().wait(identity, timeout=seconds)["StatusCode"])
 
     @none_if_absent
@@ -173,7 +173,7 @@ class Containers(Daemon):
 
     @told
     def output(self, identity: str) -> str:
-        """Read all that it has written to its standard output."""
+        """Read all that a container has written to its standard output."""
         text: bytes = self.client().logs(identity, stderr=False)
         return text.decode(errors="replace")
 

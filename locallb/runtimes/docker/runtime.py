@@ -113,7 +113,7 @@ class Docker(Runtime):
                 drain_container(seen)
 
     def log(self, run: RunIdentity) -> str:
-        """Return the command that shows it, and its end: an image of another kind tells there what it is."""
+        """Return the command that shows the log, and its end: an image of another kind says there what it is."""
         try:
             end = self.containers().logs(run.id, 2) or "it says nothing"
         except ContainersError as error:

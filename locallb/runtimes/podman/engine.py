@@ -46,7 +46,7 @@ class PodmanContainers(Containers):
 
     @told
     def ping(self) -> None:
-        """Ask whether it is there. Raises DockerAbsentError, and ContainersError where that is another engine."""
+        """Check that Podman answers. Raises DockerAbsentError, and ContainersError where that is another engine."""
         client = self.client()
         answer = client._get(f"{client.base_url}/_ping")  # noqa: SLF001 - docker-py tells no headers
         client._raise_for_status(answer)  # noqa: SLF001 - as above
@@ -66,7 +66,7 @@ class PodmanContainers(Containers):
 
     @none_if_absent
     def stop(self, identity: str, seconds: int) -> None:
-        """Ask it to end; one that is paused goes on before, as Podman says that such a one ended and leaves it."""
+        """Stop a container; a paused one is resumed first, as Podman would say that it ended, and leave it."""
         client = self.client()
         with suppress(APIError):  # it isn't paused
             client.unpause(identity)

@@ -60,7 +60,7 @@ class Lifecycle:
         return bool(status["Running"]) and not status.get("Paused") and not was_drained(seen)
 
     def delete(self, state: PodmanContainerState) -> None:
-        """Drain, stop and remove it; gone or another's is fine."""
+        """Drain, stop and remove the container; gone or another's is fine."""
         seen = self._containers.inspect(state.container or state.name)
         if seen is not None and labelled_owner(labels_of(seen)) == state.owner:
             self._end(seen)

@@ -74,7 +74,7 @@ class Processes(Runtime):
         return len(running)
 
     def end_hanging(self, directory: Path) -> None:
-        """End them as always: they are drained if they answer after all."""
+        """Stop hanging processes as always: they are drained if they answer after all."""
         stop_all(directory)
 
 

@@ -21,7 +21,7 @@ class Gardener(FinderType[GardenerSource]):
         return find_shoots(finder, root, directory, keep=keep)
 
     def watch(self, finder: GardenerSource, root: Path, changed: Callable[[str], None]) -> Polls:
-        """Ask every few seconds whether anything is different."""
+        """Poll every few seconds whether seed, shoots or credentials changed."""
         return poll_seed(finder, root, changed)
 
 

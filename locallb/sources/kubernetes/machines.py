@@ -26,7 +26,7 @@ class MachinesApi(Cluster):
     rights = "deploy/rbac-machines.yaml"
 
     def machines(self, namespace: str = "*") -> list[Object]:
-        """List them, in one namespace or in all. Raises KubeError."""
+        """List the pods of machines, in one namespace or in all. Raises KubeError."""
         labels: dict[str, Any] = dict(LABELS)
         return self._list(
             "v1", "Pod", lambda client: client.list(POD, namespace=namespace, chunk_size=_PAGE, labels=labels)
@@ -65,7 +65,7 @@ class ForeignMachinesApi(MachinesApi):
         super().__init__(access, self._left)
 
     def machines_there(self, namespace: str) -> list[Object]:
-        """List them, within what such a look may cost. Raises KubeError."""
+        """List the pods of machines, within what such a look may cost. Raises KubeError."""
         self._left.renew()
         return super().machines_there(namespace)
 

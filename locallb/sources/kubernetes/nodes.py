@@ -48,12 +48,12 @@ class LastLooks:
         self._known: dict[tuple[MachinesSource, Path], _Look | None] = {}
 
     def begin(self, finder: MachinesSource, root: Path) -> None:
-        """Note that somebody looks from now on."""
+        """Note that a look has begun."""
         with self._lock:
             self._known[finder, root] = None
 
     def end(self, finder: MachinesSource, root: Path) -> None:
-        """Note that nobody does any more."""
+        """Note that the look has ended."""
         with self._lock:
             self._known.pop((finder, root), None)
 

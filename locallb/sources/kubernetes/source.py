@@ -31,7 +31,7 @@ class Kubernetes(SourceType[KubernetesSource], FinderType[MachinesSource]):
         return (kubeconfig_path(source.kubeconfig, root),)
 
     def access(self, source: KubernetesSource, root: Path) -> Access:
-        """Return what the kubeconfig says. Raises KubeError."""
+        """Return the access that the kubeconfig describes. Raises KubeError."""
         return resolve(source.kubeconfig, source.context, root)
 
     def find(self, finder: MachinesSource, root: Path, directory: Path, *, keep: bool) -> Found[KubernetesSource]:
@@ -39,7 +39,7 @@ class Kubernetes(SourceType[KubernetesSource], FinderType[MachinesSource]):
         return find_nodes(finder, root, directory, keep=keep)
 
     def watch(self, finder: MachinesSource, root: Path, changed: Callable[[str], None]) -> NodePolls:
-        """Ask every few seconds whether they are others."""
+        """Poll every few seconds whether the routes to Nodes changed."""
         return NodePolls(finder, root, changed)
 
 

@@ -65,11 +65,11 @@ class FollowedManifests:
         return with_stale(read, *read.reading.stale, told) if why else read
 
     def forget(self, others: Collection[ClusterName]) -> None:
-        """Forget all but these."""
+        """Forget all directories but these."""
         self._close(*(name for name in self._memories if name not in others))
 
     def stop(self) -> None:
-        """Have nothing followed any more."""
+        """Stop following the directories."""
         self._close(*self._memories)
 
     def _close(self, *names: ClusterName) -> None:

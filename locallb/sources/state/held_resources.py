@@ -32,7 +32,7 @@ class HeldResource(Resource, Protocol):
 
 
 def said(resource: HeldResource) -> object:
-    """Return what one resource says; None where it holds nothing.
+    """Return what one resource of the state holds; None where it holds nothing.
 
     Raises ValueError, KeyError or TypeError where a field isn't as we write it.
     """

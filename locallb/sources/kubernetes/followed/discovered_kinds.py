@@ -95,7 +95,7 @@ class DiscoveredKinds(ABC):
             stage.stop()
 
     def wake(self) -> None:
-        """Let it be adjusted: what is needed may be something else."""
+        """Wake the thread that adjusts what is followed: other kinds may be needed."""
         self._wake.set()
 
     def tempos(self) -> Mapping[str, WatchPace]:
