@@ -99,15 +99,15 @@ def parse_api_object(document: Document, kinds: Mapping[str, ApiKind] = KINDS) -
 def gathered(objects: Iterable[ObjectOfCluster]) -> Mapping[ClusterName, GatewayObjects]:
     """Sort objects by cluster and kind; of several of one name the first counts."""
     by_cluster: dict[ClusterName, list[ApiObject]] = {}
-    for cluster, one in objects:
-        by_cluster.setdefault(cluster, []).append(one)
+    for cluster, api_object in objects:
+        by_cluster.setdefault(cluster, []).append(api_object)
     return {cluster: _gathered(cluster, some) for cluster, some in by_cluster.items()}
 
 
 def _gathered(cluster: ClusterName, objects: Iterable[ApiObject]) -> GatewayObjects:
     by_type: dict[type, list[Any]] = {}
-    for one in objects:
-        by_type.setdefault(type(one), []).append(one)
+    for api_object in objects:
+        by_type.setdefault(type(api_object), []).append(api_object)
 
     def of(kind: type) -> list[Any]:
         return by_type.get(kind, [])
@@ -120,10 +120,10 @@ def _gathered(cluster: ClusterName, objects: Iterable[ApiObject]) -> GatewayObje
         _first_routes(of(Route)),
         tuple(of(ReferenceGrant)),
         _first(of(BackendTlsPolicy)),
-        {one.name: one.labels for one in of(Namespace)},
-        {one.key: one for one in reversed(of(BackendService))},
-        {one.key: one for one in reversed(of(TlsSecret))},
-        {one.key: one for one in reversed(of(AuthorityBundle))},
+        {namespace.name: namespace.labels for namespace in of(Namespace)},
+        {service.key: service for service in reversed(of(BackendService))},
+        {secret.key: secret for secret in reversed(of(TlsSecret))},
+        {bundle.key: bundle for bundle in reversed(of(AuthorityBundle))},
         _first(of(IngressClass)),
         _first(of(Ingress)),
     )
@@ -131,11 +131,11 @@ def _gathered(cluster: ClusterName, objects: Iterable[ApiObject]) -> GatewayObje
 
 def _first(listed: Sequence[_Kept]) -> tuple[_Kept, ...]:
     """Return the objects of a kind in the order of their names; of several of one name the first."""
-    named = {one.meta.key: one for one in reversed(listed)}
+    named = {listed_object.meta.key: listed_object for listed_object in reversed(listed)}
     return tuple(named[name] for name in sorted(named))
 
 
 def _first_routes(listed: Sequence[Route]) -> tuple[Route, ...]:
     """Return routes likewise; those of one name may be of several kinds."""
-    named = {(one.meta.key, one.kind): one for one in reversed(listed)}
+    named = {(route.meta.key, route.kind): route for route in reversed(listed)}
     return tuple(named[name] for name in sorted(named))

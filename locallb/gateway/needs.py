@@ -41,24 +41,26 @@ KnownObjects = Mapping[str, Collection[ObjectOfCluster]]
 """By kind, all that there is of it; kinds of which that isn't known are absent."""
 
 
-def kind_of(one: ApiObject) -> str:
+def kind_of(api_object: ApiObject) -> str:
     """Return the API's kind of an object."""
-    if isinstance(one, Route):
-        return one.kind.value
-    return _NAMES.get(type(one)) or next(kind for kind in KINDS if kind.lower() == type(one).__name__.lower())
+    if isinstance(api_object, Route):
+        return api_object.kind.value
+    return _NAMES.get(type(api_object)) or next(
+        kind for kind in KINDS if kind.lower() == type(api_object).__name__.lower()
+    )
 
 
 def by_kind(objects: Iterable[ObjectOfCluster], kinds: Iterable[str]) -> dict[str, list[ObjectOfCluster]]:
     """Sort objects by kind; these kinds are there in any case."""
     sorted_by: dict[str, list[ObjectOfCluster]] = {kind: [] for kind in kinds}
-    for one in objects:
-        sorted_by.setdefault(kind_of(one.object), []).append(one)
+    for listed in objects:
+        sorted_by.setdefault(kind_of(listed.object), []).append(listed)
     return sorted_by
 
 
 def of_kinds(known: KnownObjects, *kinds: str) -> Collection[GatewayObjects]:
     """Return the objects of these kinds, of each cluster."""
-    return gathered(one for kind in kinds for one in known.get(kind, ())).values()
+    return gathered(listed for kind in kinds for listed in known.get(kind, ())).values()
 
 
 def wanted_kinds(served: Collection[str], known: KnownObjects) -> tuple[str, ...]:
@@ -74,13 +76,17 @@ def wanted_kinds(served: Collection[str], known: KnownObjects) -> tuple[str, ...
 
 def our_gateways(objects: GatewayObjects) -> tuple[Gateway, ...]:
     """Return the Gateways whose class is one of ours."""
-    classes = {one.meta.key.name for one in our_classes(objects, None)}
+    classes = {gateway_class.meta.key.name for gateway_class in our_classes(objects, None)}
     return tuple(gateway for gateway in objects.gateways if gateway.class_name in classes)
 
 
 def named_objects(objects: Iterable[ObjectOfCluster]) -> frozenset[Reference]:
     """Return the Secrets and ConfigMaps that they name for TLS, and may: nobody reads others."""
-    return frozenset(one for each in gathered(objects).values() for one in (*_secrets(each), *_bundles(each)))
+    return frozenset(
+        reference
+        for objects_of_cluster in gathered(objects).values()
+        for reference in (*_secrets(objects_of_cluster), *_bundles(objects_of_cluster))
+    )
 
 
 def _secrets(objects: GatewayObjects) -> Iterator[Reference]:
@@ -101,14 +107,18 @@ def _bundles(objects: GatewayObjects) -> Iterator[Reference]:
     grants, gateways = Grants(objects.grants), our_gateways(objects)
     for gateway in gateways:
         named = (authority for asked in gateway.validations.values() if asked for authority in asked.authorities)
-        yield from (one for one in named if one[:2] == _CONFIG_MAP and grants.allow(gateway.reference, one))
+        yield from (
+            reference
+            for reference in named
+            if reference[:2] == _CONFIG_MAP and grants.allow(gateway.reference, reference)
+        )
     for policy in objects.policies if gateways else ():
-        yield from (one for one in policy.authorities if one[:2] == _CONFIG_MAP)
+        yield from (reference for reference in policy.authorities if reference[:2] == _CONFIG_MAP)
 
 
 def _listeners(objects: GatewayObjects) -> Iterator[tuple[Reference, Listener]]:
     for gateway in our_gateways(objects):
         owner = Reference(GROUP, GATEWAY, gateway.meta.key)
         yield from ((owner, listener) for listener in gateway.listeners)
-        for each in attached_sets(gateway, objects):
-            yield from ((each.reference, one) for one in each.listeners)
+        for listener_set in attached_sets(gateway, objects):
+            yield from ((listener_set.reference, one) for one in listener_set.listeners)

@@ -103,14 +103,14 @@ def sentences(
     `memory` has what was said of each Gateway before.
     """
     memory = memory or Memory()
-    shared, told = shared_objects(objects, memory), set[Reference]()
+    shared, reported = shared_objects(objects, memory), set[Reference]()
     backends = Backends(shared)
     known: RowCache[list[tuple[Reference | None, list[str]]]] = memory.of((objects.cluster, "sentences"), RowCache)
     known.within(shared)
-    for route, said in chain.from_iterable(known.of(lambda one: _sentences(one, backends), bound)):
-        if route is None or route not in told:
+    for route, said in chain.from_iterable(known.of(lambda gateway: _sentences(gateway, backends), bound)):
+        if route is None or route not in reported:
             yield from said
-        told |= {route} if route else set()
+        reported |= {route} if route else set()
     if not shared.policies:
         return
     services = frozenset[Named]().union(*(gateway.services for gateway in bound))
@@ -129,14 +129,14 @@ def _sentences(gateway: BoundGateway, backends: Backends) -> list[tuple[Referenc
         for listener in gateway.listeners
     ]
     of_listeners = [f"{gateway.key} listener {name}: {why.reason}: {why.message}" for name, why in troubles if why]
-    if told := annotation_problem(gateway.gateway.meta.annotations, routed=True):
-        of_listeners.append(f"{gateway.key}: {told}")
+    if problem := annotation_problem(gateway.gateway.meta.annotations, routed=True):
+        of_listeners.append(f"{gateway.key}: {problem}")
     if why := gateway.resolved:
         of_listeners.append(f"{gateway.key}: {why.reason}: {why.message}")
     of_listeners += _asked_in_vain(gateway)
     of_listeners += [f"{gateway.key}: {why}" for why in gateway.without_room]
     of_routes = (_of_route(gateway, verdict, backends) for verdict in gateway.attachment.verdicts)
-    return [(None, of_listeners), *(said for said in of_routes if said[1])]
+    return [(None, of_listeners), *(of_route for of_route in of_routes if of_route[1])]
 
 
 def _asked_in_vain(gateway: BoundGateway) -> Iterator[str]:
@@ -157,16 +157,16 @@ def _of_route(gateway: BoundGateway, verdict: ParentVerdict, backends: Backends)
     name = f"{gateway.key.cluster}: {route.kind} {route.meta.key}"
     if why:
         return None, [f"{name} at {gateway.key}: {why.reason}: {why.message}"]
-    said = [f"{name}: {rule.problem}" for rule in route.rules if rule.problem]
-    if told := annotation_problem(route.meta.annotations, routed=True):
-        said.append(f"{name}: {told}")
-    said += [f"{name}: {trouble.reason}: {trouble.message}" for trouble in backends.troubles(route)]
-    return route.reference, said
+    route_sentences = [f"{name}: {rule.problem}" for rule in route.rules if rule.problem]
+    if problem := annotation_problem(route.meta.annotations, routed=True):
+        route_sentences.append(f"{name}: {problem}")
+    route_sentences += [f"{name}: {trouble.reason}: {trouble.message}" for trouble in backends.troubles(route)]
+    return route.reference, route_sentences
 
 
 def left_out(objects: GatewayObjects, names: frozenset[str] | None) -> Iterator[str]:
     """Return which Gateways are of classes that aren't served."""
-    ours = {one.meta.key.name for one in our_classes(objects, names)}
+    ours = {gateway_class.meta.key.name for gateway_class in our_classes(objects, names)}
     others = [gateway for gateway in objects.gateways if gateway.class_name not in ours]
     if others:
         examples = few([f"{objects.cluster}/gateways/{clipped(str(one.meta.key))}" for one in others], _EXAMPLES)
@@ -175,9 +175,11 @@ def left_out(objects: GatewayObjects, names: frozenset[str] | None) -> Iterator[
         yield f"{counted(len(others), 'Gateway')} left out: of another class ({which}): {examples}"
 
 
-def missing_classes(found: Mapping[ClusterName, GatewayObjects], names: frozenset[str] | None) -> Iterator[str]:
+def missing_classes(clusters: Mapping[ClusterName, GatewayObjects], names: frozenset[str] | None) -> Iterator[str]:
     """Return which classes the stack names that no cluster has."""
-    there = {one.meta.key.name for objects in found.values() for one in our_classes(objects, names)}
+    there = {
+        gateway_class.meta.key.name for objects in clusters.values() for gateway_class in our_classes(objects, names)
+    }
     for name in sorted((names or frozenset()) - there):
         yield (
             f"local-lb:gatewayClasses has {clipped(name)}, but no source has a GatewayClass of that name with"

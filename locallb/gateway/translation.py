@@ -92,15 +92,15 @@ def bind(
     bound before: each is bound again for objects of its own, or what all share.
     """
     memory, cluster = memory or Memory(), objects.cluster
-    ours = {one.meta.key.name for one in our_classes(objects, names)}
+    ours = {gateway_class.meta.key.name for gateway_class in our_classes(objects, names)}
     shared = shared_objects(objects, memory)
     grouping: RoutesByParent = memory.of((cluster, "by parent"), RoutesByParent)
     by_parent = grouping.of(objects.routes)
     gateways, references = memory.of((cluster, "in order"), _in_order, objects.gateways, ours)
-    sets = [attached_sets(one, objects) for one in gateways] if objects.listener_sets else [()] * len(gateways)
+    sets = [attached_sets(gateway, objects) for gateway in gateways] if objects.listener_sets else [()] * len(gateways)
     routes = grouping.each(references)
     for number in compress(count(), sets):
-        every = chain(routes[number], *(by_parent.get(one.reference, ()) for one in sets[number]))
+        every = chain(routes[number], *(by_parent.get(listener_set.reference, ()) for listener_set in sets[number]))
         routes[number] = tuple({route.reference: route for route in every}.values())
     kept: Memory[BoundGateway] = memory.of((cluster, "bound"), Memory)
     rows: RowCache[BoundGateway] = memory.of((cluster, "rows"), RowCache)
@@ -111,7 +111,7 @@ def bind(
         return kept.of(key, _bound, key, gateway, sets, routes, shared, authority)
 
     bound = rows.of(made, gateways, sets, routes)
-    kept.keep((one.key for one in bound), len(bound))
+    kept.keep((gateway.key for gateway in bound), len(bound))
     return bound
 
 

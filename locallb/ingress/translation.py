@@ -90,18 +90,18 @@ def _bound(
     authority: LocalAuthority | None,
 ) -> BoundIngresses:
     policies = {ingress.meta.key: policy_of(ingress, settings.annotations) for ingress in ingresses}
-    wanted = [applied(one, policies[one.meta.key]) for one in ingresses]
+    wanted = [applied(ingress, policies[ingress.meta.key]) for ingress in ingresses]
     backends, ingresses = IngressBackends(shared, key), tuple(within_bounds(wanted, MOST_ENTRIES))
-    readable = [one for one in ingresses if not one.problem]
+    readable = [ingress for ingress in ingresses if not ingress.problem]
     shown = certificates(readable, shared, authority)
     rules, by_source = Rules(readable, policies, backends), Dialect.NGINX in settings.annotations
     act = partial(rules.plain, certified=shown.namespaces, https=settings.https)
-    main = [(one, policies[one.meta.key]) for one in readable]
-    plain = Hosts.of([one for one, policy in main if policy.plain], act, by_source=by_source)
+    main = [(ingress, policies[ingress.meta.key]) for ingress in readable]
+    plain = Hosts.of([ingress for ingress, policy in main if policy.plain], act, by_source=by_source)
     by_port: dict[int, tuple[Chain, ...]] = {settings.http: (Chain(plain.table(plain.names)),)}
     conflicts = plain.conflicts
     if shown.by_name:
-        secured = Hosts.of([one for one, policy in main if policy.secured], rules.secured, by_source=by_source)
+        secured = Hosts.of([ingress for ingress, policy in main if policy.secured], rules.secured, by_source=by_source)
         by_port[settings.https] = tuple(chains(shown, secured))
         conflicts = [*conflicts, *secured.conflicts]
     troubles = [
@@ -111,14 +111,18 @@ def _bound(
         *rules.tls_troubles(readable, shown.by_name),
     ]
     troubles += [
-        (one, f"{host or 'every host'}{path}: the older {_named(other.meta.key)} has it; remove one of both")
-        for one, host, path, other in conflicts
+        (ingress, f"{host or 'every host'}{path}: the older {_named(other.meta.key)} has it; remove one of both")
+        for ingress, host, path, other in conflicts
     ]
     troubles += shown.problems
-    troubles += [(one, why) for one in ingresses for why in policies[one.meta.key].problems]
+    troubles += [(ingress, why) for ingress in ingresses for why in policies[ingress.meta.key].problems]
     asked = requested(key, ingresses)
     troubles += asked.troubles
-    troubles += [(one, told) for one in readable if (told := annotation_problem(one.meta.annotations, routed=True))]
+    troubles += [
+        (ingress, problem)
+        for ingress in readable
+        if (problem := annotation_problem(ingress.meta.annotations, routed=True))
+    ]
     return BoundIngresses(
         want=_want(key, ingresses, tuple(map(ServicePort, by_port)), asked),
         chains=by_port,
@@ -130,7 +134,7 @@ def _bound(
 
 def _bounded(troubles: Iterable[tuple[Ingress, str]]) -> Iterator[tuple[Named, str]]:
     """Return each sentence once; of an Ingress that has many the first, and how many more there are."""
-    named = dict.fromkeys((one.meta.key, why) for one, why in troubles)
+    named = dict.fromkeys((ingress.meta.key, why) for ingress, why in troubles)
     every, told = Counter(key for key, _ in named), Counter[Named]()
     for key, why in named:
         told[key] += 1

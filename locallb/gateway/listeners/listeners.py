@@ -90,12 +90,12 @@ def attached_sets(gateway: Gateway, objects: GatewayObjects) -> tuple[ListenerSe
         for listener_set in objects.listener_sets
         if listener_set.parent == mine and is_allowed(listener_set, gateway, objects.namespaces)
     )
-    return tuple(sorted(allowed, key=lambda one: one.meta.age))
+    return tuple(sorted(allowed, key=lambda listener_set: listener_set.meta.age))
 
 
-def is_allowed(one: ListenerSet, gateway: Gateway, namespaces: Mapping[str, Mapping[str, str]]) -> bool:
+def is_allowed(listener_set: ListenerSet, gateway: Gateway, namespaces: Mapping[str, Mapping[str, str]]) -> bool:
     """Return whether the Gateway lets a ListenerSet attach."""
-    other = one.meta.key.namespace
+    other = listener_set.meta.key.namespace
     return gateway.listener_sets.admits(gateway.meta.key.namespace, other, namespaces.get(other, {}))
 
 
@@ -105,7 +105,7 @@ def bound_listeners(
     """Bind all listeners of a Gateway, `sets` in order; `authority` makes certificates for those that name none."""
     grants, asked = Grants(objects.grants), clients_by_port(gateway, objects)
     owned = [("Gateway", gateway.meta, gateway.listeners)]
-    owned += [("ListenerSet", one.meta, one.listeners) for one in sets]
+    owned += [("ListenerSet", listener_set.meta, listener_set.listeners) for listener_set in sets]
     bound = [
         _validated(_certified(_bound(_owner(kind, meta), listener, objects, grants), authority), asked)
         for kind, meta, listeners in owned
@@ -195,38 +195,41 @@ def _certificates(
 def _within_bound(bound: Iterable[BoundListener]) -> Iterator[BoundListener]:
     """Refuse a listener whose clients' authorities are too many together with those of listeners before it."""
     left = _MOST_AUTHORITIES
-    for one in bound:
-        size = len(one.clients.authorities) if one.clients and one.serves else 0
+    for listener in bound:
+        size = len(listener.clients.authorities) if listener.clients and listener.serves else 0
         fits = size <= left
         left -= size if fits else 0
         why = f"with those of listeners before it, its authorities have more than {_MOST_AUTHORITIES >> 20} MiB"
         refused = Trouble("NoValidCACertificate", f"{why}; leave what is needed")
-        yield one if fits else replace(one, accepted=refused)
+        yield listener if fits else replace(listener, accepted=refused)
 
 
 def _without_conflicts(bound: Sequence[BoundListener]) -> tuple[BoundListener, ...]:
     """Mark those that aren't distinct: between objects the later ones, and of what is left in one object all."""
     kept: list[BoundListener] = []
     checked: list[BoundListener] = []
-    for _, group in groupby(bound, key=lambda one: one.owner):
-        among = [replace(one, conflict=_conflict(one, kept)) for one in group]
-        left = [one for one in among if not one.conflict]
-        among = [replace(one, conflict=one.conflict or _conflict(one, _without(one, left))) for one in among]
-        kept += [one for one in among if not (one.conflict or one.accepted)]
+    for _, group in groupby(bound, key=lambda listener: listener.owner):
+        among = [replace(listener, conflict=_conflict(listener, kept)) for listener in group]
+        left = [listener for listener in among if not listener.conflict]
+        among = [
+            replace(listener, conflict=listener.conflict or _conflict(listener, _without(listener, left)))
+            for listener in among
+        ]
+        kept += [listener for listener in among if not (listener.conflict or listener.accepted)]
         checked += among
     return tuple(checked)
 
 
-def _without(one: BoundListener, some: Iterable[BoundListener]) -> Iterable[BoundListener]:
-    return (other for other in some if other is not one)
+def _without(listener: BoundListener, some: Iterable[BoundListener]) -> Iterable[BoundListener]:
+    return (other for other in some if other is not listener)
 
 
-def _conflict(one: BoundListener, others: Iterable[BoundListener]) -> Trouble | None:
+def _conflict(listener: BoundListener, others: Iterable[BoundListener]) -> Trouble | None:
     """Return why traffic couldn't be told apart; those that aren't accepted themselves take nothing from others."""
-    mine = one.listener
+    mine = listener.listener
     for other in others:
         theirs = other.listener
-        if other.accepted or (mine.port, one.transport) != (theirs.port, other.transport):
+        if other.accepted or (mine.port, listener.transport) != (theirs.port, other.transport):
             continue
         what = f"port {mine.port} with {theirs.name} of {other.owner.key}"
         if not _compatible(mine.protocol, theirs.protocol):

@@ -82,12 +82,12 @@ class Outcome:
     """Where clients find ports that are mapped."""
 
 
-def class_status(one: GatewayClass) -> ApiStatus:
+def class_status(gateway_class: GatewayClass) -> ApiStatus:
     """Return the status of a GatewayClass of ours."""
     why = "parametersRef names parameters, and none are known here; leave it out"
-    trouble = Trouble("InvalidParameters", why) if one.has_parameters else None
+    trouble = Trouble("InvalidParameters", why) if gateway_class.has_parameters else None
     status = {**conditions(verdict(ACCEPTED, trouble)), "supportedFeatures": [{"name": name} for name in FEATURES]}
-    return ApiStatus(Reference(GROUP, "GatewayClass", one.meta.key), one.meta, status)
+    return ApiStatus(Reference(GROUP, "GatewayClass", gateway_class.meta.key), gateway_class.meta, status)
 
 
 def gateway_status(bound: BoundGateway, outcome: Outcome) -> ApiStatus:
@@ -111,7 +111,7 @@ def _addresses(outcome: Outcome) -> Iterator[Mapping[str, str]]:
 
 
 def _gateway_conditions(bound: BoundGateway, outcome: Outcome, mine: Sequence[BoundListener]) -> Iterator[Condition]:
-    odd = [one.listener.name for one in mine if not _is_fine(one, outcome)]
+    odd = [listener.listener.name for listener in mine if not _is_fine(listener, outcome)]
     reason = "ListenersNotValid" if odd else ACCEPTED
     message = f"look at the listeners {', '.join(odd)}" if odd else ""
     refused = Trouble(INVALID, bound.trouble.message) if bound.trouble else None
@@ -126,50 +126,50 @@ def _gateway_conditions(bound: BoundGateway, outcome: Outcome, mine: Sequence[Bo
 
 
 def _unresolved(mine: Iterable[BoundListener]) -> Trouble | None:
-    odd = [one.listener.name for one in mine if one.resolved]
+    odd = [listener.listener.name for listener in mine if listener.resolved]
     return Trouble("ListenersNotResolved", f"look at the listeners {', '.join(odd)}") if odd else None
 
 
-def _is_fine(one: BoundListener, outcome: Outcome) -> bool:
-    return one.serves and (one.listener.port, one.transport) not in outcome.ports
+def _is_fine(listener: BoundListener, outcome: Outcome) -> bool:
+    return listener.serves and (listener.listener.port, listener.transport) not in outcome.ports
 
 
-def _listener(number: int, one: BoundListener, bound: BoundGateway, outcome: Outcome) -> Status:
+def _listener(number: int, mine: BoundListener, bound: BoundGateway, outcome: Outcome) -> Status:
     """Return the status of one listener."""
-    blocked = outcome.ports.get((one.listener.port, one.transport))
-    accepted = one.conflict or one.accepted or blocked
-    programmed = accepted or (None if one.serves else one.resolved or Trouble(INVALID, "nothing of it can be served"))
-    if programmed and not one.conflict:
+    blocked = outcome.ports.get((mine.listener.port, mine.transport))
+    accepted = mine.conflict or mine.accepted or blocked
+    programmed = accepted or (None if mine.serves else mine.resolved or Trouble(INVALID, "nothing of it can be served"))
+    if programmed and not mine.conflict:
         programmed = Trouble(INVALID, programmed.message)
     elif not programmed and (trouble := bound.trouble or outcome.trouble):
         programmed = Trouble(PENDING, trouble.message)
-    said = [
+    told_conditions = [
         verdict(ACCEPTED, accepted),
-        verdict(PROGRAMMED, programmed, message=outcome.places.get((one.listener.port, one.transport), "")),
-        verdict(RESOLVED, one.resolved),
-        Condition(CONFLICTED, "True", *one.conflict)
-        if one.conflict
+        verdict(PROGRAMMED, programmed, message=outcome.places.get((mine.listener.port, mine.transport), "")),
+        verdict(RESOLVED, mine.resolved),
+        Condition(CONFLICTED, "True", *mine.conflict)
+        if mine.conflict
         else Condition(CONFLICTED, "False", "NoConflicts", ""),
     ]
-    if others := [other.listener.name for other in bound.listeners if _overlap(one, other)]:
+    if others := [other.listener.name for other in bound.listeners if _overlap(mine, other)]:
         why = f"its hostnames are those of {', '.join(others)} as well, so clients may reuse connections for both"
-        said.append(Condition(OVERLAPPING_TLS, "True", "OverlappingHostnames", why))
+        told_conditions.append(Condition(OVERLAPPING_TLS, "True", "OverlappingHostnames", why))
     return {
-        "name": one.listener.name,
-        "supportedKinds": [{"group": GROUP, "kind": kind.value} for kind in one.kinds],
+        "name": mine.listener.name,
+        "supportedKinds": [{"group": GROUP, "kind": kind.value} for kind in mine.kinds],
         "attachedRoutes": len(bound.attachment.routes.get(number, ())),
-        **conditions(*said),
+        **conditions(*told_conditions),
     }
 
 
-def _overlap(one: BoundListener, other: BoundListener) -> bool:
-    mine, theirs = one.listener, other.listener
+def _overlap(listener: BoundListener, other: BoundListener) -> bool:
+    mine, theirs = listener.listener, other.listener
     both_https = mine.protocol == theirs.protocol == ListenerProtocol.HTTPS
-    return other is not one and both_https and mine.port == theirs.port and _meet(mine.hostname, theirs.hostname)
+    return other is not listener and both_https and mine.port == theirs.port and _meet(mine.hostname, theirs.hostname)
 
 
-def _meet(one: str, other: str) -> bool:
-    return intersection(one, other) is not None
+def _meet(hostname: str, other: str) -> bool:
+    return intersection(hostname, other) is not None
 
 
 def listener_set_status(set_: ListenerSet, bound: BoundGateway, outcome: Outcome, objects: GatewayObjects) -> ApiStatus:
@@ -203,8 +203,8 @@ def _of(set_: ListenerSet, bound: BoundGateway) -> Iterable[BoundListener]:
 def verdicts_by_route(bound: Iterable[BoundGateway]) -> Sequence[tuple[Reference, tuple[ParentVerdict, ...]]]:
     """Return what the parents of each route say, in the order of the routes' names."""
     verdicts: dict[Reference, tuple[ParentVerdict, ...]] = {}
-    for one in bound:
-        for reference, said in verdicts_of(one).items():
+    for gateway in bound:
+        for reference, said in verdicts_of(gateway).items():
             verdicts[reference] = (*verdicts.get(reference, ()), *said)
     return sorted(verdicts.items(), key=itemgetter(0))
 
@@ -212,8 +212,11 @@ def verdicts_by_route(bound: Iterable[BoundGateway]) -> Sequence[tuple[Reference
 def verdicts_of(bound: BoundGateway) -> Mapping[Reference, tuple[ParentVerdict, ...]]:
     """Return what one Gateway, and its ListenerSets, say of each route."""
     verdicts: dict[Reference, tuple[ParentVerdict, ...]] = {}
-    for each in bound.attachment.verdicts:
-        verdicts[each.route.reference] = (*verdicts.get(each.route.reference, ()), each)
+    for verdict_of_parent in bound.attachment.verdicts:
+        verdicts[verdict_of_parent.route.reference] = (
+            *verdicts.get(verdict_of_parent.route.reference, ()),
+            verdict_of_parent,
+        )
     return verdicts
 
 
@@ -222,26 +225,30 @@ def gateways_by_policy(
 ) -> Sequence[tuple[BackendTlsPolicy, tuple[Named, ...]]]:
     """Return the policies that are about a Service of any Gateway, with those Gateways, in the order of names."""
     gateways: dict[Named, tuple[BackendTlsPolicy, tuple[Named, ...]]] = {}
-    for one in bound:
-        for policy in policies.about(one.services):
+    for gateway in bound:
+        for policy in policies.about(gateway.services):
             _, before = gateways.get(policy.meta.key, (policy, ()))
-            gateways[policy.meta.key] = policy, (*before, one.gateway.meta.key)
+            gateways[policy.meta.key] = policy, (*before, gateway.gateway.meta.key)
     return [gateways[name] for name in sorted(gateways)]
 
 
-def route_status(said: Sequence[ParentVerdict], backends: Backends) -> ApiStatus:
+def route_status(verdicts: Sequence[ParentVerdict], backends: Backends) -> ApiStatus:
     """Return the status of a route of which its parents say that."""
-    route = said[0].route
+    route = verdicts[0].route
     resolved = next(backends.troubles(route), None)
-    in_order = sorted(said, key=lambda each: route.parents.index(each.parent))
-    return ApiStatus(route.reference, route.meta, {"parents": [_parent(each, resolved) for each in in_order]})
+    in_order = sorted(verdicts, key=lambda by_parent: route.parents.index(by_parent.parent))
+    return ApiStatus(route.reference, route.meta, {"parents": [_parent(by_parent, resolved) for by_parent in in_order]})
 
 
-def _parent(said: ParentVerdict, resolved: Trouble | None) -> Status:
-    made = [verdict(ACCEPTED, said.accepted), verdict(RESOLVED, resolved)]
-    if not said.accepted and (dropped := _dropped(said.route)):
-        made.append(Condition(PARTIALLY_INVALID, "True", UNSUPPORTED, dropped))
-    return {"parentRef": dict(said.parent.written), "controllerName": CONTROLLER, **conditions(*made)}
+def _parent(parent_verdict: ParentVerdict, resolved: Trouble | None) -> Status:
+    told_conditions = [verdict(ACCEPTED, parent_verdict.accepted), verdict(RESOLVED, resolved)]
+    if not parent_verdict.accepted and (dropped := _dropped(parent_verdict.route)):
+        told_conditions.append(Condition(PARTIALLY_INVALID, "True", UNSUPPORTED, dropped))
+    return {
+        "parentRef": dict(parent_verdict.parent.written),
+        "controllerName": CONTROLLER,
+        **conditions(*told_conditions),
+    }
 
 
 def _dropped(route: Route) -> str:

@@ -54,13 +54,16 @@ def gateways_of(
     by_cluster, names = gathering.of(objects), settings.gateway_classes
     notices, others = [*missing_classes(by_cluster, names)], list[str]()
     bound: dict[ObjectKey, Bound] = {}
-    for each in by_cluster.values():
-        mine, ingresses = bind(each, names, memory, authority), bind_ingresses(each, settings, memory, authority)
-        bound |= {one.key: one for one in (*mine, *ingresses)}
-        notices += sentences(each, mine, memory)
-        notices += classes.class_notices(each, settings.ingress)
-        notices += (told for ingress in ingresses for told in ingress.notices)
-        others += (*left_out(each, names), *classes.left_out(each, settings))
+    for objects_of_cluster in by_cluster.values():
+        mine, ingresses = (
+            bind(objects_of_cluster, names, memory, authority),
+            bind_ingresses(objects_of_cluster, settings, memory, authority),
+        )
+        bound |= {served.key: served for served in (*mine, *ingresses)}
+        notices += sentences(objects_of_cluster, mine, memory)
+        notices += classes.class_notices(objects_of_cluster, settings.ingress)
+        notices += (sentence for ingress in ingresses for sentence in ingress.notices)
+        others += (*left_out(objects_of_cluster, names), *classes.left_out(objects_of_cluster, settings))
     memory.evict_unused()
     return Gateways(bound, tuple(notices), tuple(others), by_cluster)
 
@@ -69,24 +72,26 @@ def with_gateways(snapshot: Snapshot, gateways: Mapping[ObjectKey, Bound]) -> Sn
     """Return the snapshot with these among its Services; those of which nothing can be served are malformed."""
     if not gateways:
         return snapshot
-    wanted = tuple(one.want for one in gateways.values() if not one.trouble)
+    wanted = tuple(served.want for served in gateways.values() if not served.trouble)
     refused = tuple(
         MalformedService(
-            one.key,
-            Problem(Reason.MALFORMED, f"{one.key}: {one.trouble.message}"),
-            one.want.uid,
-            labels=one.want.labels,
+            served.key,
+            Problem(Reason.MALFORMED, f"{served.key}: {served.trouble.message}"),
+            served.want.uid,
+            labels=served.want.labels,
         )
-        for one in gateways.values()
-        if one.trouble
+        for served in gateways.values()
+        if served.trouble
     )
     return replace(snapshot, services=(*snapshot.services, *wanted), malformed=(*snapshot.malformed, *refused))
 
 
-def with_orders(told: Gateways, orders: Mapping[ObjectKey, Order]) -> Gateways:
+def with_orders(gateways: Gateways, orders: Mapping[ObjectKey, Order]) -> Gateways:
     """Return Gateways and Ingresses as commands order it."""
-    concerned = [one for key, one in told.bound.items() if key in orders] if orders else []
+    concerned = [served for key, served in gateways.bound.items() if key in orders] if orders else []
     if not concerned:
-        return told
-    changed = {one.key: replace(one, want=replace(one.want, ordered=orders[one.key])) for one in concerned}
-    return told._replace(bound={**told.bound, **changed})
+        return gateways
+    changed = {
+        served.key: replace(served, want=replace(served.want, ordered=orders[served.key])) for served in concerned
+    }
+    return gateways._replace(bound={**gateways.bound, **changed})

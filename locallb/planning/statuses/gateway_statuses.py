@@ -56,28 +56,35 @@ _ORDERED = {FAULT: FAULT_ORDERED, DRAIN: DRAINED}
 
 
 def with_statuses(
-    plan: Plan, told: Gateways, snapshot: Snapshot, settings: Settings, memory: AnyMemory | None = None
+    plan: Plan, gateways: Gateways, snapshot: Snapshot, settings: Settings, memory: AnyMemory | None = None
 ) -> Plan:
     """Return the plan with what objects of Gateway API in running clusters are told; `memory` has what they were."""
-    live = [objects for cluster, objects in sorted(told.clusters.items()) if cluster in snapshot.access]
+    live = [objects for cluster, objects in sorted(gateways.clusters.items()) if cluster in snapshot.access]
     if not live:
         return plan
     tell = _Telling(snapshot, memory or Memory())
-    bound = [told.bound.get(placement.key) for placement in plan.placements]
+    bound = [gateways.bound.get(placement.key) for placement in plan.placements]
     placed = _of_placements(plan.placements, bound, settings, tell)
-    refused = [_with_status(rejection, told.bound.get(rejection.key), tell) for rejection in plan.rejections]
-    served = _served((*placed, *refused), (*bound, *(told.bound.get(one.key) for one in plan.rejections)))
+    refused = [_with_status(rejection, gateways.bound.get(rejection.key), tell) for rejection in plan.rejections]
+    served = _served(
+        (*placed, *refused), (*bound, *(gateways.bound.get(rejection.key) for rejection in plan.rejections))
+    )
     served = sorted(served, key=lambda both: both[0].key) if refused else served
-    made = replace(
+    with_told = replace(
         plan,
-        placements=tuple(one for one, _ in placed),
-        rejections=tuple(with_news(one, told.bound.get(one.key), snapshot) for one, _ in refused),
+        placements=tuple(placement for placement, _ in placed),
+        rejections=tuple(with_news(rejection, gateways.bound.get(rejection.key), snapshot) for rejection, _ in refused),
         statuses=tuple(
-            chain.from_iterable([_others(each, _of_cluster(each, served, told), settings, tell) for each in live])
+            chain.from_iterable(
+                [
+                    _others(objects_of_cluster, _of_cluster(objects_of_cluster, served, gateways), settings, tell)
+                    for objects_of_cluster in live
+                ]
+            )
         ),
     )
     tell.memory.evict_unused()
-    return made
+    return with_told
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +118,12 @@ def outcome_of(planned: Placement | Rejection) -> Outcome:
         for port in planned.ports
         if port.problem and not port.listeners
     }
-    said = tuple(ordered(_ORDERED[each.reason], each.message) for each in ordered_of(planned.notices))
+    orders = tuple(ordered(_ORDERED[notice.reason], notice.message) for notice in ordered_of(planned.notices))
     places = {
-        (each.port, each.protocol): " ".join(place(at, each.number) for at in planned.addresses)
-        for each in planned.mapped
+        (mapped_port.port, mapped_port.protocol): " ".join(place(at, mapped_port.number) for at in planned.addresses)
+        for mapped_port in planned.mapped
     }
-    return Outcome(planned.addresses, ports=blocked, ordered=said, hostname=planned.hostname, places=places)
+    return Outcome(planned.addresses, ports=blocked, ordered=orders, hostname=planned.hostname, places=places)
 
 
 def _trouble(problem: Problem) -> Trouble:
@@ -137,15 +144,17 @@ def _of_placements(
     return known.of(made, placements, bound)
 
 
-def _served(told: Sequence[tuple[object, Outcome | None]], bound: Sequence[Bound | None]) -> _Served:
+def _served(outcomes: Sequence[tuple[object, Outcome | None]], bound: Sequence[Bound | None]) -> _Served:
     """Return the Gateways among what is bound, each with what became of it."""
-    pairs = zip(bound, (outcome for _, outcome in told), strict=True)
-    return [(one, outcome) for one, outcome in pairs if outcome and isinstance(one, BoundGateway)]
+    pairs = zip(bound, (outcome for _, outcome in outcomes), strict=True)
+    return [(gateway, outcome) for gateway, outcome in pairs if outcome and isinstance(gateway, BoundGateway)]
 
 
-def _of_cluster(objects: GatewayObjects, served: _Served, told: Gateways) -> _Served:
+def _of_cluster(objects: GatewayObjects, served: _Served, gateways: Gateways) -> _Served:
     """Return those of one cluster: most often there is no other."""
-    return served if len(told.clusters) == 1 else [both for both in served if both[0].key.cluster == objects.cluster]
+    return (
+        served if len(gateways.clusters) == 1 else [both for both in served if both[0].key.cluster == objects.cluster]
+    )
 
 
 def _with_status(planned: _Planned, bound: Bound | None, tell: _Telling) -> tuple[_Planned, Outcome | None]:
@@ -156,21 +165,23 @@ def _with_status(planned: _Planned, bound: Bound | None, tell: _Telling) -> tupl
     if not planned.access:
         return planned, outcome
     status = tell.planned(key.cluster, key, gateway_status, bound, outcome)
-    told: _Planned = tell.memory.of((key, "told"), lambda one, status: replace(one, status=status), planned, status)
-    return told, outcome
+    with_told: _Planned = tell.memory.of(
+        (key, "told"), lambda before, status: replace(before, status=status), planned, status
+    )
+    return with_told, outcome
 
 
 def _others(objects: GatewayObjects, served: _Served, settings: Settings, tell: _Telling) -> Sequence[PlannedStatus]:
     """Return the statuses of all but Gateways in one cluster, of which those are `served`."""
     cluster = objects.cluster
     shared = shared_objects(objects, tell.memory)
-    backends, bound = Backends(shared), [one for one, _ in served]
+    backends, bound = Backends(shared), [gateway for gateway, _ in served]
     policies = gateways_by_policy(bound, backends.policies) if shared.policies else ()
     of_policy = partial(_of_policy, policies=backends.policies)
     return [
         *(
-            tell.planned(cluster, one.meta.key, class_status, one)
-            for one in our_classes(objects, settings.gateway_classes)
+            tell.planned(cluster, gateway_class.meta.key, class_status, gateway_class)
+            for gateway_class in our_classes(objects, settings.gateway_classes)
         ),
         *_of_sets(objects, served, shared, tell),
         *_of_routes(cluster, bound, backends, shared, tell),
@@ -183,11 +194,13 @@ def _of_sets(
 ) -> Iterator[PlannedStatus]:
     """Return the statuses of ListenerSets of Gateways."""
     sets: dict[Reference, list[ListenerSet]] = {}
-    for each in objects.listener_sets:
-        sets.setdefault(each.parent, []).append(each)
+    for listener_set in objects.listener_sets:
+        sets.setdefault(listener_set.parent, []).append(listener_set)
     for gateway, outcome in served if sets else ():
-        for each in sets.get(gateway.gateway.reference, ()):
-            yield tell.planned(objects.cluster, each.reference, listener_set_status, each, gateway, outcome, shared)
+        for listener_set in sets.get(gateway.gateway.reference, ()):
+            yield tell.planned(
+                objects.cluster, listener_set.reference, listener_set_status, listener_set, gateway, outcome, shared
+            )
 
 
 def _of_routes(
@@ -213,7 +226,7 @@ def _of_routes(
 
     frame = shared, tell.snapshot.home, tell.snapshot.access[cluster]
     groups = [*_each(memory, cluster, "routes", *frame).of(together, bound, said, shares)]
-    of_gateways.keep((one.key for one in bound), len(bound))
+    of_gateways.keep((gateway.key for gateway in bound), len(bound))
     if several:
         made = {name: told(tell, name, verdicts) for name, verdicts in verdicts_by_route(bound) if name in several}
         groups.append((tuple(made), tuple(made.values())))

@@ -70,8 +70,8 @@ class FollowedCluster:
 
     def stop(self) -> None:
         """Follow it no more: threads and connections end as soon as they see it, also in the midst of an answer."""
-        for each in self._followed:
-            each.stop()
+        for followed in self._followed:
+            followed.stop()
         self._writers.end()
 
     def await_answer(self, seconds: float) -> None:
@@ -80,13 +80,13 @@ class FollowedCluster:
 
     def tempos(self) -> Mapping[str, WatchPace]:
         """Return how often who follows it in another way from now on may ask: what made it fail may be gone."""
-        now = {kind: tempo for each in self._followed for kind, tempo in each.tempos().items()}
+        now = {kind: tempo for followed in self._followed for kind, tempo in followed.tempos().items()}
         return {**self._before, **now}
 
     def look_after(self) -> None:
         """Break off answers that take longer than they may; to be called now and again."""
-        for each in self._followed:
-            each.look_after()
+        for followed in self._followed:
+            followed.look_after()
 
     def ready(self) -> bool:
         """Return whether everything but what Gateways need was listed once."""
@@ -103,7 +103,7 @@ class FollowedCluster:
         """
         without, routed = self._slices.forbidden(), self._routed
         parts = [*self._kinds.parts(), *(() if without else self._slices.parts())]
-        told = () if self.stale() else self._notices()
+        trouble_notices = () if self.stale() else self._notices()
         return Parsed(
             services=tuple(service for part in parts for service in part.services),
             malformed=tuple(malformed for part in parts for malformed in part.malformed),
@@ -112,9 +112,9 @@ class FollowedCluster:
             notices=(
                 *(notice for part in parts for notice in part.notices),
                 *slice_notices(self.cluster, self._slices.broken() if without else ""),
-                *told,
+                *trouble_notices,
             ),
-            hints=tuple(hint for each in routed for hint in each.names.hints()),
+            hints=tuple(hint for stage in routed for hint in stage.names.hints()),
             external_ips=frozenset(address for part in parts for address in part.external_ips),
             ranges=tuple(one for each in self._ranges for one in each.ranges(ranges)),
             observed_statuses=(
@@ -129,14 +129,16 @@ class FollowedCluster:
     def objects(self) -> tuple[Document, ...]:
         """Return the objects themselves, for the last good reading."""
         unknown = self._slices if self._slices.forbidden() else None
-        return tuple(one for each in self._followed if each is not unknown for one in each.objects())
+        return tuple(
+            document for followed in self._followed if followed is not unknown for document in followed.objects()
+        )
 
     def lacks(self) -> frozenset[str]:
         """Return the kinds beside Services and Nodes of which isn't known what there is."""
-        return frozenset[str]().union(*(each.lacks() for each in self._besides))
+        return frozenset[str]().union(*(followed.lacks() for followed in self._besides))
 
     def _notices(self) -> tuple[str, ...]:
-        return tuple(notice for each in self._besides for notice in each.notices())
+        return tuple(notice for followed in self._besides for notice in followed.notices())
 
     def _need(self, before: Document | None, after: Document | None) -> bool:
-        return any(each.need(before, after) for each in self._routed)
+        return any(routed.need(before, after) for routed in self._routed)

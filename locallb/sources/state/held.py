@@ -107,17 +107,17 @@ def _held(every: tuple[object, ...]) -> HeldByState:
     of_stack = of(OfStack)
     names = {config.id: config.name for config in of_stack}
     assignments = [
-        HeldProxyAssignment(one.service, names[one.proxy], one.patient) for one in of(Part) if one.proxy in names
+        HeldProxyAssignment(part.service, names[part.proxy], part.patient) for part in of(Part) if part.proxy in names
     ]
     whole = [(config.serves, config.name) for config in of_stack if config.serves]
     assignments += [HeldProxyAssignment(proxy.service, name, whole=True) for proxy, name in whole]
     return HeldByState(
         tuple(sorted(of(Claim), key=attrgetter("order"))),
         tuple(sorted((*of(HeldProxy), *(proxy for proxy, _ in whole)), key=lambda proxy: proxy.service)),
-        tuple(sorted({one.pid for one in of(Run) if one.pid})),
-        frozenset(one.runtime for one in of(Run)),
+        tuple(sorted({run.pid for run in of(Run) if run.pid})),
+        frozenset(run.runtime for run in of(Run)),
         tuple(sorted(names.values())),
         frozenset(config.name for config in of_stack if config.may_serve_http),
         tuple(sorted(assignments)),
-        next((one.fingerprint for one in of(Authority)), ""),
+        next((authority.fingerprint for authority in of(Authority)), ""),
     )
