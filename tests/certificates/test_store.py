@@ -56,7 +56,7 @@ def handshake(authority: bytes, pair: KeyPair, host: str, directory: Path) -> st
     return ""
 
 
-def test_what_it_signs_is_believed_for_its_hosts_alone(place: Path, tmp_path: Path) -> None:
+def test_signed_certificate_is_trusted_for_its_hosts_only(place: Path, tmp_path: Path) -> None:
     """Hostnames, one label of a wildcard, addresses of both families; for ninety days, from a day ago."""
     real = dt.datetime.now(dt.UTC)
     known = store.ensure(real)
@@ -213,7 +213,9 @@ def test_a_lost_authority_is_made_again_and_a_replaced_one_is_another(place: Pat
 
 
 @pytest.mark.parametrize("unwritten", [store.KEY, store.CERTIFICATE])
-def test_one_that_cannot_be_replaced_stays(place: Path, monkeypatch: pytest.MonkeyPatch, unwritten: str) -> None:
+def test_authority_that_cannot_be_replaced_is_kept(
+    place: Path, monkeypatch: pytest.MonkeyPatch, unwritten: str
+) -> None:
     """As on a full disk: with its key, and with nothing beside it."""
     known, write = store.create(DOMAINS, NOW), files.write_beside
     before = {path.name: path.read_bytes() for path in place.iterdir()}

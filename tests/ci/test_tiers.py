@@ -96,7 +96,7 @@ def test_without_failures_nothing_is_flaky_and_every_tier_has_its_time(project: 
     assert [match[2] for match in shown if match] == ["make steady", "more words", "all"]
 
 
-def test_what_passes_when_repeated_is_named(project: Path) -> None:
+def test_test_that_passes_when_repeated_is_named_flaky(project: Path) -> None:
     """Of every tier, also of one that another script ran; and the run goes on."""
     code, lines = run(project, 'tier flaky; tier steady; timed inner bash -c ". tests/tiers.sh; tier other; summary"')
     assert code == 0
@@ -113,7 +113,7 @@ def test_failed_tests_are_repeated_in_their_tiers_own_directory(project: Path, h
     assert named(lines, "flaky") == ["test_it.py::test_flaky[a b]", "test_it.py::test_other"]
 
 
-def test_what_fails_twice_fails_the_run_and_is_named(project: Path) -> None:
+def test_test_that_fails_twice_fails_the_run(project: Path) -> None:
     """With its tier, the flaky ones and the times; later tiers run all the same."""
     code, lines = run(project, "tier other; tier broken; tier steady")
     assert code != 0

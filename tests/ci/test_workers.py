@@ -87,7 +87,7 @@ def test_few_files_run_as_well(tmp_path: Path, files: tuple[str, ...]) -> None:
     assert len(told) == sum(PLACES[name] for name in files)
 
 
-def test_what_failed_is_repeated_by_its_id(tmp_path: Path) -> None:
+def test_failed_tests_are_repeated_by_id(tmp_path: Path) -> None:
     """As `.ci/run` does it: in one process, with the ids that the workers told."""
     files = ("docker/test_a.py", "e2e/test_scale.py")
     ran(tmp_path, "-n", "2", "--dist", "loadfile", files=files, FAILS="1")
@@ -106,7 +106,7 @@ def test_every_group_has_a_test_of_this_project(name: str) -> None:
     assert any(group(file + more) == name for file in files for more in parameters)
 
 
-def test_whoever_starts_a_podman_is_in_its_group() -> None:
+def test_every_test_that_starts_podman_is_in_the_podman_group() -> None:
     """One at a time, in whatever file it is."""
     texts = {path: path.read_text(encoding="utf-8") for path in (CHECKOUT / "tests").rglob("test_*.py")}
     starting = {path: text for path, text in texts.items() if "\nfrom tests.docker.podman import " in text}

@@ -18,14 +18,14 @@ NAME = re.compile(r"(?<![-/\w])(?:locallb|components)(?:\.[a-z_][a-z_0-9]*)+(?=[
 
 
 @pytest.mark.parametrize(("module", "kind"), failures._TOLD)
-def test_what_is_known_speaks_for_itself(module: str, kind: str) -> None:
+def test_known_errors_are_shown_as_their_sentence(module: str, kind: str) -> None:
     """The error that each room raises, and whatever is derived from it: modules may move, this list has to follow."""
     known: type[Exception] = getattr(import_module(module), kind)
     derived = type("DerivedError", (known,), {"__init__": Exception.__init__})
     assert failures.sentence(derived("x can't be had: do y")) == "x can't be had: do y"
 
 
-def test_what_is_not_known_is_a_mistake_with_its_place() -> None:
+def test_unknown_errors_are_shown_as_our_mistake_with_its_place() -> None:
     """Anything else is ours to repair."""
     assert failures.sentence(RuntimeError("x")).startswith("a mistake in local-lb (RuntimeError: x)")
 

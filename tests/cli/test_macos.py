@@ -53,7 +53,7 @@ def run(home: Path, text: str, *words: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def test_what_serves_or_looks_at_what_serves_is_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_commands_that_need_linux_are_refused_on_macos(tmp_path: Path) -> None:
     """Which leads to a Linux machine, and nothing was begun."""
     further = {"fault": "fault web --refuse 10%", "drain": "drain web", "state": "state check"}
     refused = [further.get(command, command) for command in sorted({*COMMANDS, *WITHOUT_STACK} - ON_MACOS)]

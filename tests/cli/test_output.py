@@ -53,7 +53,7 @@ def test_the_table_is_aligned_and_names_the_next_step() -> None:
     ]
 
 
-def test_of_a_gateway_its_routes_are_the_next_step() -> None:
+def test_next_step_for_a_gateway_is_one_of_its_routes() -> None:
     """An address alone is answered 404, or not by HTTP; where there is a Service that is tried."""
     ports = (PortRow(ServicePort(8443), State.SERVING),)
     gateway = Row(KEY._replace(kind=ObjectKind.GATEWAY), State.SERVING, (ip_address("127.77.0.4"),), ports)
@@ -103,7 +103,7 @@ def test_status_lists_left_out_services_below_the_table() -> None:
     assert printed([row], told[1]).splitlines()[2:] == ["", "! none", told[1]]
 
 
-def test_of_many_sentences_the_first_are_shown() -> None:
+def test_only_the_first_of_many_sentences_are_shown() -> None:
     """What is wrong with a thousand Services fits on a screen; the rest is counted."""
     rows = [Row(ObjectKey(ClusterName("c"), "n", str(n)), State.REJECTED, message=f"why {n}") for n in range(25)]
     lines = printed(rows).splitlines()

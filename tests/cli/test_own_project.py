@@ -97,7 +97,7 @@ def test_the_first_run_tells_in_five_lines_what_it_begins(place: Path) -> None:
     assert json.loads(run("preview", "--json").out)["ok"]
 
 
-def test_it_is_for_its_user_alone_and_refers_to_what_runs_it(place: Path) -> None:
+def test_own_project_is_private_and_uses_the_running_installation(place: Path) -> None:
     """Every directory has mode 0700, every file 0600; the Pulumi CLI finds this environment and the plugin."""
     write_manifests(place)
     run("preview", "--manifests", "../shop")
@@ -296,7 +296,7 @@ def test_no_project_is_created_without_a_cluster_to_serve(place: Path, words: st
     ],
 )
 @pytest.mark.parametrize("command", ["watch", "up --yes", "preview"])
-def test_what_is_not_there_begins_no_stack(place: Path, command: str, words: str, told: str) -> None:
+def test_unknown_stack_name_creates_no_stack(place: Path, command: str, words: str, told: str) -> None:
     """A misspelt name is told before anything is written; the right one then begins it."""
     write_contexts(place, "shop")
     done = run(*command.split(), *words.split())
@@ -307,7 +307,7 @@ def test_what_is_not_there_begins_no_stack(place: Path, command: str, words: str
     assert sources(stack_of(place)) == [{"kubernetes": {"name": "shop", "context": "shop"}}]
 
 
-def test_what_was_done_to_the_host_is_undone_without_a_project(place: Path) -> None:
+def test_host_teardown_needs_no_project(place: Path) -> None:
     """What there is to undo doesn't depend on the project, which may be gone."""
     done = run("host", "teardown")
     assert (done.code, done.err) == (Exit.OK, "")

@@ -153,7 +153,7 @@ def test_finalizer_and_status_arrive_and_go(cluster: Objects, api: FaultyApi, ha
 
 @pytest.mark.parametrize("line", [READ, WRITE])
 @pytest.mark.parametrize("fault", LASTING)
-def test_what_cannot_be_written_is_an_error_and_can_be_had_later(
+def test_failed_write_is_an_error_and_succeeds_later(
     cluster: Objects, api: FaultyApi, hand: Hand, line: str, fault: str
 ) -> None:
     """One sentence; the same call succeeds when the fault is gone."""

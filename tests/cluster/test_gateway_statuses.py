@@ -192,7 +192,7 @@ def test_a_status_arrives_is_repaired_and_goes(plane: ControlPlane, owner: Clien
     RECENT.forget(subject.told.access)
 
 
-def test_what_is_refused_is_an_event(plane: ControlPlane, owner: Client) -> None:
+def test_refusal_is_published_as_an_event(plane: ControlPlane, owner: Client) -> None:
     """Of an object without a namespace as well: the API takes it in the default one; once."""
     for kind in (ObjectKind.GATEWAY_CLASS, ObjectKind.BACKEND_TLS_POLICY):
         subject = Subject(plane, owner, kind)

@@ -82,7 +82,7 @@ def fence_of(election: Election, clock: Clock) -> Fence:
     return fence
 
 
-def test_one_leads_at_a_time_and_each_term_is_later(plane: ControlPlane) -> None:
+def test_only_one_candidate_leads_and_terms_increase(plane: ControlPlane) -> None:
     """The second leads when the first has been silent for a whole lease, or gave up; the first sees it and waits."""
     clock = Clock()
     one, two = candidate(plane, "one", clock), candidate(plane, "two", clock)
@@ -208,9 +208,7 @@ def test_an_update_leads_while_it_runs(cluster: Objects, elected: Stage, backend
     assert refused(at, 8080)
 
 
-def test_what_a_command_orders_is_brought_about_by_the_leader(
-    cluster: Objects, elected: Stage, backend: Backends
-) -> None:
+def test_orders_of_a_command_are_carried_out_by_the_leader(cluster: Objects, elected: Stage, backend: Backends) -> None:
     """The command only says so, and takes the Lease from nobody."""
     made(cluster, backend, "web")
     elected.up()
@@ -225,9 +223,7 @@ def test_what_a_command_orders_is_brought_about_by_the_leader(
 
 
 @pytest.mark.slow
-def test_of_two_watchers_one_serves_and_the_other_takes_over(
-    cluster: Objects, elected: Stage, backend: Backends
-) -> None:
+def test_second_watch_takes_over_from_a_paused_leader(cluster: Objects, elected: Stage, backend: Backends) -> None:
     """The leader is paused past its lease: the other goes on; awake again, the first undoes nothing and stands by."""
     made(cluster, backend, "web")
     watchers = [watcher(elected), watcher(elected)]

@@ -168,7 +168,7 @@ def test_destroy_takes_back_only_what_is_ours(cluster: Objects, play: Stage, bac
     assert (cluster.read("web") or {})["status"]["conditions"] == [theirs]
 
 
-def test_what_others_do_to_our_entries_is_repaired(cluster: Objects, play: Stage, backend: Backends) -> None:
+def test_removed_status_and_finalizer_are_restored_by_up(cluster: Objects, play: Stage, backend: Backends) -> None:
     """A status wiped and a finalizer taken away are back after the next run, with the same address."""
     made(cluster, backend, "web")
     play.up()

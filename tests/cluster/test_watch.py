@@ -57,7 +57,7 @@ def test_an_idle_loop_writes_nothing(cluster: Objects, watch: Watch, backend: Ba
     assert (cluster.read("web"), cluster.read("other")) == before
 
 
-def test_what_others_do_to_our_entries_is_repaired_by_itself(cluster: Objects, watch: Watch, backend: Backends) -> None:
+def test_removed_status_address_is_restored_by_watch(cluster: Objects, watch: Watch, backend: Backends) -> None:
     """An address that somebody takes out of the status comes back."""
     made(cluster, backend, "web")
     becomes(lambda: condition(cluster, "web")["status"] == "True", watch)
@@ -121,7 +121,7 @@ TAMPERINGS: Mapping[str, Callable[[Objects], None]] = {
 
 
 @pytest.mark.parametrize("what", TAMPERINGS)
-def test_what_others_change_of_ours_is_repaired_by_itself(
+def test_changed_finalizer_ports_and_condition_are_restored_by_watch(
     cluster: Objects, watch: Watch, backend: Backends, what: str
 ) -> None:
     """The finalizer, the ports and the ipMode of an entry, the condition: as it was published, and not again."""

@@ -467,7 +467,7 @@ def test_leader_election_is_off_and_has_the_usual_times() -> None:
         ([LIVE], {"leaseDurations": 15}, "leaderElection.leaseDurations: no such key; did you mean leaseDuration?"),
     ],
 )
-def test_what_is_wrong_with_an_election(sources: object, given: Mapping[str, object], told: str) -> None:
+def test_invalid_election_is_refused_with_one_sentence(sources: object, given: Mapping[str, object], told: str) -> None:
     """One sentence each."""
     assert mistakes(sources=sources, leaderElection={"enabled": True, **given}) == (told,)
 

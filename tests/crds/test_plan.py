@@ -62,7 +62,7 @@ def test_nothing_that_is_there_is_put_back_or_moved_to_another_channel(
 
 
 @given(odd=st.recursive(st.none() | st.text() | st.integers(), lambda more: st.dictionaries(st.text(), more)))
-def test_whatever_an_api_says_is_judged(odd: object) -> None:
+def test_definitions_without_a_release_are_left_alone(odd: object) -> None:
     """What says no release is left alone."""
     for found in ({"metadata": odd}, {"metadata": {"annotations": odd}}):
         assert plan(BUNDLE, {(DEFINITION, "gateways"): found}, "").refusal
@@ -89,7 +89,7 @@ def test_a_refusal_says_which_object_what_it_is_and_what_helps(found: dict[str, 
     assert told in refusal
 
 
-def test_of_two_channels_none_is_advised() -> None:
+def test_mixed_channels_are_reported_without_advice() -> None:
     """Whoever said either would be told to say the other one."""
     seen = {
         (DEFINITION, name): document(name, "v1.6.0", channel)
@@ -101,7 +101,7 @@ def test_of_two_channels_none_is_advised() -> None:
         assert "--channel" not in refusal
 
 
-def test_what_is_being_deleted_is_not_taken_for_there() -> None:
+def test_definition_under_deletion_counts_as_absent() -> None:
     """It goes in a moment, with whatever is written over it."""
     found = document("gateways", "v1.6.3", "standard")
     found["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"

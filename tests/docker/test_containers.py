@@ -157,7 +157,7 @@ def test_a_running_proxy_has_no_right_but_to_bind_low_ports(shop: Stage) -> None
     assert (directory / "lds.json").stat().st_mode & 0o777 == 0o640
 
 
-def test_what_a_lost_state_left_is_found_and_adopted(shop: Stage) -> None:
+def test_containers_of_a_lost_state_are_listed_by_gc_and_adopted_by_up(shop: Stage) -> None:
     """`gc` lists it; `up` takes it over as it is: same container, same address."""
     shop.up()
     at, before = shop.addresses(), identities(shop)

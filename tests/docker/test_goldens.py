@@ -121,6 +121,6 @@ def test_docker_is_told_what_the_official_plugin_tells_it(recorded: dict[str, An
         ({"image": None}, "image"),
     ],
 )
-def test_what_is_not_known_is_refused_by_name(given: dict[str, Any], refused: str) -> None:
+def test_unknown_container_properties_are_refused_by_name(given: dict[str, Any], refused: str) -> None:
     """Never ignored."""
     assert [key for key, _ in inputs.faults({"name": "n", "image": "i", **given})] == [refused]

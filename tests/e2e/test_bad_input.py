@@ -192,7 +192,7 @@ def test_a_stack_or_project_that_does_not_exist_is_one_sentence(good: Stage, wor
     assert len(done.err.strip().splitlines()) == 1
 
 
-def test_what_is_not_served_is_explained_by_every_command(play: Stage) -> None:
+def test_up_status_and_doctor_explain_what_is_not_served(play: Stage) -> None:
     """Another class, a pin for nobody, a misspelt kind, a text: up, status and doctor say what was read and why not."""
     play.write("other.yaml", node(), service("other", port(8080, 30000), loadBalancerClass="foo/bar"))
     play.write("odd.yaml", {"apiVersion": "v1", "kind": "service", "metadata": {"name": "odd"}})

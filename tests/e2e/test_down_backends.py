@@ -111,7 +111,7 @@ def ended(play: Stage, address: str) -> bool:
     return play.run("fault", "--json").json == [] and ask(address, 8080)[:1] in {"a", "b"}
 
 
-def test_what_makes_no_sense_is_one_sentence() -> None:
+def test_invalid_down_order_is_refused_with_one_sentence() -> None:
     """Each with what would."""
     with two_nodes() as (play, _):
         for words, code, told in (

@@ -89,7 +89,7 @@ def test_a_share_of_requests_fails_from_the_order_to_its_end(play: Stage) -> Non
         assert ((listeners(play), envoys(play.root)), orders_of(play)) == (before, [])
 
 
-def test_it_ends_by_itself_in_the_loop_and_after_it_was_killed_and_with_the_stack(play: Stage) -> None:
+def test_gateway_fault_expires_with_and_without_a_running_loop(play: Stage) -> None:
     """The loop takes it back to the last byte; without a loop the proxy ends it; `destroy` leaves nothing of it."""
     with answering("one") as number:
         write(play, number)

@@ -85,7 +85,7 @@ def test_status_and_preview_show_active_orders() -> None:
         assert "ordered" not in play.status()["n/web"]
 
 
-def test_it_ends_by_itself_in_the_loop_and_after_it_was_killed() -> None:
+def test_fault_expires_with_and_without_a_running_loop() -> None:
     """While nothing changes: the loop takes it back to the last byte; without a loop the proxy ends it."""
     with stage() as play, backends() as make:
         play.write("s.yaml", node(), service("web", port(8080, make("b").port)))

@@ -124,7 +124,7 @@ def flows(play: Stage, tab: Tab, watch: Watch) -> None:
     becomes(lambda: tab.evaluate(seen) == [], watch)
 
 
-def test_it_says_when_the_loop_ended_and_comes_back_with_it(play: Stage, backend: Backends, browser: Browser) -> None:
+def test_page_reconnects_when_the_loop_is_started_again(play: Stage, backend: Backends, browser: Browser) -> None:
     """Stopped, killed and started again, at the same place: without a reload."""
     web = backend("web")
     play.write("base.yaml", node(), service("web", port(8080, web.port)))
@@ -284,7 +284,7 @@ def test_a_flood_and_dead_readers_delay_no_others(play: Stage, backend: Backends
 
 
 @pytest.mark.parametrize("place", ["0.0.0.0:9478", "192.0.2.1:9478", "9478"])
-def test_it_is_for_this_host_only(play: Stage, place: str) -> None:
+def test_page_listens_on_loopback_only(play: Stage, place: str) -> None:
     """Refused before anything begins, by the option as by the key."""
     done = play.spawn("watch", "--page", place)
     assert (done.code, "127.0.0.1:9477" in done.err) == (2, True)

@@ -127,7 +127,7 @@ def test_an_ingress_beside_a_service_has_a_number_of_its_own(
         assert ask(LOCALHOST, numbers["services"]) == "web: hello"
 
 
-def test_what_a_lost_state_left_is_found_and_removed(play: Stage, free: int, backend: Callable[..., Backend]) -> None:
+def test_gc_removes_port_claims_of_a_lost_state(play: Stage, free: int, backend: Callable[..., Backend]) -> None:
     """A claim of ports is told with its Service, though others have claims of the same address."""
     web = backend("web")
     play.write("web.yaml", service("web", port(free, web.port)))

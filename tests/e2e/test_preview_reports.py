@@ -124,7 +124,7 @@ def test_removed_source_ranges_stand_above_the_tree(pair: Stage, backend: Callab
     assert pair.run("up", "--yes").code == 0
 
 
-def test_what_clients_lose_stands_above_the_tree(pair: Stage) -> None:
+def test_preview_lists_what_clients_lose_above_the_tree(pair: Stage) -> None:
     """A Service that goes, and clients that may not come any more."""
     (pair.manifests / "b.yaml").unlink()
     a = service("a", port(8080, 30080), loadBalancerSourceRanges=["127.0.0.0/16"])

@@ -60,7 +60,7 @@ def test_services_come_change_and_go_as_the_manifests_do(play: Stage, backend: B
         assert play.pids() == {"n/keeper": keeper}
 
 
-def test_what_was_there_before_the_loop_is_taken_over_untouched(play: Stage, backend: Backends) -> None:
+def test_watch_takes_over_processes_of_up_unchanged(play: Stage, backend: Backends) -> None:
     """`up` first, then `watch`, stopped and started again: same processes, and a stop leaves all of it running."""
     web = backend("web")
     play.write("base.yaml", node(), service("web", port(8080, web.port)))
@@ -154,7 +154,7 @@ def _git(play: Stage, *words: str) -> None:
     subprocess.run(["git", *identity, *words], cwd=play.root, check=True, stdin=subprocess.DEVNULL)
 
 
-def test_one_that_cannot_be_served_delays_no_other_and_is_tried_again(play: Stage, backend: Backends) -> None:
+def test_service_that_cannot_be_served_delays_no_other_and_is_retried(play: Stage, backend: Backends) -> None:
     """A port that somebody takes while the proxy is away; it serves once the port is free."""
     web = backend("web")
     play.write("base.yaml", node(), service("web", port(8080, web.port)))
@@ -252,7 +252,7 @@ FILES: dict[str, tuple[str, Callable[[Path], object]]] = {
 
 @pytest.mark.parametrize("proxies", ["per-service", "shared"])
 @pytest.mark.parametrize("harm", FILES)
-def test_what_others_do_to_its_files_is_repaired(play: Stage, backend: Backends, proxies: str, harm: str) -> None:
+def test_files_changed_by_others_are_restored_by_watch(play: Stage, backend: Backends, proxies: str, harm: str) -> None:
     """When everything is looked at; nobody tells of it before. Once repaired nothing differs any more."""
     web = backend("web")
     play.configure(proxies=proxies)

@@ -44,7 +44,7 @@ def test_a_loop_keeps_a_backup_of_each_of_the_last_hours_and_days(pace: int, now
 
 
 @given(MOMENTS, st.integers(0, 40 * DAY))
-def test_what_is_thinned_is_thin(times: list[int], now: int) -> None:
+def test_thinning_backups_twice_removes_no_more(times: list[int], now: int) -> None:
     """Once is enough, also when the clock was put back."""
     wanted = kept(times, now)
     assert kept(wanted, now) == wanted

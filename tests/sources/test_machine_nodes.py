@@ -276,7 +276,7 @@ def test_machines_entry_defaults_to_gardeners_namespace_and_own_kubeconfig() -> 
         ({"nodes": {}, "podCIDRs": ["10.0.0.0/16"]}, "podCIDRs: no route leads to pods where Nodes are pods"),
     ],
 )
-def test_what_is_wrong_with_the_entry(given: Mapping[str, object], told: str) -> None:
+def test_invalid_machines_entry_is_refused_with_a_remedy(given: Mapping[str, object], told: str) -> None:
     """One sentence with the remedy."""
     with pytest.raises(SettingsError) as caught:
         parse_settings({"sources": [{"kubernetes": {"name": A, **given}}]})

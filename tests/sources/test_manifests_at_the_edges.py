@@ -115,7 +115,7 @@ def _laughs(levels: int) -> str:
     ],
     ids=["many documents", "long texts", "many files", "many keys"],
 )
-def test_what_is_kept_of_a_bomb_is_bounded(place: Place, text: str, files: int, in_spec: bool) -> None:  # noqa: FBT001
+def test_yaml_alias_bombs_use_bounded_memory(place: Place, text: str, files: int, in_spec: bool) -> None:  # noqa: FBT001
     """However the aliases are spread over documents and files; a good file beside them is read."""
     head = "apiVersion: v1\nkind: Service\n" if in_spec else ""
     for number in range(files):
@@ -132,7 +132,7 @@ def test_what_is_kept_of_a_bomb_is_bounded(place: Place, text: str, files: int, 
     assert peak < 150 * 2**20
 
 
-def test_what_no_service_has_is_not_kept(place: Place) -> None:
+def test_unknown_fields_of_services_are_ignored(place: Place) -> None:
     """Fields beside those that are read mean nothing, whoever wrote them."""
     place.write(a=f"{service('a')}\nx: {{y: secret}}\n")
     assert place.names(keep=True) == ["a"]

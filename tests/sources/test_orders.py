@@ -66,7 +66,7 @@ def test_orders_are_kept_as_they_were_given(home: Home, orders: dict[ObjectKey, 
     assert path_of(home).exists() == bool(orders)
 
 
-def test_what_is_over_counts_as_absent_and_is_forgotten(home: Home) -> None:
+def test_expired_orders_count_as_absent(home: Home) -> None:
     """Ordered or annotated."""
     change_orders(home, [WEB], lambda _order: Order(Fault(PAST, 1)))
     orders = read_orders(home)
@@ -175,7 +175,7 @@ def test_orders_of_one_service_are_kept_beside_each_other(home: Home) -> None:
     ],
     ids=["newer", "list", "cut short", "other", "deep", "large"],
 )
-def test_what_cannot_be_read_is_not_overwritten(home: Home, content: str) -> None:
+def test_unreadable_orders_file_is_not_overwritten(home: Home, content: str) -> None:
     """Nothing is ordered instead, and why is told; reading tells it as well."""
     path = path_of(home)
     path.parent.mkdir(parents=True)

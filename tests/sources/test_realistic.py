@@ -99,7 +99,7 @@ def test_a_dump_of_a_kind_cluster_has_its_backends(tmp_path: Path) -> None:
     assert [str(entry.address) for entry in echo.ingress] == ["172.18.255.224"]
 
 
-def test_what_charts_ask_for_is_understood(tmp_path: Path) -> None:
+def test_service_fields_of_real_charts_are_understood(tmp_path: Path) -> None:
     """Source ranges by either way, an address, both families."""
     asked = {service.key.name: service for tool in EXPECTED for service in read(tool, tmp_path).parsed.services}
     assert [str(network) for network in asked["db-postgresql"].source_ranges] == ["10.0.0.0/8", "127.0.0.0/8"]

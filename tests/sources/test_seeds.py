@@ -165,7 +165,7 @@ MACHINES = {A: "10.0.7.3", B: "10.0.7.2"}
 
 
 @pytest.mark.parametrize("odd", ["../x", "/etc", "x/y", "", "X"])
-def test_what_machines_are_called_names_no_file(seeds: tuple[SeedApi, SeedApi], tmp_path: Path, odd: str) -> None:
+def test_machine_names_are_never_used_as_file_paths(seeds: tuple[SeedApi, SeedApi], tmp_path: Path, odd: str) -> None:
     """Whatever a seed says."""
     seeds[0].put_machine(odd, "m1", ["10.0.7.2"], ["172.18.0.3"])
     find(tmp_path)

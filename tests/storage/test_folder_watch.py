@@ -79,7 +79,7 @@ def test_a_file_that_is_rewritten_again_and_again_is_told_less_and_less_often(hi
         assert told[-1:] == [written] * bool(written)
 
 
-def test_who_never_stops_writing_is_read_every_two_seconds(tmp_path: Path) -> None:
+def test_constantly_written_folder_is_read_every_two_seconds(tmp_path: Path) -> None:
     """Counted over a minute of looks."""
     path, told = tmp_path / "file", list[Path]()
     file = WatchedFile(path, told.append)

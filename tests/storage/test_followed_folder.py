@@ -131,7 +131,7 @@ class Directory:
 @example([[("write", "a.yaml", "one")], [("link to directory", "a.yaml", "")]])
 @example([[("write", name, "one") for name in NAMES[:4]], [("write", name, "x" * 2999) for name in NAMES[:3]]])
 @settings(max_examples=150, deadline=None)
-def test_who_follows_a_directory_reads_what_a_newcomer_reads(steps: list[list[tuple[str, str, str]]]) -> None:
+def test_followed_folder_equals_a_fresh_reading_over_any_history(steps: list[list[tuple[str, str, str]]]) -> None:
     """Over any history: files and directories that change, come, go, move, lead elsewhere, are too large."""
     with TemporaryDirectory() as root:
         directory = Directory(Path(root))
@@ -212,7 +212,7 @@ def test_without_an_instance_all_is_looked_at(tmp_path: Path, monkeypatch: pytes
         assert directory.read() == read_folder(directory.path, ENDINGS, LIMITS)
 
 
-def test_who_closes_holds_no_instance(tmp_path: Path) -> None:
+def test_closed_folder_watch_frees_its_inotify_instance(tmp_path: Path) -> None:
     """And who reads again and again holds one."""
 
     def count() -> int:

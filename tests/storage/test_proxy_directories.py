@@ -106,7 +106,7 @@ def test_a_directory_that_was_never_finished_is_listed_and_can_go(proxies: Proxi
 
 @pytest.mark.parametrize("signed", [True, False])
 @pytest.mark.parametrize("how", ["make", "remove"])
-def test_what_a_killed_run_was_making_goes_with_the_next_one(proxies: Proxies, how: str, *, signed: bool) -> None:
+def test_half_made_directory_of_a_killed_run_is_removed(proxies: Proxies, how: str, *, signed: bool) -> None:
     """Before it was signed or after; what others make stays."""
     mine, theirs = (proxies.root / f".{name}.01234567.new" for name in (ID, "ffffffffffff"))
     for unfinished in (mine, theirs):
@@ -130,7 +130,7 @@ def test_other_things_in_the_root_are_not_ours(proxies: Proxies) -> None:
             proxies.remove(ProxyId(name))
 
 
-def test_what_runs_is_noted(proxies: Proxies) -> None:
+def test_run_record_is_written_read_and_removed(proxies: Proxies) -> None:
     """Written, read and removed; what can't be read is as if nothing were noted."""
     made = proxies.make(ID, owner("web"), ProxyName("web"))
     assert proxies.recorded(ID) is None

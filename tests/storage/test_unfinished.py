@@ -67,7 +67,7 @@ def test_only_what_is_called_so_goes(tmp_path: Path) -> None:
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_one_that_is_removed_before_its_writer_has_locked_it_is_made_again(
+def test_unfinished_file_removed_before_it_is_locked_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between its making and its lock it looks like a dead writer's."""

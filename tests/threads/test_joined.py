@@ -12,7 +12,7 @@ import pytest
 from locallb.threads.joined import Joined, _Ticket
 
 
-def test_each_is_answered_by_a_call_that_began_after_it_asked() -> None:
+def test_every_answer_comes_from_a_call_begun_after_the_question() -> None:
     """Many threads, many rounds: nobody gets another one's answer, or one of a call that was under way."""
     calls, asked = count(1), count(1)
 
@@ -37,7 +37,7 @@ def test_each_is_answered_by_a_call_that_began_after_it_asked() -> None:
     assert len(seen) == 16 * 50
 
 
-def test_those_who_ask_meanwhile_share_the_next_call() -> None:
+def test_callers_during_a_call_share_the_next_one() -> None:
     """The call that is under way answers the first alone, the next one all others."""
     under_way, go_on = Event(), Event()
     calls: list[list[int]] = []
@@ -76,7 +76,7 @@ def test_a_failure_is_everybodys_who_shared_it_and_nobody_elses() -> None:
     assert joined.ask(2) == 2
 
 
-def test_those_who_are_expected_share_one_call() -> None:
+def test_expected_callers_share_one_call() -> None:
     """The first of them waits for the others; once they are there nobody waits any more."""
     calls: list[list[int]] = []
 
@@ -96,7 +96,7 @@ def test_those_who_are_expected_share_one_call() -> None:
     assert joined.ask(10) == 10
 
 
-def test_who_is_expected_and_never_comes_delays_no_other_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_absent_expected_caller_delays_others_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody whose turn to ask never came: the others are answered, and those after them."""
     monkeypatch.setattr("locallb.threads.joined.QUIET", 0.001)
     joined = Joined[int, int](list)
@@ -108,7 +108,7 @@ def test_who_is_expected_and_never_comes_delays_no_other_for_long(monkeypatch: p
     assert joined.ask(3) == 3
 
 
-def test_those_who_are_expected_and_trickle_in_are_not_waited_for_without_an_end(
+def test_trickling_callers_do_not_postpone_a_call_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """However often another one comes, a call begins in time."""

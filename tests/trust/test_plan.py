@@ -49,7 +49,7 @@ def of_others(store: TrustStore) -> set[StoreEntry]:
 
 
 @given(stores)
-def test_it_is_believed_alone_and_nothing_of_others_is_touched(there: list[TrustStore]) -> None:
+def test_trust_replaces_only_this_users_earlier_authority(there: list[TrustStore]) -> None:
     """Earlier ones of this user go; a second time there is nothing to do; and untrust leaves what others put there."""
     after = applied(there, plan_trust(KNOWN, there, ME).steps)
     for before, now in zip(there, after, strict=True):

@@ -67,7 +67,7 @@ def as_root(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     assert user.anchors.exists()
 
 
-def test_it_is_printed_first_then_done_and_taken_back(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trust_is_printed_applied_and_undone_in_all_stores(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     """All three stores; nothing of others is touched, also after another authority came and all files were lost."""
     as_root(user, monkeypatch)
     assert "you have no authority yet" in user.ca("trust").err
@@ -101,7 +101,7 @@ def test_it_is_printed_first_then_done_and_taken_back(user: User, monkeypatch: p
     assert (user.tools / "gathered").read_text() == "\n--fresh\n\n--fresh\n"
 
 
-def test_what_is_roots_is_told_and_the_rest_is_done(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stores_that_need_root_are_reported_and_others_changed(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the lines that sudo takes; the exit code says that something is left."""
     known = user.ca("create", "--json").json
     real = stores._system

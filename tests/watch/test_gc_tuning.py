@@ -18,7 +18,7 @@ def _thawed() -> Iterator[None]:
     gc.unfreeze()
 
 
-def test_what_is_made_while_memory_fills_is_not_looked_at_again() -> None:
+def test_objects_made_while_filling_are_frozen_for_the_collector() -> None:
     """No collection happens meanwhile, and what was made is out of sight afterwards."""
     with gc_tuning.filling():
         collections = [each["collections"] for each in gc.get_stats()]
@@ -28,7 +28,7 @@ def test_what_is_made_while_memory_fills_is_not_looked_at_again() -> None:
     assert gc.get_freeze_count() > len(made)
 
 
-def test_who_fails_while_memory_fills_leaves_the_collector_on() -> None:
+def test_failure_while_filling_turns_the_collector_on_again() -> None:
     """A start that can't read is tried again, perhaps for hours."""
     with suppress(OSError), gc_tuning.filling():
         raise OSError

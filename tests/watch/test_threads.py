@@ -40,7 +40,7 @@ class Mute(Exception):  # noqa: N818 - an error that is one in itself
 
 
 @pytest.mark.parametrize("error", [ValueError("bad\nvalue"), SystemExit(1), Odd(), Mute(), None])
-def test_whatever_escapes_is_told_counted_and_the_work_begins_again(
+def test_escaped_exception_is_reported_and_the_thread_restarts(
     error: BaseException | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the work just returns; in one line, with the place in our code if there is one."""
@@ -71,7 +71,7 @@ def test_whatever_escapes_is_told_counted_and_the_work_begins_again(
     assert len(told) == 2, "an end that was asked for is none"
 
 
-def test_what_cannot_even_be_told_is_begun_again_with_back_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_thread_is_restarted_with_back_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where no memory is left: it would be tried as often as a processor can."""
     begun = []
 

@@ -59,7 +59,7 @@ def test_nothing_is_removed_while_the_stack_is_updated(left: Stage, monkeypatch:
     assert claimed() == 0
 
 
-def test_what_an_update_made_meanwhile_is_no_leftover(left: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resources_made_by_a_concurrent_update_are_no_leftovers(left: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """The look that counts is the one that is taken while nobody updates the stack."""
     looks: list[int] = []
 

@@ -158,7 +158,7 @@ def test_a_mapped_port_is_known_by_both_numbers(opened: Opened) -> None:
     assert opened.shown == ["http://127.0.0.1:17386/"] * 2
 
 
-def test_of_several_a_list_says_how_to_choose(opened: Opened) -> None:
+def test_open_lists_the_choices_where_there_are_several(opened: Opened) -> None:
     """And nothing is opened; a Gateway is told from a Service by its key."""
     rows = (row(ServicePort(80), key=API), row(ServicePort(80), key=GATEWAY, at=V6))
     with pytest.raises(Refused, match="name one: `locallb open c/shop/api`"):
@@ -226,7 +226,7 @@ def test_where_no_browser_can_be_shown_the_url_is_printed(
 
 
 @pytest.mark.parametrize("words", ["web api", "--port 0", "--port 65536", "--port x"])
-def test_what_makes_no_sense_is_a_mistake_of_the_line(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_open_refuses_two_services_or_an_impossible_port(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Two at a time, or a port that there can't be."""
     with pytest.raises(SystemExit) as ended:
         parse(["open", *words.split()])

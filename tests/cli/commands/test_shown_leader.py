@@ -48,7 +48,7 @@ def test_the_leader_is_asked_for_only_where_it_is_shown(
         (Holder("a_7", doubted=True), "Leader: a_7, if it renews its Lease, which shows within seconds", None),
     ],
 )
-def test_whoever_let_the_lease_run_out_leads_no_longer(holder: Holder, told: str, identity: str | None) -> None:
+def test_holder_of_an_expired_lease_is_not_shown_as_leader(holder: Holder, told: str, identity: str | None) -> None:
     """It is said whose it was, and JSON names nobody; a doubt is one, and JSON says nothing."""
     assert status._leader(holder) == status._Leader(told, identity, doubted=holder.doubted)
 
@@ -113,7 +113,7 @@ OFF = [-YEAR, -3600, -16, -15, -1, 0, 14, 15, 16, 3600, YEAR]
 
 
 @pytest.mark.parametrize("off", OFF)
-def test_who_renews_the_lease_leads_whatever_the_clocks_say(monkeypatch: pytest.MonkeyPatch, off: float) -> None:
+def test_renewing_holder_is_the_leader_despite_clock_skew(monkeypatch: pytest.MonkeyPatch, off: float) -> None:
     """Clocks of two hosts differ, or one was set; the answer takes no longer than one renewal and a bit."""
     clocks = Clocks(monkeypatch, off, renewed=True)
     holder, told = shown(clocks, monkeypatch)
@@ -123,7 +123,7 @@ def test_who_renews_the_lease_leads_whatever_the_clocks_say(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("off", OFF)
-def test_who_renews_it_no_more_is_shown_as_leader_for_a_bounded_time(
+def test_holder_that_stops_renewing_is_shown_as_leader_for_a_bounded_time(
     monkeypatch: pytest.MonkeyPatch, off: float
 ) -> None:
     """Twice its duration at most, even where this host's clock was set back; then it is said whose it was."""
@@ -138,7 +138,9 @@ def test_who_renews_it_no_more_is_shown_as_leader_for_a_bounded_time(
 
 @pytest.mark.parametrize("off", OFF)
 @pytest.mark.parametrize("renewed", [True, False])
-def test_who_looks_again_and_again_never_waits(monkeypatch: pytest.MonkeyPatch, off: float, *, renewed: bool) -> None:
+def test_repeated_status_does_not_wait_for_a_renewal(
+    monkeypatch: pytest.MonkeyPatch, off: float, *, renewed: bool
+) -> None:
     """After the first seconds it knows by what it saw before, and goes on knowing."""
     clocks, looks = Clocks(monkeypatch, off, renewed=renewed), LeaderLooks(Timing())
     seen = []
@@ -151,7 +153,7 @@ def test_who_looks_again_and_again_never_waits(monkeypatch: pytest.MonkeyPatch, 
     assert {holder.identity for holder in seen} == {"a_7"}
 
 
-def test_one_who_takes_the_lease_over_leads_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_holder_of_the_lease_is_shown_as_leader_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """And whoever gave it up no longer does."""
     clocks, looks = Clocks(monkeypatch, YEAR, renewed=False), LeaderLooks(Timing())
     lease = clocks.lease()

@@ -210,7 +210,7 @@ def test_stacks_are_listed_with_their_state_and_without(play: Stage) -> None:
         ("nonsense --nonsense ", list(COMMANDS)),
     ],
 )
-def test_what_may_stand_at_the_cursor(play: Stage, line: str, expected: list[str]) -> None:
+def test_completion_offers_commands_options_values_and_services(play: Stage, line: str, expected: list[str]) -> None:
     """Commands, options, their values, stacks, and load balancers of the stack that is named."""
     play.run("--stack", "mine", "init")
     deployed(play)

@@ -77,7 +77,7 @@ def test_a_state_that_cannot_be_used_is_told_in_one_wording_and_restored(
 
 
 @pytest.mark.parametrize("name", ["garbage", "empty", "cut short", "another document"])
-def test_who_reads_the_state_without_the_engine_says_the_same(name: str, bench: Bench) -> None:
+def test_unusable_state_is_reported_alike_without_the_engine(name: str, bench: Bench) -> None:
     """The planner's side has no engine to ask."""
     BROKEN[name](bench.state_path)
     with pytest.raises(SourceError) as caught:

@@ -83,7 +83,7 @@ def test_none_at_all_is_a_program_of_http_1_0() -> None:
 
 
 @given(st.text(max_size=30) | st.from_regex(r"\A\[?[0-9a-fA-F:.%]{0,20}\]?(:[0-9]{0,6})?\Z"))
-def test_whatever_is_read_is_an_address_or_a_name(text: str) -> None:
+def test_host_header_is_parsed_to_an_address_or_a_name(text: str) -> None:
     """Read again without its port it is the same."""
     read = parse_host(text)
     assert read == host_of(request(text))

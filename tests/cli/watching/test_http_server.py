@@ -173,7 +173,7 @@ def test_a_page_that_cannot_be_made_is_told_and_the_others_are_given(monkeypatch
 
 
 @given(st.binary(max_size=200) | st.text(" /:\r\nGETHADmetricsAcp\0", max_size=60).map(str.encode))
-def test_whatever_is_asked_has_an_answer(head: bytes) -> None:
+def test_every_http_request_gets_a_response(head: bytes) -> None:
     """Nothing escapes."""
     assert answer(head, PAGES).data.startswith(b"HTTP/1.0 ")
 

@@ -28,7 +28,7 @@ def test_programs_may_call_it_as_they_do(host: str) -> None:
     assert asked(host) == 200
 
 
-def test_who_says_no_name_is_no_browser() -> None:
+def test_request_without_host_header_is_accepted() -> None:
     """As HTTP/1.0 allows."""
     assert asked() == 200
 

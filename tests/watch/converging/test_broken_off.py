@@ -68,7 +68,7 @@ def learnt(bench: Bench) -> Converger:
     return converger
 
 
-def test_what_broke_off_is_declared_again_after_a_start(bench: Bench) -> None:
+def test_interrupted_update_is_declared_again_after_a_start(bench: Bench) -> None:
     """Of a root that is in the state with its new digest, what is below may never have been declared."""
     engine = bench.engine(parallel=1)
     converger = Converger(Home("local-lb", "dev", str(bench.project.root)), engine)
@@ -82,7 +82,7 @@ def test_what_broke_off_is_declared_again_after_a_start(bench: Bench) -> None:
     assert not any(learnt(bench)._checks.needs_look_only([key]) for key in KEYS)
 
 
-def test_what_somebody_else_wrote_is_no_work_of_ours(bench: Bench) -> None:
+def test_state_written_by_another_process_is_not_taken_as_verified(bench: Bench) -> None:
     """Another version's update between two of ours."""
     engine = bench.engine()
     converger = Converger(Home("local-lb", "dev", str(bench.project.root)), engine)
@@ -95,7 +95,9 @@ def test_what_somebody_else_wrote_is_no_work_of_ours(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("at", ["between two updates", "after the last"])
-def test_what_somebody_else_takes_away_is_made_again(bench: Bench, at: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resources_removed_by_another_process_are_made_again(
+    bench: Bench, at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another process's write of the state is no news of ours, and is seen at once: the loop looks again."""
     home, engine, told = Home("local-lb", "dev", str(bench.project.root)), bench.engine(), list[LoopEvent]()
     loop = Loop(home, engine, lambda: SETTINGS, bench.project.root / "x.yaml", told.append, observe=lambda _: {})

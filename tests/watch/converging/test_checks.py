@@ -50,7 +50,7 @@ def home(tmp_path: Path) -> Home:
     return made
 
 
-def test_what_this_code_brought_about_is_only_looked_at(home: Home) -> None:
+def test_state_written_by_the_same_code_is_only_refreshed(home: Home) -> None:
     """Once: what was looked at isn't looked at again."""
     checks = begun(home, 1)
     assert checks.look_only
@@ -68,7 +68,7 @@ def test_a_state_that_anybody_wrote_since_is_gone_through(home: Home, stamp: obj
     assert not any(begun(home, stamp).needs_look_only([key]) for key in KEYS)
 
 
-def test_what_other_code_brought_about_is_gone_through(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_written_by_other_code_is_declared_again(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may declare something else of the same plan."""
     monkeypatch.setattr(module, "_code", lambda: "another")
     assert not begun(home, 1).look_only
@@ -95,7 +95,7 @@ def test_a_note_that_nobody_understands_says_nothing(home: Home, text: str) -> N
     assert begun(home, 1).look_only
 
 
-def test_what_failed_is_gone_through_by_the_next_loop(home: Home) -> None:
+def test_failed_load_balancers_are_declared_again_by_the_next_loop(home: Home) -> None:
     """And the others are looked at."""
     begun(home, 1).ended(KEYS, KEYS[:1], 2)
     checks = begun(home, 2)

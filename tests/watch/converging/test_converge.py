@@ -108,7 +108,7 @@ TAMPERINGS: Mapping[str, tuple[Callable[[Object], object], tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("what", TAMPERINGS)
-def test_what_others_change_of_ours_is_seen_and_nothing_else(what: str) -> None:
+def test_only_changes_to_our_entries_count_as_differences(what: str) -> None:
     """An entry of somebody else may stay for ever; it costs nothing."""
     change, names = TAMPERINGS[what]
     plan = plan_of(service())
@@ -146,7 +146,7 @@ def test_of_a_source_that_cannot_be_read_nothing_is_known() -> None:
     assert differing(plan, {}, DEMO) == {}
 
 
-def test_what_is_not_applied_is_not_compared() -> None:
+def test_unapplied_load_balancers_are_not_compared() -> None:
     """An update that is to come writes it anyway."""
     plan = plan_of(service())
     made = converger(plan)

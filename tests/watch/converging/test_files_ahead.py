@@ -105,7 +105,7 @@ OTHERWISE: dict[str, Callable[[PlannedProxy], Plan]] = {
 
 
 @pytest.mark.parametrize("why", OTHERWISE)
-def test_whatever_else_is_different_is_left_to_the_update(why: str) -> None:
+def test_early_write_leaves_other_differences_to_the_update(why: str) -> None:
     """Not one file is touched."""
     before = plan_of(*BEFORE)
     directory = written(before)
@@ -272,7 +272,7 @@ def _without_descriptors(_: int) -> int:
 
 
 @pytest.mark.parametrize("why", ["descriptors", "clusters"])
-def test_what_cannot_be_put_early_fails_no_update(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_early_write_fails_no_update(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Descriptors are wanting, or somebody removed a file: the update tells, or writes it again."""
     plan = plan_of(*BEFORE)
     without = None if why == "clusters" else resources("a")

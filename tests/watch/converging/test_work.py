@@ -27,7 +27,7 @@ def works(draw: st.DrawFn) -> Work:
 
 
 @given(works())
-def test_all_is_done_once_the_most_urgent_first(work: Work) -> None:
+def test_work_is_done_once_and_most_urgent_first(work: Work) -> None:
     """Portion by portion nothing is left out, done twice or overtaken by what is less urgent."""
     left, done = work, list[ObjectKey]()
     while left.keys:

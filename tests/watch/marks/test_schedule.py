@@ -23,7 +23,7 @@ MARK = Mark(Cause.SOURCE, "c")
 chances = st.floats(0, 1)
 
 
-def test_nothing_asks_for_a_look() -> None:
+def test_idle_schedule_has_no_next_look() -> None:
     """An idle loop waits for ever."""
     assert Schedule().look_at() is None
 
@@ -55,7 +55,7 @@ def test_a_load_balancer_that_fails_again_and_again_waits_longer_each_time_and_n
     assert max(waits) <= UPDATES.longest * 1.25
 
 
-def test_one_that_fails_delays_no_other() -> None:
+def test_failed_load_balancer_delays_no_other() -> None:
     """Only that one waits, and only as long as it shall be the same."""
     schedule = Schedule().ended(10.0, (B,), {A: "d1"}, 0)
     assert schedule.waiting(10.0, {A: "d1", B: "x"}) == {A}
@@ -139,7 +139,7 @@ def test_a_proxy_that_ends_is_repaired_at_once_and_one_that_ends_again_and_again
     assert calm.gone([A]).fell(now, A, wanted, 0).waiting(now, wanted) == frozenset()
 
 
-def test_what_stands_in_the_way_on_the_host_is_looked_at_more_and_more_seldom() -> None:
+def test_host_obstacles_are_rechecked_with_back_off() -> None:
     """Nobody tells that another process let a port go."""
     schedule = Schedule().blocked(0.0, "port 80 in use", 0)
     assert schedule.look_at() == FIRST_RETRY
@@ -150,7 +150,7 @@ def test_what_stands_in_the_way_on_the_host_is_looked_at_more_and_more_seldom() 
     assert later.blocked(1.0, "", 0).look_at() is None
 
 
-def test_what_failed_of_a_cluster_that_is_back_is_tried_at_once() -> None:
+def test_failures_of_a_returned_cluster_are_retried_at_once() -> None:
     """The others go on waiting."""
     other = ObjectKey(ClusterName("other"), "n", "a")
     schedule = Schedule()
@@ -161,7 +161,7 @@ def test_what_failed_of_a_cluster_that_is_back_is_tried_at_once() -> None:
 
 
 @given(st.lists(st.floats(0, 10), min_size=1, max_size=10), st.sampled_from([0.0, REST / 2, REST * 2, 60.0]))
-def test_what_nobody_needs_yet_waits_for_a_calm_moment(gaps: list[float], pause: float) -> None:
+def test_spares_wait_for_a_calm_moment(gaps: list[float], pause: float) -> None:
     """As long as updates follow each other it waits; it never waits where nothing was updated yet."""
     schedule, now = Schedule(), 100.0
     assert schedule.calm_at(now, busy=False) <= now
@@ -259,7 +259,7 @@ def test_no_schedule_looks_more_often_than_its_floor(history: list[Look]) -> Non
 
 
 @given(st.lists(looks, min_size=1, max_size=30))
-def test_nothing_that_is_due_is_forgotten(history: list[Look]) -> None:
+def test_every_due_load_balancer_is_looked_at(history: list[Look]) -> None:
     """Whatever is marked, failed, blocked or to be looked at again is looked at before the longest wait is over."""
     played = Played(Schedule().marked(0.0, Mark(Cause.START)))
     for look in history:
@@ -312,7 +312,7 @@ def test_what_failed_by_itself_and_then_for_want_of_something_else_waits_as_the_
 
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=5))
-def test_of_several_moments_the_first_counts(moments: list[float]) -> None:
+def test_earliest_requested_look_counts(moments: list[float]) -> None:
     """None is forgotten for another one."""
     schedule = Schedule()
     for at in moments:

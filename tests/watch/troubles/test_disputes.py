@@ -54,7 +54,7 @@ def test_a_duel_is_reported_once(chance: float) -> None:
     assert told[-1][0].startswith("c/n/a: somebody changes the ports of this Service back after every repair")
 
 
-def test_what_was_repaired_and_stays_is_forgotten() -> None:
+def test_lasting_repair_ends_a_dispute() -> None:
     """Whoever changes it again an hour later is answered at once."""
     disputes = Disputes().seen(0.0, PORTS, 0).repaired(0.0, [A])
     assert disputes.seen(1.0, PORTS, 0).due(1.0) == frozenset()
@@ -63,7 +63,7 @@ def test_what_was_repaired_and_stays_is_forgotten() -> None:
     assert later.seen(HOUR, PORTS, 0).due(HOUR) == {A}
 
 
-def test_what_others_put_right_themselves_is_not_repaired() -> None:
+def test_difference_that_disappears_is_not_repaired() -> None:
     """It waits, and is gone."""
     waiting = Disputes().seen(0.0, PORTS, 0).repaired(0.0, [A]).seen(1.0, PORTS, 0)
     assert waiting.look_at(1.0) == 1.0 + REPAIRS.first
@@ -72,7 +72,7 @@ def test_what_others_put_right_themselves_is_not_repaired() -> None:
     assert right.due(HOUR) == frozenset()
 
 
-def test_one_that_is_contested_holds_up_no_other() -> None:
+def test_disputed_service_delays_no_other() -> None:
     """Each Service for itself."""
     disputes = Disputes().seen(0.0, PORTS, 0).repaired(0.0, [A]).seen(1.0, {A: ("ports",), B: ("finalizer",)}, 0)
     assert disputes.due(1.0) == {B}
@@ -86,7 +86,7 @@ def test_one_that_is_contested_holds_up_no_other() -> None:
     ),
     chances,
 )
-def test_what_differs_is_due_or_has_a_time(
+def test_every_difference_has_a_repair_time(
     history: list[tuple[float, dict[ObjectKey, tuple[str, ...]], bool]], chance: float
 ) -> None:
     """Nothing is forgotten, and nothing waits longer than the longest wait."""
