@@ -148,26 +148,25 @@ class Converger:
         )
 
     def update(self, plan: Plan, wanted: Mapping[ObjectKey, str], batch: Batch) -> Outcome:
-        """Bring some load balancers to what is planned.
-
-        Raises:
-            EngineError: if the update can't begin or its outcome can't be kept.
-
-        """
-        asked = frozenset(batch.keys)
+        """Bring some load balancers to what is planned. Raises EngineError if it can't begin, or keep its outcome."""
+        asked, in_order = frozenset(batch.keys), frozenset[ObjectKey]()
         keys = asked | companions(asked, plan, wanted, self.applied, self._wanted.proxies)
         again = self._taken.waiting_again(keys, wanted)
         asked, keys = asked | again, keys | again
         refresh = batch.refresh or bool(again) or not self._ahead.isdisjoint(keys)
-        if refresh and self._needs_look_only(asked, wanted) and not self.engine.drifted(scope=self._scope(asked)):
-            self._checks.ended(asked, (), self._stamp())
-            return Outcome(Result(ok=True), {}, asked)
+        if refresh and self._needs_look_only(asked, wanted):
+            in_order = self._in_order_among(asked)
+            self._checks.ended(in_order, (), self._stamp())
+            if in_order == asked:
+                return Outcome(Result(ok=True), {}, asked)
+            asked -= in_order
+            keys = asked | companions(asked, plan, wanted, self.applied, self._wanted.proxies)
         outputs = self._changed_outputs(plan)
         result = self._deploy(plan, keys, outputs, refresh=refresh)
         self._note_outputs(plan, outputs, result)
         names, failed = self._taken.names(keys), self.note(keys, result)
         self._note_applied(keys, failed, wanted)
-        return Outcome(result, failed, keys - failed.keys() - touched_by(result, names))
+        return Outcome(result, failed, in_order | (keys - failed.keys() - touched_by(result, names)))
 
     def _deploy(
         self, plan: Plan, keys: Collection[ObjectKey], outputs: Mapping[str, object], *, refresh: bool
@@ -221,8 +220,13 @@ class Converger:
 
     def _needs_look_only(self, asked: Collection[ObjectKey], wanted: Mapping[ObjectKey, str]) -> bool:
         """Return whether a look is enough: by the state all are as wanted, and this code declared them so."""
-        differs = any(self.applied.get(key) != wanted.get(key) for key in asked)
-        return not differs and self._checks.needs_look_only(asked)
+        same = all(self.applied.get(key) == wanted.get(key) for key in asked)
+        return same and self._checks.needs_look_only(asked)
+
+    def _in_order_among(self, keys: Collection[ObjectKey]) -> frozenset[ObjectKey]:
+        """Look at these, and return of which nothing differs: an update of many for one that does takes long."""
+        drifted = self.engine.drifted(scope=self._scope(keys))
+        return frozenset(key for key in keys if not drifted or drifted.isdisjoint(self._roots(key)))
 
     def _changed_outputs(self, plan: Plan) -> Mapping[str, object]:
         """Return the outputs to export, only what changed: a thousand Services' outputs cost more than one update."""

@@ -94,6 +94,34 @@ def test_state_written_by_another_process_is_not_taken_as_verified(bench: Bench)
     assert not any(learnt(bench)._checks.needs_look_only([key]) for key in KEYS)
 
 
+@pytest.mark.parametrize("drifted", [(), NAMES[1:2], NAMES])
+def test_a_start_declares_again_what_differs_and_nothing_beside_it(
+    bench: Bench, drifted: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of many that it looks at in one go, an update takes those that others changed; all of them are checked then."""
+    engine = bench.engine()
+    converger = Converger(Home("local-lb", "dev", str(bench.project.root)), engine)
+    converger.learn()
+    converger.note(KEYS, engine.up(declaring("1")))
+    wanted, declared = dict.fromkeys(KEYS, "1"), list[ObjectKey]()
+
+    def declare_some(_: Plan, keys: Collection[ObjectKey], *_others: object) -> None:
+        declared.extend(keys)
+        declaring("1", tuple(map(str, keys)))()
+
+    monkeypatch.setattr(converge, "declare_some", declare_some)
+    again = learnt(bench)
+    for name in drifted:
+        del bench.world.things[f"ProxyConfig::{name}"]
+    outcome = again.update(Plan(), wanted, work.Batch(tuple(KEYS), refresh=True))
+    assert sorted(declared) == sorted(map(ObjectKey.parse, drifted))
+    assert outcome.result.ok
+    assert not outcome.failed
+    assert outcome.untouched == set(KEYS) - set(declared)
+    assert learnt(bench)._checks.look_only
+    assert bench.engine().drifted() == frozenset()
+
+
 @pytest.mark.parametrize("at", ["between two updates", "after the last"])
 def test_resources_removed_by_another_process_are_made_again(
     bench: Bench, at: str, monkeypatch: pytest.MonkeyPatch
