@@ -63,9 +63,8 @@ def _upstreams(listener: Listener | HttpListener) -> Iterator[str]:
             if isinstance(serves, HttpRoutes)
             else [serves]
         )
-        targets = (
-            target for action in actions if isinstance(action, Forward | TcpForward) for target in action.targets
-        )
+        forwards = (action for action in actions if isinstance(action, Forward | TcpForward))
+        targets = (target for forward in forwards for target in forward.targets)
         yield from (each.upstream for each in targets if each.upstream)
 
 

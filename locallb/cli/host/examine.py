@@ -116,12 +116,8 @@ def _session(directory: Path, stack: str, troubles: Troubles) -> Session | None:
 
 def _names(plan: Planned) -> Iterator[NameSeen]:
     """Ask for one name of each zone that has any."""
-    first = {
-        name.zone: name.name
-        for placement in plan[1].placements
-        for name in placement.names
-        if not is_wildcard(name.name)
-    }
+    names = (name for placement in plan[1].placements for name in placement.names)
+    first = {name.zone: name.name for name in names if not is_wildcard(name.name)}
     if first:
         from locallb.host import resolving  # noqa: PLC0415 - loads a client of name servers
 

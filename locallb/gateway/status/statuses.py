@@ -143,7 +143,7 @@ def _listener(number: int, mine: BoundListener, bound: BoundGateway, outcome: Ou
         programmed = Trouble(INVALID, programmed.message)
     elif not programmed and (trouble := bound.trouble or outcome.trouble):
         programmed = Trouble(PENDING, trouble.message)
-    told_conditions = [
+    told = [
         verdict(ACCEPTED, accepted),
         verdict(PROGRAMMED, programmed, message=outcome.places.get((mine.listener.port, mine.transport), "")),
         verdict(RESOLVED, mine.resolved),
@@ -153,12 +153,12 @@ def _listener(number: int, mine: BoundListener, bound: BoundGateway, outcome: Ou
     ]
     if others := [other.listener.name for other in bound.listeners if _overlap(mine, other)]:
         why = f"its hostnames are those of {', '.join(others)} as well, so clients may reuse connections for both"
-        told_conditions.append(Condition(OVERLAPPING_TLS, "True", "OverlappingHostnames", why))
+        told.append(Condition(OVERLAPPING_TLS, "True", "OverlappingHostnames", why))
     return {
         "name": mine.listener.name,
         "supportedKinds": [{"group": GROUP, "kind": kind.value} for kind in mine.kinds],
         "attachedRoutes": len(bound.attachment.routes.get(number, ())),
-        **conditions(*told_conditions),
+        **conditions(*told),
     }
 
 
@@ -212,11 +212,8 @@ def verdicts_by_route(bound: Iterable[BoundGateway]) -> Sequence[tuple[Reference
 def verdicts_of(bound: BoundGateway) -> Mapping[Reference, tuple[ParentVerdict, ...]]:
     """Return what one Gateway, and its ListenerSets, say of each route."""
     verdicts: dict[Reference, tuple[ParentVerdict, ...]] = {}
-    for verdict_of_parent in bound.attachment.verdicts:
-        verdicts[verdict_of_parent.route.reference] = (
-            *verdicts.get(verdict_of_parent.route.reference, ()),
-            verdict_of_parent,
-        )
+    for view in bound.attachment.verdicts:
+        verdicts[view.route.reference] = (*verdicts.get(view.route.reference, ()), view)
     return verdicts
 
 
@@ -236,19 +233,15 @@ def route_status(verdicts: Sequence[ParentVerdict], backends: Backends) -> ApiSt
     """Return the status of a route of which its parents say that."""
     route = verdicts[0].route
     resolved = next(backends.troubles(route), None)
-    in_order = sorted(verdicts, key=lambda by_parent: route.parents.index(by_parent.parent))
-    return ApiStatus(route.reference, route.meta, {"parents": [_parent(by_parent, resolved) for by_parent in in_order]})
+    in_order = sorted(verdicts, key=lambda view: route.parents.index(view.parent))
+    return ApiStatus(route.reference, route.meta, {"parents": [_parent(view, resolved) for view in in_order]})
 
 
-def _parent(parent_verdict: ParentVerdict, resolved: Trouble | None) -> Status:
-    told_conditions = [verdict(ACCEPTED, parent_verdict.accepted), verdict(RESOLVED, resolved)]
-    if not parent_verdict.accepted and (dropped := _dropped(parent_verdict.route)):
-        told_conditions.append(Condition(PARTIALLY_INVALID, "True", UNSUPPORTED, dropped))
-    return {
-        "parentRef": dict(parent_verdict.parent.written),
-        "controllerName": CONTROLLER,
-        **conditions(*told_conditions),
-    }
+def _parent(view: ParentVerdict, resolved: Trouble | None) -> Status:
+    told = [verdict(ACCEPTED, view.accepted), verdict(RESOLVED, resolved)]
+    if not view.accepted and (dropped := _dropped(view.route)):
+        told.append(Condition(PARTIALLY_INVALID, "True", UNSUPPORTED, dropped))
+    return {"parentRef": dict(view.parent.written), "controllerName": CONTROLLER, **conditions(*told)}
 
 
 def _dropped(route: Route) -> str:

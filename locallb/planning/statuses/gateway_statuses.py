@@ -64,24 +64,17 @@ def with_statuses(
         return plan
     tell = _Telling(snapshot, memory or Memory())
     bound = [gateways.bound.get(placement.key) for placement in plan.placements]
+    refused_bound = [gateways.bound.get(rejection.key) for rejection in plan.rejections]
     placed = _of_placements(plan.placements, bound, settings, tell)
-    refused = [_with_status(rejection, gateways.bound.get(rejection.key), tell) for rejection in plan.rejections]
-    served = _served(
-        (*placed, *refused), (*bound, *(gateways.bound.get(rejection.key) for rejection in plan.rejections))
-    )
+    refused = [_with_status(*pair, tell) for pair in zip(plan.rejections, refused_bound, strict=True)]
+    served = _served((*placed, *refused), (*bound, *refused_bound))
     served = sorted(served, key=lambda both: both[0].key) if refused else served
+    others = (_others(objects, _of_cluster(objects, served, gateways), settings, tell) for objects in live)
     with_told = replace(
         plan,
         placements=tuple(placement for placement, _ in placed),
         rejections=tuple(with_news(rejection, gateways.bound.get(rejection.key), snapshot) for rejection, _ in refused),
-        statuses=tuple(
-            chain.from_iterable(
-                [
-                    _others(objects_of_cluster, _of_cluster(objects_of_cluster, served, gateways), settings, tell)
-                    for objects_of_cluster in live
-                ]
-            )
-        ),
+        statuses=tuple(chain.from_iterable(others)),
     )
     tell.memory.evict_unused()
     return with_told
@@ -120,8 +113,8 @@ def outcome_of(planned: Placement | Rejection) -> Outcome:
     }
     orders = tuple(ordered(_ORDERED[notice.reason], notice.message) for notice in ordered_of(planned.notices))
     places = {
-        (mapped_port.port, mapped_port.protocol): " ".join(place(at, mapped_port.number) for at in planned.addresses)
-        for mapped_port in planned.mapped
+        (port.port, port.protocol): " ".join(place(at, port.number) for at in planned.addresses)
+        for port in planned.mapped
     }
     return Outcome(planned.addresses, ports=blocked, ordered=orders, hostname=planned.hostname, places=places)
 
@@ -152,9 +145,9 @@ def _served(outcomes: Sequence[tuple[object, Outcome | None]], bound: Sequence[B
 
 def _of_cluster(objects: GatewayObjects, served: _Served, gateways: Gateways) -> _Served:
     """Return those of one cluster: most often there is no other."""
-    return (
-        served if len(gateways.clusters) == 1 else [both for both in served if both[0].key.cluster == objects.cluster]
-    )
+    if len(gateways.clusters) == 1:
+        return served
+    return [(gateway, outcome) for gateway, outcome in served if gateway.key.cluster == objects.cluster]
 
 
 def _with_status(planned: _Planned, bound: Bound | None, tell: _Telling) -> tuple[_Planned, Outcome | None]:
@@ -165,9 +158,7 @@ def _with_status(planned: _Planned, bound: Bound | None, tell: _Telling) -> tupl
     if not planned.access:
         return planned, outcome
     status = tell.planned(key.cluster, key, gateway_status, bound, outcome)
-    with_told: _Planned = tell.memory.of(
-        (key, "told"), lambda before, status: replace(before, status=status), planned, status
-    )
+    with_told: _Planned = tell.memory.of((key, "told"), lambda it, status: replace(it, status=status), planned, status)
     return with_told, outcome
 
 
@@ -197,10 +188,8 @@ def _of_sets(
     for listener_set in objects.listener_sets:
         sets.setdefault(listener_set.parent, []).append(listener_set)
     for gateway, outcome in served if sets else ():
-        for listener_set in sets.get(gateway.gateway.reference, ()):
-            yield tell.planned(
-                objects.cluster, listener_set.reference, listener_set_status, listener_set, gateway, outcome, shared
-            )
+        for set_ in sets.get(gateway.gateway.reference, ()):
+            yield tell.planned(objects.cluster, set_.reference, listener_set_status, set_, gateway, outcome, shared)
 
 
 def _of_routes(
