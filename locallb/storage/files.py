@@ -70,7 +70,7 @@ def write(path: Path, text: str, *, mode: int = PRIVATE, durable: bool = False) 
         try:
             beside.replace(path)
         except OSError as error:
-            beside.unlink(missing_ok=True)
+            unfinished.discard(beside)
             raise FilesError(f"{path} can't be replaced: {refusal(error)}") from error
 
 
@@ -84,7 +84,7 @@ def create(path: Path, text: str) -> None:
         with file:
             file.write(text)
     except OSError as error:
-        path.unlink(missing_ok=True)
+        unfinished.discard(path)
         raise FilesError(f"{path} can't be written: {refusal(error)}") from error
 
 
@@ -98,7 +98,7 @@ def _beside(path: Path, text: str, mode: int, *, durable: bool) -> Iterator[Path
             try:
                 _fill(descriptor, text, mode, durable=durable)
             except OSError:
-                beside.unlink(missing_ok=True)
+                unfinished.discard(beside)
                 raise
         except OSError as error:
             raise FilesError(f"{path} can't be written: {refusal(error)}") from error

@@ -9,7 +9,6 @@ import os
 import shutil
 import stat
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 from locallb.model.system_errors import refusal
@@ -32,21 +31,21 @@ def rewrite(path: Path, change: Callable[[str], str]) -> None:
         if not stat.S_ISREG(status.st_mode) or len(before) > _LARGEST:
             raise FilesError(f"{path} isn't a regular file of at most {_LARGEST >> 20} MiB: nothing is changed")
         after = change(before.decode(errors="surrogateescape")).encode(errors="surrogateescape")
+        unfinished.remove_abandoned_of(path)
         if after != before:
             _replace(path, beside, after, status)
     except OSError as error:
-        with suppress(OSError):  # a file system that is read-only says so also of a file that isn't there
-            beside.unlink(missing_ok=True)
+        unfinished.discard(beside)
         why = "it is a link" if path.is_symlink() else refusal(error)
         raise FilesError(f"{path} can't be changed: {why}") from error
 
 
 def _replace(path: Path, beside: Path, text: bytes, status: os.stat_result) -> None:
-    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+    with unfinished.made(beside, 0o600) as descriptor, os.fdopen(os.dup(descriptor), "wb") as file:
         file.write(text)
         file.flush()
         os.fchown(file.fileno(), status.st_uid, status.st_gid)
         shutil.copystat(path, beside, follow_symlinks=False)  # with what SELinux says of it
         os.utime(beside)
         os.fsync(file.fileno())
-    beside.replace(path)
+        beside.replace(path)  # while it counts as being written

@@ -2,16 +2,18 @@
 
 The kernel puts a change into the queue before the writer's call returns, so who asks hears of everything that was done
 before. Where it can't name all (the queue ran over, a directory came, went or moved), the answer is that it can't.
-Not told: what is written through another name of a file, through memory, or by another host; who asks looks at
-everything now and again. Not here: when to look (`folder_watch`), and what files have (`folders`).
+Not told: what is written through another name of a file, through memory, by another host, or by a mount over a file or
+a directory below; who asks looks at everything now and again. Not here: when to look (`folder_watch`), and what files
+have (`folders`).
 """
 
 from __future__ import annotations
 
 import ctypes
-import errno
+import fcntl
 import os
 import struct
+import termios
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +25,7 @@ _IN_ONLYDIR = 0x01000000
 _CHANGES = _IN_MODIFY | _IN_ATTRIB | _IN_CLOSE_WRITE | _IN_MOVED | _IN_CREATE | _IN_DELETE
 _WATCHED = _CHANGES | _IN_DELETE_SELF | _IN_MOVE_SELF | _IN_ONLYDIR
 _NAMELESS = _IN_DELETE_SELF | _IN_MOVE_SELF | _IN_UNMOUNT | _IN_Q_OVERFLOW | _IN_IGNORED
-_EVENT = struct.Struct("iIII")
+_EVENT, _SIZE = struct.Struct("iIII"), struct.Struct("i")
 _AT_ONCE = 1 << 16
 """Bytes of the queue that are read at once."""
 
@@ -95,14 +97,14 @@ def _library() -> ctypes.CDLL:
 
 
 def _events(queue: int) -> Iterator[tuple[int, int, str]]:
-    """Take what there is in the queue: the number of the directory, what happened, to which name."""
-    while True:
-        try:
-            some = os.read(queue, _AT_ONCE)
-        except OSError as error:
-            if error.errno == errno.EAGAIN:
-                return
-            raise
+    """Take what is in the queue now: the number of the directory, what happened, to which name.
+
+    What comes meanwhile stays for the next time: whoever writes on and on would keep us here.
+    """
+    (left,) = _SIZE.unpack(fcntl.ioctl(queue, termios.FIONREAD, bytes(_SIZE.size)))
+    while left > 0:
+        some = os.read(queue, _AT_ONCE)
+        left -= len(some)
         position = 0
         while position < len(some):
             number, mask, _, length = _EVENT.unpack_from(some, position)

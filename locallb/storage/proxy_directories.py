@@ -19,7 +19,7 @@ from locallb.model.errors import ClientError
 from locallb.model.identities import Owner, ProxyId, ProxyName
 from locallb.model.naming import owner_fields, owner_from
 from locallb.model.system_errors import refusal
-from locallb.storage import files, paths
+from locallb.storage import files, paths, unfinished
 
 SHARED = 0o770
 """Mode of a directory that a container uses through our group; those above it stay closed to everybody else."""
@@ -102,6 +102,7 @@ class Proxies:
         """Make the directory, or take the one that is `owner`'s already. Raises ProxiesError if it is another's."""
         directory = self.find(proxy)
         if directory and directory.owner and _same_service(directory.owner, owner):
+            unfinished.remove_abandoned(directory.path)
             self._sign(directory.path, owner, name)
         elif directory and any(directory.path.iterdir()):
             whose = f"belongs to {directory.owner}" if directory.owner else f"has no readable {OWNER}"

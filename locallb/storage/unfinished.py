@@ -10,11 +10,15 @@ import os
 import re
 import secrets
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 
 ENDING = ".new"
+_STALE = 60.0
+"""Seconds after which a link that is being put in place is one that a stopped writer left."""
 _NAME = re.compile(r"\..+\.[0-9a-f]{8}" + re.escape(ENDING))
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -52,8 +56,14 @@ def put_link(path: Path, to: str) -> None:
     try:
         beside.replace(path)
     except OSError:
-        beside.unlink()
+        discard(beside)
         raise
+
+
+def discard(path: Path) -> None:
+    """Remove what can't be completed; an error of that is nobody's first concern, and hides no other."""
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
 
 
 def remove_abandoned(directory: Path) -> None:
@@ -67,7 +77,20 @@ def remove_abandoned(directory: Path) -> None:
                 _remove(path)
 
 
+def remove_abandoned_of(path: Path) -> None:
+    """Remove what dead writers of one file left beside it; what can't be removed stays."""
+    for beside in path.parent.glob(f".{escape(path.name)}.*{ENDING}"):
+        if _NAME.fullmatch(beside.name):
+            with suppress(OSError):
+                _remove(beside)
+
+
 def _remove(path: Path) -> None:
+    status = path.lstat()
+    if stat.S_ISLNK(status.st_mode):  # nobody can lock one
+        if time.time() - status.st_mtime > _STALE:
+            path.unlink()
+        return
     descriptor = os.open(path, _OLD)
     try:
         if stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -11,7 +11,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from locallb.storage import files
+from locallb.storage import files, unfinished
 from locallb.storage.files import FilesError
 from locallb.trust.plan import StoreEntry, TrustStep, entry_name, system_file
 from locallb.trust.tools import TrustError, fingerprints, run
@@ -63,6 +63,7 @@ def change_keychain(step: TrustStep) -> None:
 
 
 def _put(path: Path, text: str | None) -> None:
+    unfinished.remove_abandoned_of(path)
     if text is None:
         files.remove(path)
     else:

@@ -11,7 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from locallb.sources import SourceError
-from locallb.sources.manifests.reading import ParseCache
+from locallb.sources.manifests.reading import ENDINGS, LIMITS, ParseCache
+from locallb.storage import followed_folder
+from locallb.storage.folders import Folder, read_folder
+from locallb.storage.followed_folder import FollowedFolder
 from tests.sources.support import Place, names, service
 
 NAMES = ["a", "b", "c", "d"]
@@ -134,3 +137,27 @@ def test_a_reading_that_could_not_be_kept_is_nothing_to_go_by(tmp_path: Path, go
     (place.manifests / "c.yaml").unlink(missing_ok=True)
     place.write(b=service("b", 8081))
     assert place.read(keep=True, memory=memory) == place.read()
+
+
+def test_a_file_that_is_only_touched_leaves_a_directory_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its contents are the same, so is the reading; later ones go on looking at nothing but what changed."""
+    whole: list[Path] = []
+
+    def noted(directory: Path, *words: object) -> Folder:
+        whole.append(directory)
+        return read_folder(directory, *words)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(followed_folder, "FEW", 0)
+    monkeypatch.setattr(followed_folder, "read_folder", noted)
+    place, memory = Place(tmp_path), ParseCache(FollowedFolder(ENDINGS, LIMITS))
+    assert memory.followed
+    place.manifests.mkdir()
+    place.write(a=service("a"), b=service("b"))
+    before = place.read(keep=True, memory=memory)
+    for _ in range(3):
+        (place.manifests / "a.yaml").touch()
+        assert place.read(keep=True, memory=memory) is before
+    assert len(whole) == 1
+    memory.followed.close()

@@ -159,6 +159,22 @@ def test_only_what_changed_is_looked_at(way: str, tmp_path: Path, whole: list[Pa
     assert directory.read() is after
 
 
+def test_names_that_come_and_go_or_are_not_read_have_nothing_looked_at(tmp_path: Path, whole: list[Path]) -> None:
+    """As editors and builds make them; one that stays and is to be read has all looked at."""
+    directory = Directory(tmp_path)
+    directory.change("write", "a.yaml", "one")
+    before = directory.read()
+    for name in ("4913", "b.yaml", "d.tmp", ".a.yaml.swp"):
+        directory.change("write", name, "one")
+    for name in ("4913", "b.yaml", "d.tmp"):
+        (directory.path / name).unlink()
+    directory.change("write", "built.o", "one")
+    assert (directory.read(), len(whole)) == (before, 1)
+    directory.change("write", "b.yaml", "one")
+    assert directory.read() == read_folder(directory.path, ENDINGS, LIMITS)
+    assert len(whole) == 2
+
+
 @pytest.mark.parametrize("why", ["second name", "link", "unreadable"])
 def test_where_something_may_change_from_elsewhere_all_is_looked_at(
     why: str, tmp_path: Path, whole: list[Path]
@@ -196,6 +212,29 @@ def test_a_queue_that_ran_over_has_all_looked_at(
     directory.change("write", "a.yaml", "one")
     assert directory.read() == read_folder(directory.path, ENDINGS, LIMITS)
     assert len(whole) == 2
+
+
+def test_who_writes_on_and_on_keeps_nobody_from_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes while the queue is emptied is named the next time."""
+    directory, reads, take = Directory(tmp_path), 0, os.read
+    for name in ("a.yaml", "b.yaml"):
+        directory.change("write", name, "one")
+    directory.read()
+
+    def taken(queue: int, size: int) -> bytes:
+        nonlocal reads
+        reads += 1
+        if reads > 10:
+            pytest.fail("it goes on for as long as somebody writes")
+        events = take(queue, size)
+        (directory.path / "b.yaml").write_text(f"{reads}")
+        return events
+
+    directory.change("write", "a.yaml", "two")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "read", taken)
+        directory.read()
+    assert directory.read() == read_folder(directory.path, ENDINGS, LIMITS)
 
 
 def test_without_an_instance_all_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -107,3 +109,37 @@ def test_a_link_is_put_in_place_at_once_or_not_at_all(tmp_path: Path) -> None:
         unfinished.put_link(path, "x" * 5000)
     assert str(path.readlink()) == "b"
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["directory", "link"]
+
+
+def test_what_dead_writers_of_one_file_left_beside_it_goes(tmp_path: Path) -> None:
+    """Links too, once no living writer can be about to put them in place; nothing of other files, nothing fresh."""
+    path = tmp_path / "a[b].service"
+    left = [tmp_path / ".a[b].service.01234567.new", tmp_path / ".a[b].service.89abcdef.new"]
+    kept = [tmp_path / name for name in (".a[b].service.76543210.new", ".ab.service.01234567.new", "a[b].service")]
+    left[0].touch()
+    left[1].symlink_to("elsewhere")
+    os.utime(left[1], (0, 0), follow_symlinks=False)
+    kept[0].symlink_to("elsewhere")
+    for other in kept[1:]:
+        other.touch()
+    unfinished.remove_abandoned_of(path)
+    assert sorted(tmp_path.iterdir()) == sorted(kept)
+
+
+@pytest.mark.parametrize("write", [files.write, unfinished.put_link])
+def test_a_remainder_that_stays_hides_no_error(
+    tmp_path: Path, write: Callable[[Path, str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What went wrong first is told, not that it could not be cleared up."""
+
+    def failing(error: int) -> Callable[..., None]:
+        def fail(*_: object, **__: object) -> None:
+            raise OSError(error, os.strerror(error))
+
+        return fail
+
+    monkeypatch.setattr(Path, "unlink", failing(errno.EROFS))
+    monkeypatch.setattr(Path, "replace", failing(errno.ENOSPC))
+    monkeypatch.setattr(os, "fchmod", failing(errno.ENOSPC))
+    with pytest.raises((files.FilesError, OSError), match=os.strerror(errno.ENOSPC)):
+        write(tmp_path / "a", "text")

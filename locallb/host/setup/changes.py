@@ -179,6 +179,7 @@ def _change_file(path: Path, step: Step) -> None:
 
 
 def _put_file(path: Path, step: Step) -> None:
+    unfinished.remove_abandoned_of(path)
     if not step.wanted:
         path.unlink(missing_ok=True)
         return

@@ -101,6 +101,7 @@ def read_manifests(  # noqa: PLR0913 - each optional one is a choice of its own
         memory.folder = memory.reading = memory.now = None
         return _from_copy_alone(source, directory, str(error), readings)
     if memory.reading and memory.folder == folder:
+        memory.folder = folder  # of the same, but with later stamps, and what is followed from now on
         return memory.reading
     fresh = _fresh(source, folder, memory, readings, directory)
     memory.folder, memory.reading = folder, None
