@@ -204,6 +204,13 @@ class Load:
         """Everything that ended so far; after the load's end, everything."""
         return sorted(self._outcomes, key=lambda outcome: outcome.began)
 
+    def await_more(self, count: int) -> None:
+        """Wait until so many requests that begin from now on have ended, however long a busy machine takes for that."""
+        now = time.perf_counter()
+        eventually(
+            lambda: sum(outcome.began >= now for outcome in [*self._outcomes]) >= count, f"{count} more requests"
+        )
+
     def failures(self, names: str) -> list[Outcome]:
         """Return the requests that none of the servers `names` answered."""
         return [outcome for outcome in self.outcomes if outcome.answer not in set(names)]

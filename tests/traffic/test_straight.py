@@ -45,11 +45,11 @@ def via(play: Stage) -> list[str]:
     return [port["via"] for port in row["ports"]]
 
 
-def others_than_the_machine(pods: list[Pod]) -> set[str]:
-    """Return who else connects to pods by IPv4 for a while: a Node, which hands on what comes to NodePorts."""
+def others_than_the_machine(pods: list[Pod], asked: Load) -> set[str]:
+    """Return who else connects to pods by IPv4 for some requests: a Node, which hands on what comes to NodePorts."""
     for backend in (backend for pod in pods for backend in pod.backends):
         backend.peers.clear()
-    time.sleep(0.5)
+    asked.await_more(RATE // 2)
     return {peer for pod in pods for peer in pod.peers if "." in peer} - {GATEWAY}
 
 
@@ -70,11 +70,11 @@ def test_routes_that_come_and_go_lead_over_and_back_without_a_failed_request(wor
         with routes_to(one, world=world):
             play.up()
             assert via(play) == ["nodePorts", "nodePorts"]
-            assert others_than_the_machine(pods)
+            assert others_than_the_machine(pods, asked)
             with routes_to(other, world=world):
                 play.up()
                 assert via(play) == ["pods", "pods"]
-                eventually(lambda: not others_than_the_machine(pods), "pods see the machine")
+                eventually(lambda: not others_than_the_machine(pods, asked), "pods see the machine")
                 assert {answer(address, 80, "UDP") for address in addresses(world) for _ in range(9)} == {"a", "b"}
             play.up()
             assert via(play) == ["nodePorts", "nodePorts"]
@@ -95,10 +95,10 @@ def test_watch_goes_over_when_routes_come_and_go(world: World, play: Stage) -> N
         at = up_and_serving(world, play, runs=False)
         with Load(lambda: answer(at), RATE) as asked:
             for _ in range(2):
-                assert others_than_the_machine(pods)
+                assert others_than_the_machine(pods, asked)
                 with routes_to(one, other, world=world):
-                    eventually(lambda: not others_than_the_machine(pods), "pods see the machine")
-                eventually(lambda: bool(others_than_the_machine(pods)), "pods see Nodes again")
+                    eventually(lambda: not others_than_the_machine(pods, asked), "pods see the machine")
+                eventually(lambda: bool(others_than_the_machine(pods, asked)), "pods see Nodes again")
     assert asked.failures("ab") == []
 
 
@@ -143,8 +143,7 @@ def test_a_pod_that_ends_at_once_costs_no_request(world: World, play: Stage) -> 
                 world.remove(old)
                 ends.append((began, time.perf_counter()))
                 old = new
-                time.sleep(0.2)
-    assert len(asked.outcomes) > RATE // 2
+                asked.await_more(RATE // 5)
     assert [outcome for outcome in asked.failures("abcd") if not any(cut(outcome, *end) for end in ends)] == []
 
 
