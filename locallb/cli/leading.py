@@ -22,7 +22,7 @@ from locallb.kubernetes.access.kubeconfig import Stamp, stamp
 from locallb.kubernetes.answers import Object
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.election import Election
-from locallb.kubernetes.api.fence import FENCE, NotLeaderError
+from locallb.kubernetes.api.limits.fence import FENCE, NotLeaderError
 from locallb.kubernetes.lease import Candidate, LeaseRecord, lease_record, validity
 from locallb.ledger.ledger import Ledger
 from locallb.model.identities import Home

@@ -17,7 +17,7 @@ from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 
-from locallb.kubernetes.api.fence import FENCE, Fence, NotLeaderError
+from locallb.kubernetes.api.limits.fence import FENCE, Fence, NotLeaderError
 from locallb.ledger import lock
 from locallb.ledger.address_claims import AddressClaims
 from locallb.ledger.claim_files import TURN, ClaimFiles

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from pulumi.runtime.rpc import UNKNOWN
 
-from locallb.kubernetes.api.fence import FENCE
+from locallb.kubernetes.api.limits.fence import FENCE
 from locallb.model.system_errors import told
 from locallb.resources import codec
 from locallb.resources.errors import ProviderError

@@ -18,7 +18,7 @@ from lightkube.generic_resource import create_namespaced_resource
 from locallb.config.lease_timing import Timing
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.election import Election
-from locallb.kubernetes.api.fence import FENCE, Fence, NotLeaderError
+from locallb.kubernetes.api.limits.fence import FENCE, Fence, NotLeaderError
 from locallb.kubernetes.api.object_types import LEASE
 from locallb.kubernetes.lease import Candidate
 from locallb.ledger.ledger import Ledger

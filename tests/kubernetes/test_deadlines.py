@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from locallb.kubernetes.access.errors import KubeError
-from locallb.kubernetes.api import deadline
 from locallb.kubernetes.api.client import Cluster
+from locallb.kubernetes.api.limits import deadline
 from locallb.model.snapshot import Access
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "

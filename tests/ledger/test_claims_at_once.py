@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from locallb.kubernetes.api.fence import FENCE
+from locallb.kubernetes.api.limits.fence import FENCE
 from locallb.ledger import ledger as module
 from locallb.ledger import lock
 from locallb.ledger.claim_files import ClaimFiles
@@ -152,7 +152,7 @@ STOPPED_AT = """
 import os, sys
 from ipaddress import ip_address
 from pathlib import Path
-from locallb.kubernetes.api.fence import FENCE
+from locallb.kubernetes.api.limits.fence import FENCE
 from locallb.ledger import ledger as module
 from locallb.ledger import lock
 from locallb.ledger.ledger import Ledger

@@ -17,7 +17,7 @@ import pytest
 
 from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import PodRouting, Settings, SettingsError
-from locallb.kubernetes.api import allowance
+from locallb.kubernetes.api.limits import allowance
 from locallb.model.pacing import Pace
 from locallb.sources.kubernetes.entry import MachinesSource
 from locallb.sources.kubernetes.nodes import MOST_WAYS, NodePolls

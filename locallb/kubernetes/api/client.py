@@ -22,8 +22,8 @@ from locallb.kubernetes.access.kubeconfig import stamp
 from locallb.kubernetes.answers import AnswerError, Object, listed
 from locallb.kubernetes.api import object_types as kinds
 from locallb.kubernetes.api import refusals
-from locallb.kubernetes.api.allowance import Allowance
 from locallb.kubernetes.api.connected import Connected
+from locallb.kubernetes.api.limits.allowance import Allowance
 from locallb.kubernetes.api.object_types import namespaced, object_name, written_types
 from locallb.kubernetes.frontend import Frontend, frontends
 from locallb.model.fields import JsonObject

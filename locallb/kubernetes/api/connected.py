@@ -20,9 +20,9 @@ from locallb.kubernetes.access.auth import PluginAuth
 from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.access.kubeconfig import Stamp, connection, stamp
 from locallb.kubernetes.answers import AnswerError
-from locallb.kubernetes.api.allowance import PAGES, Allowance, ask_plainly, limit_to, refuse_compressed
-from locallb.kubernetes.api.deadline import limit
-from locallb.kubernetes.api.quota import QUOTAS
+from locallb.kubernetes.api.limits.allowance import PAGES, Allowance, ask_plainly, limit_to, refuse_compressed
+from locallb.kubernetes.api.limits.deadline import limit
+from locallb.kubernetes.api.limits.quota import QUOTAS
 from locallb.model.snapshot import Access
 
 TIMEOUT = httpx2.Timeout(10.0, connect=3.0)

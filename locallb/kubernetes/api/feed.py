@@ -26,7 +26,7 @@ from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.access.kubeconfig import connection
 from locallb.kubernetes.access.tls import TLS
 from locallb.kubernetes.answers import ERROR, AnswerError, Object, WatchLine, lines, list_page, watch_line, whole
-from locallb.kubernetes.api.quota import QUOTAS
+from locallb.kubernetes.api.limits.quota import QUOTAS
 from locallb.kubernetes.frontend import frontends
 from locallb.model.fields import JsonObject
 from locallb.model.snapshot import Access

@@ -14,8 +14,8 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
 from locallb.kubernetes.access.errors import Fault, KubeError
-from locallb.kubernetes.api.fence import FENCE
-from locallb.kubernetes.api.quota import QUOTAS
+from locallb.kubernetes.api.limits.fence import FENCE
+from locallb.kubernetes.api.limits.quota import QUOTAS
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.api.unreachable import UNREACHABLE
 from locallb.kubernetes.events import event_body, namespace_of

@@ -9,9 +9,9 @@ from typing import Any
 
 from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.answers import Object, listed
-from locallb.kubernetes.api.allowance import Allowance
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.connected import Connected
+from locallb.kubernetes.api.limits.allowance import Allowance
 from locallb.kubernetes.api.object_types import NAMESPACE, POD
 from locallb.model.formatting import few
 from locallb.model.snapshot import Access

@@ -13,7 +13,7 @@ from locallb.gateway.kinds import KINDS
 from locallb.gateway.needs import kind_of
 from locallb.gateway.status.observed import ObservedRouteStatus
 from locallb.kubernetes.api import live_service
-from locallb.kubernetes.api.quota import QUOTAS
+from locallb.kubernetes.api.limits.quota import QUOTAS
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.parsing.objects import Parsed
 from locallb.model.gateway.objects import CONTROLLER

@@ -10,7 +10,7 @@ import pytest
 
 from locallb.kubernetes.api import connected, feed
 from locallb.kubernetes.api.client import Cluster
-from locallb.kubernetes.api.quota import EACH, LIFE, MOST, OWED, SPAN, Quotas
+from locallb.kubernetes.api.limits.quota import EACH, LIFE, MOST, OWED, SPAN, Quotas
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.parsing.objects import Parsed, parse_objects
 from locallb.model.snapshot import Access

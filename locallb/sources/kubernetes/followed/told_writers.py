@@ -1,7 +1,7 @@
 """Hints from informers to writers: the latest version of each object, and the rate limit of the cluster.
 
 What is told of other kinds (Nodes, EndpointSlices) is nobody's guess: nobody writes to them. Not here: following
-(`followed_cluster`), and what writers make of it (`kubernetes.api.recent`, `kubernetes.api.quota`).
+(`followed_cluster`), and what writers make of it (`kubernetes.api.recent`, `kubernetes.api.limits.quota`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from locallb.gateway.needs import kind_of
 from locallb.gateway.status.observed import told_kind
-from locallb.kubernetes.api.quota import QUOTAS
+from locallb.kubernetes.api.limits.quota import QUOTAS
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.frontend import frontends
 from locallb.kubernetes.identity import Identity

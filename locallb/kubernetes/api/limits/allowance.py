@@ -13,12 +13,12 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Any
 
 import httpcore2
 import httpx2
 
 from locallb.kubernetes.answers import AnswerError
+from locallb.kubernetes.api.limits.connections import WrappedStream, connect_with
 from locallb.threads.supervised import Task, do_once
 
 SECONDS = 5.0
@@ -55,8 +55,7 @@ class Allowance:
 
 def limit_to(allowance: Allowance, client: httpx2.Client) -> None:
     """Have the connections of a client keep to it, also on their way through a proxy."""
-    for transport in filter(None, (client._transport, *client._mounts.values())):  # noqa: SLF001 - no other way to its connections
-        transport._pool._network_backend = _Connecting(allowance)  # type: ignore[attr-defined]  # noqa: SLF001 - likewise
+    connect_with(client, _Connecting(allowance))
 
 
 def ask_plainly(request: httpx2.Request) -> None:
@@ -73,12 +72,12 @@ def refuse_compressed(response: httpx2.Response) -> None:
         raise AnswerError("the answer is compressed, which nobody asked for")
 
 
-class _Limited(httpcore2.NetworkStream):
+class _Limited(WrappedStream):
     """A connection on which each step has the time that is left. A handshake is one step, whatever it consists of."""
 
     def __init__(self, allowance: Allowance, stream: httpcore2.NetworkStream) -> None:
+        super().__init__(stream)
         self._allowance = allowance
-        self._stream = stream
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         return self._allowance.receive(self._stream.read(max_bytes, self._allowance.seconds(timeout)))
@@ -86,17 +85,11 @@ class _Limited(httpcore2.NetworkStream):
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         self._stream.write(buffer, self._allowance.seconds(timeout))
 
-    def close(self) -> None:
-        self._stream.close()
-
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore2.NetworkStream:
         secured = self._stream.start_tls(ssl_context, server_hostname, self._allowance.seconds(timeout))
         return _Limited(self._allowance, secured)
-
-    def get_extra_info(self, info: str) -> Any:  # noqa: ANN401 - as httpcore has it
-        return self._stream.get_extra_info(info)
 
 
 class _Connecting(httpcore2.SyncBackend):

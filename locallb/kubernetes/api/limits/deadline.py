@@ -8,20 +8,21 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import Iterable
-from typing import Any
 
 import httpcore2
 import httpx2
+
+from locallb.kubernetes.api.limits.connections import WrappedStream, connect_with
 
 PATIENCE = 60.0
 """Seconds that an answer may take, its head and its body."""
 
 
-class _Timed(httpcore2.NetworkStream):
+class _Timed(WrappedStream):
     """A connection on which each answer ends in time, counted from the last word of the question."""
 
     def __init__(self, stream: httpcore2.NetworkStream) -> None:
-        self._stream = stream
+        super().__init__(stream)
         self._asked = time.monotonic()
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
@@ -33,16 +34,10 @@ class _Timed(httpcore2.NetworkStream):
         self._stream.write(buffer, timeout)
         self._asked = time.monotonic()
 
-    def close(self) -> None:
-        self._stream.close()
-
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore2.NetworkStream:
         return _Timed(self._stream.start_tls(ssl_context, server_hostname, timeout))
-
-    def get_extra_info(self, info: str) -> Any:  # noqa: ANN401 - as httpcore has it
-        return self._stream.get_extra_info(info)
 
 
 class _Connecting(httpcore2.SyncBackend):
@@ -61,5 +56,4 @@ class _Connecting(httpcore2.SyncBackend):
 
 def limit(client: httpx2.Client) -> None:
     """Give each answer to a client until then, also on its way through a proxy."""
-    for transport in filter(None, (client._transport, *client._mounts.values())):  # noqa: SLF001 - no other way to its connections
-        transport._pool._network_backend = _Connecting()  # type: ignore[attr-defined]  # noqa: SLF001 - likewise
+    connect_with(client, _Connecting())

@@ -1,0 +1,1 @@
+"""What requests to an API may cost, and when they may be sent."""
