@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from locallb.envoy import render, render_empty, render_part, watches
 from locallb.envoy.fragments import as_files
-from locallb.envoy.http import watched_by_chains
+from locallb.envoy.http import names, watched_by_chains
 from locallb.envoy.http.tls import SYSTEM_AUTHORITIES
 from locallb.model.http.backends import BackendTls, HttpBackends, Speaks
 from locallb.model.http.policies import HeaderChanges
@@ -32,13 +32,14 @@ from locallb.model.http.serving import (
 from locallb.model.identities import ClusterName, PartId, Protocol, ProxyId, ProxyName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, ConnectCheck, Part, Proxy, Upstream
-from tests.conftest import Golden
+from tests.conftest import GOLDENS, Golden
 from tests.envoy import http_strategies
 from tests.envoy.certificates import Authority, Pair
-from tests.envoy.support import Envoy, validate
+from tests.envoy.support import Envoy, quiet, validate
 from tests.envoy.traffic import Block
 
 pytestmark = pytest.mark.envoy
+_CERTIFICATE = Certificate(ClusterName("kind"), "default", "web", "ab" * 32)
 _PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 """Every try starts an Envoy: a smaller example isn't worth minutes, as Envoy names what it refuses."""
 
@@ -119,7 +120,6 @@ def test_a_part_of_a_stacks_proxy_has_all_of_it_inside(tmp_path: Path, pair: Pai
 @pytest.mark.parametrize("discovery", list(Discovery))
 def test_a_proxy_with_http_renders_to_its_golden_files(discovery: Discovery, golden: Golden) -> None:
     """What was written stays what it is, byte for byte: routes, a certificate by reference, backends by TLS."""
-    certificate = Certificate(ClusterName("kind"), "default", "web", "ab" * 32)
     forward = Forward(
         (Target("tcp-80", 9, HeaderChanges((("x-a", "1%"),))), Target("")), path=PathRewrite("", prefix=True)
     )
@@ -129,7 +129,7 @@ def test_a_proxy_with_http_renders_to_its_golden_files(discovery: Discovery, gol
             VirtualHost((ANY,), (Route(Match(), Redirect(301, "https")),)),
         )
     )
-    chain = Chain(routes, ("a.test",), Termination((certificate,)))
+    chain = Chain(routes, ("a.test",), Termination((_CERTIFICATE,)))
     through = Chain(TcpForward((Target("tcp-443"),)), ("*.c.test",))
     address, backends = ip_address("127.77.0.5"), (Backend.at(ip_address("127.0.0.1"), 30080),)
     secure = HttpBackends(Speaks.HTTP2, BackendTls("a.test", dns_names=("*.a.test",)))
@@ -145,3 +145,21 @@ def test_a_proxy_with_http_renders_to_its_golden_files(discovery: Discovery, gol
         may_serve_http=True,
     )
     golden.check(f"envoy_http/{discovery}", render(proxy).files)
+
+
+def test_no_golden_http_case_is_stale(golden: Golden) -> None:
+    """`fault` is written by `test_request_faults`."""
+    golden.cases("envoy_http", (*map(str, Discovery), "fault"))
+
+
+@pytest.mark.parametrize("case", [*map(str, Discovery), "fault"])
+def test_envoy_validates_every_golden_http_configuration(
+    case: str, tmp_path: Path, pair: Pair, authority: Authority
+) -> None:
+    """`envoy --mode validate` accepts the golden files without a warning."""
+    files = {path.name: path.read_text() for path in (GOLDENS / "envoy_http" / case).iterdir()}
+    directory = _prepared(tmp_path, pair, authority)
+    shutil.copy(pair.chain, directory / names.chain_file(_CERTIFICATE))
+    shutil.copy(pair.key, directory / names.key_file(_CERTIFICATE))
+    result = validate(directory, files)
+    assert (result.returncode, quiet(result.stderr)) == (0, "")
