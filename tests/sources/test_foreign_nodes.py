@@ -19,6 +19,7 @@ from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import PodRouting, Settings, SettingsError
 from locallb.kubernetes.api.limits import allowance
 from locallb.model.pacing import Pace
+from locallb.sources.kubernetes import nodes
 from locallb.sources.kubernetes.entry import MachinesSource
 from locallb.sources.kubernetes.nodes import MOST_WAYS, NodePolls
 from tests.servers import QuietServer, in_thread
@@ -233,6 +234,36 @@ def test_where_somebody_looks_again_and_again_nobody_else_asks(tmp_path: Path) -
             ways, (sentence,) = find(tmp_path)
             assert ways == changed
             assert "cloudprovider isn't a kubeconfig" in sentence
+        finally:
+            gate.set()
+            polls.stop()
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_where_nothing_is_known_the_first_answer_is_waited_for_once(
+    *, answers: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a moment: a Service that is told its address before there are routes serves nobody."""
+    monkeypatch.setattr(nodes, "FIRST", 60.0 if answers else 0.05)
+    gate = threading.Event()
+    other = {"podIPs": [{"ip": "10.0.7.9"}], "hostIPs": [{"ip": "172.18.0.9"}]}
+    one = {"metadata": {"name": "m9", "namespace": f"infra-{A}"}, "status": other}
+    (finder,) = settings().finders
+    assert isinstance(finder, MachinesSource)
+
+    def answer(_: BaseHTTPRequestHandler) -> bytes:
+        if not answers:
+            gate.wait()
+        return page(items=[one])
+
+    with answering(tmp_path / "cloudprovider", answer) as asked:
+        polls = NodePolls(finder, tmp_path, lambda _: None, Pace(first=0.02, longest=60.0, floor=60.0))
+        try:
+            expected = {A: ("10.0.7.9/32 via 172.18.0.9",) if answers else ()}
+            assert find(tmp_path) == (expected, [])
+            monkeypatch.setattr(nodes, "FIRST", 3600.0)
+            assert find(tmp_path) == (expected, [])
+            assert len(asked) <= 1
         finally:
             gate.set()
             polls.stop()

@@ -9,10 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from threading import Lock
 
 from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.access.kubeconfig import kubeconfig_path, resolve
@@ -21,68 +19,29 @@ from locallb.model.network.routes import PodRoute
 from locallb.model.pacing import Pace
 from locallb.sources.kept_access import put
 from locallb.sources.kubernetes.entry import KubernetesSource, MachinesSource
+from locallb.sources.kubernetes.last_looks import LAST_LOOKS, Look
 from locallb.sources.kubernetes.machine_pods import INFRA, node_routes, parsed, printed
 from locallb.sources.kubernetes.machines import ForeignMachinesApi, MachinesApi
 from locallb.sources.polling import PACE, Polls
 from locallb.sources.source import Found
 from locallb.storage import files
 
+FIRST = 2.0
+"""Seconds for which the first answer is waited for, once, where none is kept: before it there would be no routes."""
 MOST_WAYS = 1000
 """Ways to the Nodes of one cluster, and the pods that may be these; with more of either none is taken over."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """What a look found."""
-
-    ways: tuple[PodRoute, ...] = ()
-    failure: str = ""
-    """Why nothing is known; empty if something is."""
-
-
-class LastLooks:
-    """What was found last by those of this process who look again and again. Safe to use from several threads."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._known: dict[tuple[MachinesSource, Path], _Look | None] = {}
-
-    def begin(self, finder: MachinesSource, root: Path) -> None:
-        """Note that a look has begun."""
-        with self._lock:
-            self._known[finder, root] = None
-
-    def end(self, finder: MachinesSource, root: Path) -> None:
-        """Note that the look has ended."""
-        with self._lock:
-            self._known.pop((finder, root), None)
-
-    def note(self, finder: MachinesSource, root: Path, look: _Look) -> None:
-        """Take over what was found, unless nobody needs it any more."""
-        with self._lock:
-            if (finder, root) in self._known:
-                self._known[finder, root] = look
-
-    def find(self, finder: MachinesSource, root: Path) -> tuple[bool, _Look | None]:
-        """Return whether somebody looks, and what was found last; None before anything was."""
-        with self._lock:
-            return (finder, root) in self._known, self._known.get((finder, root))
-
-
-LAST_LOOKS = LastLooks()
-"""Of this process."""
 
 
 def find_nodes(finder: MachinesSource, root: Path, directory: Path, *, keep: bool) -> Found[KubernetesSource]:
     """Find the ways to a cluster's Nodes, in `directory` where nobody says. Raises ClientError where that fails."""
     path, name = directory / f"{finder.cluster}.routes", _asked(finder, root)
-    followed, look = LAST_LOOKS.find(finder, root)
+    last = _kept(path, name)
+    followed, look = LAST_LOOKS.find(finder, root, patience=0.0 if last else FIRST)
     look = look if followed else _looked(finder, root, Memory())
     if look and not look.failure:
         if keep:
             put(finder.type, path, f"{name}\n{printed(look.ways)}", keep=keep)
         return Found(node_routes={finder.cluster: look.ways})
-    last = _kept(path, name)
     complaints = (_complaint(finder, look.failure, len(last)),) if look else ()
     return Found(complaints=complaints, node_routes={finder.cluster: last})
 
@@ -130,11 +89,11 @@ def _noted(finder: MachinesSource, root: Path, apis: Memory[MachinesApi]) -> tup
     return look.ways
 
 
-def _looked(finder: MachinesSource, root: Path, apis: Memory[MachinesApi]) -> _Look:
+def _looked(finder: MachinesSource, root: Path, apis: Memory[MachinesApi]) -> Look:
     try:
-        return _Look(_ask(finder, root, apis))
+        return Look(_ask(finder, root, apis))
     except KubeError as error:
-        return _Look(failure=str(error))
+        return Look(failure=str(error))
 
 
 def _ask(finder: MachinesSource, root: Path, apis: Memory[MachinesApi]) -> tuple[PodRoute, ...]:
