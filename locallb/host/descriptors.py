@@ -7,12 +7,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from locallb.model.errors import ClientError
+from locallb.model.system_errors import SCARCE, told
+
 _SOCKET = "socket:["
 _INOTIFY = "anon_inode:inotify"
+
+
+class DescriptorsError(ClientError):
+    """It can't be told what processes hold: one sentence."""
 
 
 @dataclass(slots=True)
@@ -28,16 +35,32 @@ class SocketOwners:
 
 
 def socket_owners(inodes: Collection[str], our_pids: Collection[int]) -> SocketOwners:
-    """Look through all processes for the sockets with these inodes, and for what our own processes hold."""
+    """Look through all processes for the sockets with these inodes, and for what our own processes hold.
+
+    Raises DescriptorsError where the host can't tell just now: what our own hold would be another's.
+    """
     totals = SocketOwners()
-    for pid in _pids():
-        with suppress(OSError):
-            links = list(_links(pid))
-            if pid in our_pids:
-                totals.ours.update(_inodes(links))
-            else:
-                _note(totals, pid, links, inodes)
+    try:
+        for pid in _pids():
+            with _hidden_or_gone():
+                links = list(_links(pid))
+                if pid in our_pids:
+                    totals.ours.update(_inodes(links))
+                else:
+                    _note(totals, pid, links, inodes)
+    except OSError as error:
+        raise DescriptorsError(f"what processes of this host hold can't be told: {told(error)}") from error
     return totals
+
+
+@contextmanager
+def _hidden_or_gone() -> Iterator[None]:
+    """Pass over a process whose descriptors can't be seen; not over an error that isn't about it."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in SCARCE:
+            raise
 
 
 def _note(totals: SocketOwners, pid: int, links: list[str], inodes: Collection[str]) -> None:

@@ -25,6 +25,7 @@ from locallb.model.network.ranges import AddressRange
 from locallb.model.network.routes import POD_PROTOCOL, Route
 from locallb.model.network.routing_rules import Rule, diversions
 from locallb.model.snapshot import HostFacts, Socket
+from locallb.model.system_errors import SCARCE, told
 
 _STATUS = "/proc/self/status"
 _PORT_START = "/proc/sys/net/ipv4/ip_unprivileged_port_start"
@@ -55,7 +56,7 @@ def host_facts(pools: Iterable[Pool], our_pids: Collection[int], *, strict: bool
     for IPv6.
 
     Raises:
-        HostError: if this host has no /proc as Linux has it.
+        HostError: if this host has no /proc as Linux has it, or can't be looked at just now.
         RouteError: if its routes can't be read just now.
 
     """
@@ -120,10 +121,25 @@ def _status() -> dict[str, str]:
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
+def _told(path: str) -> str:
+    """Return what the kernel tells; nothing where it doesn't tell that. Raises HostError where it can't just now."""
+    try:
+        return Path(path).read_text(encoding="ascii")
+    except OSError as error:
+        _refuse_scarcity(error)
+        return ""
+
+
+def _refuse_scarcity(error: OSError) -> None:
+    """Raise HostError for an error that says nothing of what was asked for: it would be planned with."""
+    if error.errno in SCARCE:
+        raise HostError(f"this host can't be looked at: {told(error)}") from error
+
+
 def _number(path: str, default: int) -> int:
     try:
-        return int(Path(path).read_text())
-    except (OSError, ValueError):
+        return int(_told(path))
+    except ValueError:
         return default
 
 
@@ -173,11 +189,7 @@ def _addresses(pools: Iterable[Pool], known: Sequence[Route], *, strict: bool) -
 
 def _bindable() -> Iterator[IPAddress]:
     """List the IPv6 addresses of interfaces: what can be bound without IPV6_FREEBIND."""
-    try:
-        lines = Path(_IPV6_ADDRESSES).read_text(encoding="ascii").splitlines()
-    except OSError:
-        return
-    yield from (IPv6Address(bytes.fromhex(line.split()[0])) for line in lines)
+    yield from (IPv6Address(bytes.fromhex(line.split()[0])) for line in _told(_IPV6_ADDRESSES).splitlines())
 
 
 def _is_here(address: str) -> bool:
@@ -199,6 +211,7 @@ def _bind_error(kind: socket.SocketKind, address: str, port: int) -> int:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((address, port))
     except OSError as error:
+        _refuse_scarcity(error)
         return error.errno or errno.EIO
     return 0
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from locallb.host.descriptors import socket_owners
 from locallb.model.errors import ClientError
 from locallb.model.identities import IPAddress, Protocol
+from locallb.model.system_errors import SCARCE, told
 
 LISTEN = "0A"
 _ESTABLISHED = "01"
@@ -37,14 +38,16 @@ class Row:
 
 def holder(address: IPAddress, port: int, protocol: Protocol) -> str:
     """Return which process keeps `address`:`port` from being bound: `name (pid)`; empty if that can't be read."""
-    inodes = {
-        row.inode
-        for row in rows(protocol)
-        if row.port == port
-        and (row.address == address or row.address.is_unspecified)
-        and (protocol is Protocol.UDP or row.state == LISTEN)
-    }
-    return next(iter(socket_owners(inodes, ()).holders.values()), "") if inodes else ""
+    with suppress(ClientError):
+        inodes = {
+            row.inode
+            for row in rows(protocol)
+            if row.port == port
+            and (row.address == address or row.address.is_unspecified)
+            and (protocol is Protocol.UDP or row.state == LISTEN)
+        }
+        return next(iter(socket_owners(inodes, ()).holders.values()), "") if inodes else ""
+    return ""
 
 
 def connections(places: Collection[tuple[IPAddress, int]], process: int = 0) -> int:
@@ -68,17 +71,25 @@ def connect(address: IPAddress, port: int, seconds: float) -> None:
 def rows(protocol: Protocol, state: str = "", process: int = 0) -> Iterator[Row]:
     """Return the sockets of a network namespace, all or those in one state; IPv4-mapped IPv6 as IPv4.
 
-    It is the one of `process`, which may be gone then; 0 stands for our own.
+    It is the one of `process`, which may be gone then; 0 stands for our own. Raises SocketError where
+    the host can't tell.
     """
     for table in _TABLES.get(protocol, ()):
-        with suppress(OSError):  # no IPv6, no table
-            for line in (
-                Path("/proc", str(process or "self"), "net", table).read_text(encoding="ascii").splitlines()[1:]
-            ):
-                fields = line.split()
-                if not state or fields[3] == state:
-                    place, port = fields[1].split(":")
-                    yield Row(_address(place), int(port, 16), fields[3], fields[9])
+        for line in _lines(Path("/proc", str(process or "self"), "net", table))[1:]:
+            fields = line.split()
+            if not state or fields[3] == state:
+                place, port = fields[1].split(":")
+                yield Row(_address(place), int(port, 16), fields[3], fields[9])
+
+
+def _lines(table: Path) -> list[str]:
+    """Return the lines of a table; none where the kernel has no such table, as without IPv6."""
+    try:
+        return table.read_text(encoding="ascii").splitlines()
+    except OSError as error:
+        if error.errno in SCARCE:
+            raise SocketError(f"which ports are in use can't be told: {told(error)}") from error
+        return []
 
 
 def _address(text: str) -> IPAddress:

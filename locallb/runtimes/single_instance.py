@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from locallb.model.errors import ClientError
-from locallb.model.system_errors import SCARCE, refusal
+from locallb.model.system_errors import UNTOLD, refusal
 from locallb.runtimes.process import processes
 from locallb.runtimes.process.processes import Process
 from locallb.storage import paths
@@ -32,7 +32,7 @@ def holder(path: Path) -> Process | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        if error.errno in SCARCE:
+        if error.errno in UNTOLD:
             raise TakenError(f"who holds {path} can't be told: {refusal(error)}") from error
         return None
     try:

@@ -6,7 +6,6 @@ here, read a file, or lead elsewhere. Not here: where a finder has them from, an
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +18,7 @@ from locallb.kubernetes.parsing.documents import DocumentError, read_documents
 from locallb.model.errors import ClientError
 from locallb.model.fields import JsonObject
 from locallb.model.formatting import clipped
-from locallb.model.system_errors import refusal
+from locallb.model.system_errors import UNTOLD, refusal
 from locallb.sources import SourceError
 from locallb.storage import files, foreign_files, paths
 
@@ -31,8 +30,6 @@ _KEPT_FIELDS = _CLUSTER_FIELDS | {"tls-server-name"}
 _USER_FIELDS = frozenset({"client-certificate-data", "client-key-data", "token"})
 _UNUSABLE = (DocumentError, KeyError, IndexError, TypeError, ValueError, AttributeError)
 """What reading a kubeconfig raises that isn't one."""
-_OF_THE_MOMENT = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO}
-"""What the system says that tells nothing of a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +76,16 @@ def admitted(
 
 def kept(directory: Path) -> dict[str, Path]:
     """Return the usable kubeconfigs in a directory, by cluster. Raises SourceError where that can't be told now."""
-    paths_of = {path.name.removesuffix(SUFFIX): path for path in sorted(directory.glob(f"*{SUFFIX}"))}
+    paths_of = {path.name.removesuffix(SUFFIX): path for path in listed(directory, SUFFIX)}
     return {name: path for name, path in paths_of.items() if is_usable(path)}
+
+
+def listed(directory: Path, suffix: str) -> tuple[Path, ...]:
+    """List the files that a finder keeps. Raises SourceError where that can't be told now."""
+    try:
+        return paths.entries(directory, suffix)
+    except OSError as error:
+        raise SourceError(f"what was found before can't be told: {directory}: {refusal(error)}") from None
 
 
 def is_usable(path: Path) -> bool:
@@ -92,7 +97,7 @@ def is_usable(path: Path) -> bool:
         cluster, user, contexts = _parts(foreign_files.read(path, LARGEST))
         return bool(contexts) and not (_beyond(cluster, _KEPT_FIELDS) or _beyond(user, _USER_FIELDS))
     except OSError as error:
-        if error.errno in _OF_THE_MOMENT:
+        if error.errno in UNTOLD:
             raise SourceError(f"{path} can't be read: {refusal(error)}") from None
         return False
     except _UNUSABLE:

@@ -110,6 +110,18 @@ def ledgers() -> tuple[Path, ...]:
     return tuple(dict.fromkeys([ledger_directory(), *others]))
 
 
+def entries(directory: Path, ending: str = "") -> tuple[Path, ...]:
+    """List what is in a directory and ends so, sorted; nothing where there is no directory.
+
+    Raises OSError where it can't be read. `glob` finds nothing then, from Python 3.12 on.
+    """
+    try:
+        names = os.listdir(directory)  # noqa: PTH208 - see above
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    return tuple(directory / name for name in sorted(names) if name.endswith(ending) and name[0] != ".")
+
+
 def private_directory(path: Path) -> Path:
     """Make `path` and its missing parents, readable by this user only; one that exists is left as it is.
 

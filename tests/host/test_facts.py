@@ -6,7 +6,7 @@ import ctypes
 import errno
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from ipaddress import ip_address, ip_network
 from itertools import chain, repeat
@@ -20,10 +20,13 @@ from locallb.host import descriptors, facts, netlink
 from locallb.host.descriptors import socket_owners
 from locallb.host.facts import HostError, host_facts
 from locallb.host.netlink import RouteError
+from locallb.host.sockets import LISTEN, rows
+from locallb.model.errors import ClientError
 from locallb.model.identities import Protocol
 from locallb.model.network.ranges import AddressRange
 from locallb.model.network.routes import Route
 from locallb.model.snapshot import HostFacts, Socket
+from tests.descriptors import few_files
 
 ME = os.getpid()
 MY_NAME = f"{Path('/proc/self/comm').read_text().strip()} ({ME})"
@@ -335,3 +338,31 @@ def test_a_kernel_that_doesnt_tell_has_the_usual_limits(monkeypatch: pytest.Monk
     monkeypatch.setattr(facts, "_INSTANCES", "/nowhere")
     monkeypatch.setattr(descriptors, "_pids", lambda: [ME])
     assert host_facts((), [ME]).watches == 128
+
+
+def said(look: Callable[[], object]) -> object:
+    """Return what a look tells, or why it tells nothing."""
+    try:
+        return look()
+    except ClientError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("spare", range(4))
+@pytest.mark.parametrize("path", [facts._PORT_START, facts._IPV6_ADDRESSES, facts._INSTANCES])
+def test_nothing_is_planned_with_what_can_not_be_read_for_a_moment(path: str, spare: int) -> None:
+    """Neither low ports nor IPv6 are given up, and no port of ours is another's, for want of descriptors."""
+    looks: list[Callable[[], object]] = [
+        lambda: facts._number(path, -7),
+        lambda: list(facts._bindable()),
+        lambda: {row.inode for row in rows(Protocol.TCP, LISTEN)} >= {inode},
+        lambda: socket_owners({inode}, {os.getpid()}).ours >= {inode},
+        lambda: facts._covers_ipv4(socket.SOCK_STREAM, port),
+    ]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        inode, port = str(os.fstat(server.fileno()).st_ino), server.getsockname()[1]
+        for look in looks:
+            usual = look()
+            with few_files(spare):
+                now = said(look)
+            assert now == usual or "raise the limit of open files" in str(now)

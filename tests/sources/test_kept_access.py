@@ -11,6 +11,7 @@ import pytest
 from locallb.sources import SourceError
 from locallb.sources.kept_access import SUFFIX, kept
 from locallb.storage import foreign_files
+from tests.descriptors import few_files
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.EIO])
@@ -30,3 +31,11 @@ def test_a_cluster_whose_kubeconfig_cannot_be_read_now_is_not_gone(
     monkeypatch.setattr(foreign_files, "read", refuse)
     with pytest.raises(SourceError, match=f"{path.name} can't be read: {os.strerror(number)}; "):
         kept(tmp_path)
+
+
+def test_no_cluster_is_gone_where_the_directory_can_not_be_read_now(tmp_path: Path) -> None:
+    """Nor where there is no directory; that is none yet."""
+    (tmp_path / f"c{SUFFIX}").write_text("contexts: []\n")
+    with few_files(0), pytest.raises(SourceError, match=r"what was found before can't be told: .*; raise the limit"):
+        kept(tmp_path)
+    assert kept(tmp_path / "absent") == {}

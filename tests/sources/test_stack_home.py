@@ -12,7 +12,8 @@ from locallb.dns.owner_ids import owner_id
 from locallb.model.errors import ClientError
 from locallb.model.identities import Home
 from locallb.sources import SourceError
-from locallb.sources.state.stack_home import FORMAT, _path, belonging, require_here, settle, write
+from locallb.sources.state.renamed_project import earlier_names
+from locallb.sources.state.stack_home import FORMAT, _path, belonging, deployed_from, require_here, settle, write
 from tests.descriptors import few_files
 
 
@@ -98,3 +99,15 @@ def test_where_a_stack_belongs_cannot_be_told_from_a_disk_that_fails(tmp_path: P
     with pytest.raises(SourceError, match=r"can't be told: .*; look after that disk") as caught:
         require_here(home, None)
     assert "remove" not in str(caught.value)
+
+
+def test_where_a_stack_of_an_earlier_version_belongs_can_not_be_told_for_a_moment(tmp_path: Path) -> None:
+    """Only its state tells: nobody takes it over meanwhile, nor under another name of the project."""
+    state = tmp_path / "stacks" / "p" / "dev.json"
+    state.parent.mkdir(parents=True)
+    state.write_text("{}")
+    home = Home("local-lb", "dev", str(tmp_path))
+    for ask in (lambda: deployed_from(state), lambda: earlier_names(home, state)):
+        with few_files(0), pytest.raises(SourceError, match=r"can't be told: .*; raise the limit of open files"):
+            ask()
+        assert ask() == []

@@ -94,8 +94,15 @@ def _seconds(text: str) -> float:
 
 
 def read_holders(folder: Path) -> Iterator[Holder]:
-    """Read the lock files of a stack."""
-    for path in sorted(folder.glob("*.json")):
+    """Read the lock files of a stack.
+
+    Raises OSError where the folder can't be read, in which `glob` finds none: whoever has one wouldn't be heard of.
+    """
+    try:
+        names = os.listdir(folder)  # noqa: PTH208 - one that is empty is told from one that can't be read
+    except FileNotFoundError:
+        return
+    for path in (folder / name for name in sorted(names) if name.endswith(".json")):
         with suppress(FileNotFoundError):
             yield _read_holder(path)
 

@@ -21,7 +21,7 @@ from locallb.model.network.routes import PodRoute
 from locallb.sources import SourceError
 from locallb.sources.gardener.entry import GardenerSource
 from locallb.sources.gardener.seed import Seed, SeedContents
-from locallb.sources.kept_access import SUFFIX, forgotten, kept, put
+from locallb.sources.kept_access import SUFFIX, forgotten, kept, listed, put
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.machine_pods import parsed, printed
 from locallb.sources.source import Found
@@ -99,7 +99,7 @@ def _kept_routes(directory: Path) -> dict[ClusterName, tuple[PodRoute, ...]]:
 
 def _route_files(directory: Path) -> dict[ClusterName, Path]:
     """Return the files of kept ways, by shoot."""
-    return {ClusterName(path.name.removesuffix(_ROUTES)): path for path in sorted(directory.glob(f"*{_ROUTES}"))}
+    return {ClusterName(path.name.removesuffix(_ROUTES)): path for path in listed(directory, _ROUTES)}
 
 
 def _by_shoot(machines: Mapping[str, tuple[PodRoute, ...]]) -> dict[ClusterName, tuple[PodRoute, ...]]:

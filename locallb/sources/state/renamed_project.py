@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from locallb.model.identities import Home
+from locallb.model.system_errors import refusal
 from locallb.sources import SourceError
 from locallb.sources.state.stack_home import deployed_from
 from locallb.storage import paths
@@ -29,8 +30,11 @@ def earlier_names(home: Home, state: Path | None) -> list[str]:
     """List the other projects of the backend that have the stack deployed from this directory."""
     if state is None:
         return []
-    others = state.parent.parent.glob(f"*/{state.name}")
-    others = (path for path in others if path.parent != state.parent)
+    try:
+        others = (folder / state.name for folder in paths.entries(state.parent.parent) if folder != state.parent)
+    except OSError as error:
+        told = f"whether stack {home.stack} is deployed under another name of the project can't be told"
+        raise SourceError(f"{told}: {state.parent.parent}: {refusal(error)}") from None
     return sorted(path.parent.name for path in others if _is_of(path, Path(home.root)))
 
 

@@ -162,10 +162,17 @@ def _told_by_state(state: Path) -> Belonging | None:
 
 
 def deployed_from(state: Path) -> list[Belonging]:
-    """List where the load balancers of a state belong, as they say it; what can't be read says nothing here."""
+    """List where the load balancers of a state belong, as they say it; one that can't be used says nothing here.
+
+    Raises SourceError where the host can't read it.
+    """
     try:
         return list(_told_by_resources(json.loads(files.read(state) or "{}")["checkpoint"]["latest"]["resources"]))
-    except (files.FilesError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except files.FilesError as error:
+        if error.is_of_host:
+            raise SourceError(f"where its load balancers belong can't be told: {error}") from None
+        return []
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return []
 
 
