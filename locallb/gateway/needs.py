@@ -45,9 +45,8 @@ def kind_of(api_object: ApiObject) -> str:
     """Return the API's kind of an object."""
     if isinstance(api_object, Route):
         return api_object.kind.value
-    return _NAMES.get(type(api_object)) or next(
-        kind for kind in KINDS if kind.lower() == type(api_object).__name__.lower()
-    )
+    name = type(api_object).__name__.lower()
+    return _NAMES.get(type(api_object)) or next(kind for kind in KINDS if kind.lower() == name)
 
 
 def by_kind(objects: Iterable[ObjectOfCluster], kinds: Iterable[str]) -> dict[str, list[ObjectOfCluster]]:
@@ -82,11 +81,8 @@ def our_gateways(objects: GatewayObjects) -> tuple[Gateway, ...]:
 
 def named_objects(objects: Iterable[ObjectOfCluster]) -> frozenset[Reference]:
     """Return the Secrets and ConfigMaps that they name for TLS, and may: nobody reads others."""
-    return frozenset(
-        reference
-        for objects_of_cluster in gathered(objects).values()
-        for reference in (*_secrets(objects_of_cluster), *_bundles(objects_of_cluster))
-    )
+    clusters = gathered(objects).values()
+    return frozenset(reference for cluster in clusters for reference in (*_secrets(cluster), *_bundles(cluster)))
 
 
 def _secrets(objects: GatewayObjects) -> Iterator[Reference]:
@@ -107,11 +103,8 @@ def _bundles(objects: GatewayObjects) -> Iterator[Reference]:
     grants, gateways = Grants(objects.grants), our_gateways(objects)
     for gateway in gateways:
         named = (authority for asked in gateway.validations.values() if asked for authority in asked.authorities)
-        yield from (
-            reference
-            for reference in named
-            if reference[:2] == _CONFIG_MAP and grants.allow(gateway.reference, reference)
-        )
+        config_maps = (reference for reference in named if reference[:2] == _CONFIG_MAP)
+        yield from (reference for reference in config_maps if grants.allow(gateway.reference, reference))
     for policy in objects.policies if gateways else ():
         yield from (reference for reference in policy.authorities if reference[:2] == _CONFIG_MAP)
 

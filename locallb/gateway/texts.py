@@ -177,9 +177,8 @@ def left_out(objects: GatewayObjects, names: frozenset[str] | None) -> Iterator[
 
 def missing_classes(clusters: Mapping[ClusterName, GatewayObjects], names: frozenset[str] | None) -> Iterator[str]:
     """Return which classes the stack names that no cluster has."""
-    there = {
-        gateway_class.meta.key.name for objects in clusters.values() for gateway_class in our_classes(objects, names)
-    }
+    present = chain.from_iterable(our_classes(objects, names) for objects in clusters.values())
+    there = {gateway_class.meta.key.name for gateway_class in present}
     for name in sorted((names or frozenset()) - there):
         yield (
             f"local-lb:gatewayClasses has {clipped(name)}, but no source has a GatewayClass of that name with"

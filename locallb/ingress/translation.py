@@ -118,11 +118,8 @@ def _bound(
     troubles += [(ingress, why) for ingress in ingresses for why in policies[ingress.meta.key].problems]
     asked = requested(key, ingresses)
     troubles += asked.troubles
-    troubles += [
-        (ingress, problem)
-        for ingress in readable
-        if (problem := annotation_problem(ingress.meta.annotations, routed=True))
-    ]
+    annotated = ((ingress, annotation_problem(ingress.meta.annotations, routed=True)) for ingress in readable)
+    troubles += [(ingress, problem) for ingress, problem in annotated if problem]
     return BoundIngresses(
         want=_want(key, ingresses, tuple(map(ServicePort, by_port)), asked),
         chains=by_port,

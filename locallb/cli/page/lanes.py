@@ -59,9 +59,9 @@ def lane(subject: Subject) -> Document:
         "ports": _ports(row.ports, placement, subject.upstreams),
         "proxy": visible(placement.proxy, LONGEST_NAME) if placement else "",
         "routes": [visible(route) for route in placement.routes[:ROUTES]] if placement else [],
-        "notices": [[visible(notice.reason), visible(notice.message)] for notice in placement.notices]
-        if placement
-        else [],
+        "notices": [
+            [visible(notice.reason), visible(notice.message)] for notice in (placement.notices if placement else ())
+        ],
         "changed": round(view.change.at, 3) if view.change else 0,
         "took": round(view.change.seconds, 3) if view.change else 0,
     }

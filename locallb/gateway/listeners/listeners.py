@@ -211,10 +211,8 @@ def _without_conflicts(bound: Sequence[BoundListener]) -> tuple[BoundListener, .
     for _, group in groupby(bound, key=lambda listener: listener.owner):
         among = [replace(listener, conflict=_conflict(listener, kept)) for listener in group]
         left = [listener for listener in among if not listener.conflict]
-        among = [
-            replace(listener, conflict=listener.conflict or _conflict(listener, _without(listener, left)))
-            for listener in among
-        ]
+        conflicts = [listener.conflict or _conflict(listener, _without(listener, left)) for listener in among]
+        among = [replace(listener, conflict=conflict) for listener, conflict in zip(among, conflicts, strict=True)]
         kept += [listener for listener in among if not (listener.conflict or listener.accepted)]
         checked += among
     return tuple(checked)

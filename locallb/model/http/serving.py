@@ -223,9 +223,6 @@ class HttpListener:
         """
         ends = [chain.termination for chain in self.secure if chain.termination]
         asks = any(one.clients for one in ends)
-        odd = any(
-            isinstance(certificate, Certificate) and certificate.tcp_only
-            for one in ends
-            for certificate in one.certificates
-        )
+        certificates = (certificate for end in ends for certificate in end.certificates)
+        odd = any(isinstance(certificate, Certificate) and certificate.tcp_only for certificate in certificates)
         return self.http3 and bool(ends) and not asks and not odd and not self.container_port

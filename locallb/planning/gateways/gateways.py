@@ -55,10 +55,8 @@ def gateways_of(
     notices, others = [*missing_classes(by_cluster, names)], list[str]()
     bound: dict[ObjectKey, Bound] = {}
     for objects_of_cluster in by_cluster.values():
-        mine, ingresses = (
-            bind(objects_of_cluster, names, memory, authority),
-            bind_ingresses(objects_of_cluster, settings, memory, authority),
-        )
+        mine = bind(objects_of_cluster, names, memory, authority)
+        ingresses = bind_ingresses(objects_of_cluster, settings, memory, authority)
         bound |= {served.key: served for served in (*mine, *ingresses)}
         notices += sentences(objects_of_cluster, mine, memory)
         notices += classes.class_notices(objects_of_cluster, settings.ingress)
