@@ -15,7 +15,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from locallb.envoy.bootstrap import ADMIN_SOCKET
@@ -185,12 +184,12 @@ class EnvoyAdmin:
         """Stop listening on every address; open connections go on."""
         self._ask("POST", "/drain_listeners")
 
-    def _json(self, path: str) -> dict[str, list[dict[str, Any]]]:
+    def _json(self, path: str) -> dict[str, list[JsonObject]]:
         return self._document(path, self._ask("GET", path))
 
-    def _document(self, path: str, answer: str) -> dict[str, list[dict[str, Any]]]:
+    def _document(self, path: str, answer: str) -> dict[str, list[JsonObject]]:
         try:
-            document: dict[str, list[dict[str, Any]]] = json.loads(answer)
+            document: dict[str, list[JsonObject]] = json.loads(answer)
         except ValueError as error:
             raise EnvoyAdminError(f"the Envoy in {self.directory} answers {path} without JSON") from error
         return document

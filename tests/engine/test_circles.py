@@ -54,7 +54,7 @@ def taken(doomed: dict[int | str, ResourceState]) -> list[int | str]:
 
 
 @given(graphs())
-def test_whatever_old_instances_refer_to_all_can_be_deleted_users_first(doomed: dict[int | str, ResourceState]) -> None:
+def test_old_instances_are_deleted_before_what_they_refer_to(doomed: dict[int | str, ResourceState]) -> None:
     """Each once, and each live resource after everything that refers to it."""
     order = taken(doomed)
     assert sorted(order, key=str) == sorted(doomed, key=str)

@@ -107,7 +107,7 @@ def test_a_journal_that_was_cut_short_before_its_first_change_is_nothing(text: s
 
 
 @given(st.integers(0, 200), st.integers(0, 3))
-def test_whatever_is_cut_off_the_end_the_whole_lines_count(
+def test_truncated_journal_counts_up_to_its_last_whole_line(
     tmp_path_factory: pytest.TempPathFactory, length: int, zeros: int
 ) -> None:
     """No cut is an error."""

@@ -134,7 +134,7 @@ def test_a_lock_that_cannot_be_read_is_respected(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("kind", ["directory", "too deep", "a list", "no number", "out of range", "no text"])
-def test_whatever_stands_in_place_of_a_lock_is_respected(kind: str, bench: Bench) -> None:
+def test_anything_in_place_of_a_lock_file_is_respected(kind: str, bench: Bench) -> None:
     """And told in a sentence with the file."""
     path = lock(bench, 1)
     content = path.read_text()
@@ -156,7 +156,7 @@ def test_a_preview_ignores_locks(bench: Bench) -> None:
     assert bench.engine().preview(lambda: declare(ONE)).ok
 
 
-def test_of_two_updates_at_once_one_wins_and_the_other_says_so(bench: Bench) -> None:
+def test_second_concurrent_update_is_refused(bench: Bench) -> None:
     """An update during another, or during a destroy, changes nothing."""
     results: list[Result] = []
     running, tried = threading.Event(), threading.Event()

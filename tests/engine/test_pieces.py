@@ -177,7 +177,7 @@ def test_the_program_can_ask_for_the_root_and_not_for_a_version() -> None:
         service.RequirePulumiVersion(None)
 
 
-def test_what_the_sdk_may_ask_and_is_not_done_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsupported_monitor_calls_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each method by name."""
     monkeypatch.setattr(Monitor, "__init__", lambda self: setattr(self, "errors", []))
     monitor: Any = Monitor()  # type: ignore[call-arg]  # it needs no deployment to refuse

@@ -266,7 +266,7 @@ def _run(bench: Bench, program: Program) -> tuple[Result, object]:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_whatever_a_program_does_both_ways_agree(name: str, tmp_path: Path) -> None:
+def test_fast_path_and_sdk_register_alike(name: str, tmp_path: Path) -> None:
     """In the state, in what is counted, in the outputs, and in every sentence; once more without a change."""
     short, long = (Bench(make_project(tmp_path / way), World()) for way in ("short", "long"))
     for _ in range(2):

@@ -127,7 +127,7 @@ def test_a_file_written_over_another_has_what_a_new_one_has(history: list[list[t
             assert [resource.data for resource in read.resources] == [resource.data for resource in stack.now]
 
 
-def test_one_change_writes_little_of_a_large_file(stack: Stack) -> None:
+def test_small_change_rewrites_few_pieces_of_a_large_file(stack: Stack) -> None:
     """Of two files that are written in turns, a few pieces each: those that changed since."""
     stack.counted.written.clear()
     for number in range(20):

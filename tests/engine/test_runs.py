@@ -156,7 +156,7 @@ def test_a_scope_is_looked_at_as_a_whole_and_nothing_else_is(bench: Bench, seen:
     assert (bench.raw(), engine.resources(), engine.known_stamp()) == (before, resources, stamp)
 
 
-def test_what_was_broken_off_in_a_scope_counts_as_changed(bench: Bench) -> None:
+def test_interrupted_resources_in_a_scope_count_as_changed(bench: Bench) -> None:
     """Although all that the state has is as it says."""
     engine = bench.engine()
     engine.up(lambda: declare(BOTH))
@@ -169,7 +169,7 @@ def test_what_was_broken_off_in_a_scope_counts_as_changed(bench: Bench) -> None:
     }
 
 
-def test_what_cannot_be_read_counts_as_changed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_resources_count_as_changed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever updates it is told why."""
     engine = bench.engine()
     engine.up(lambda: declare(BOTH))

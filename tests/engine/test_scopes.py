@@ -22,7 +22,7 @@ def test_a_scoped_update_may_register_only_what_it_is_about(bench: Bench) -> Non
     assert {short(r.urn).split("::")[1] for r in bench.checkpoint().resources} == {"beta", "default", "local-lb-dev"}
 
 
-def test_what_is_new_outside_the_scope_is_left_out(bench: Bench) -> None:
+def test_new_resources_outside_the_scope_are_left_out(bench: Bench) -> None:
     """It is neither made nor does its unknown value get into the stack's outputs; the former value stays."""
     engine = bench.engine()
     engine.up(lambda: declare({"balancers": {"alpha": ALPHA}}))

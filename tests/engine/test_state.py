@@ -199,7 +199,7 @@ def test_the_state_is_written_as_the_official_command_line_does(bench: Bench) ->
     assert list((base / "journals").rglob("*.jsonl")) == []
 
 
-def test_what_stands_around_the_resources_is_carried_over(bench: Bench) -> None:
+def test_unknown_fields_of_the_state_survive_an_update(bench: Bench) -> None:
     """A secrets provider and fields that the engine doesn't know survive an update."""
     whole = json.loads(bench.state_path.read_text())
     latest(whole)["secrets_providers"] = {"type": "passphrase", "state": {"salt": "v1:x"}}

@@ -116,7 +116,7 @@ def test_a_change_leaves_the_pieces_of_other_resources(changed: int) -> None:
 
 
 @given(resources(), resources())
-def test_what_is_read_from_a_text_is_written_as_that_text(resource: ResourceState, other: ResourceState) -> None:
+def test_unchanged_resources_keep_their_exact_json(resource: ResourceState, other: ResourceState) -> None:
     """Also where we would write it in another way."""
     text = compact({**other.as_json(), "ourOwn": resource.text})
     spaced = text.replace(":", " : ")

@@ -101,7 +101,7 @@ def test_failed_operation_is_not_recorded_as_pending(
 
 
 @pytest.mark.parametrize("plans", [True, False])
-def test_what_a_preview_makes_has_an_id_that_is_not_known_yet(
+def test_resources_created_in_a_preview_have_an_unknown_id(
     plans: bool,  # noqa: FBT001 - a case
     bench: Bench,
     monkeypatch: pytest.MonkeyPatch,

@@ -25,7 +25,7 @@ RUNS: dict[str, Callable[[Engine], object]] = {
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_what_was_stopped_before_a_run_calls_no_provider(run: str, bench: Bench) -> None:
+def test_engine_stopped_before_a_run_calls_no_provider(run: str, bench: Bench) -> None:
     """Neither this run nor the next; another engine of the stack is not concerned."""
     bench.engine().up(lambda: declare({"balancers": {"alpha": BOTH["balancers"]["alpha"] | {"port": 1}}}))
     calls = len(bench.world.calls)

@@ -61,7 +61,7 @@ def test_the_engine_has_nothing_to_do_after_the_command_line(folder: Path) -> No
 
 
 @pytest.mark.slow
-def test_they_take_turns_through_replacements_failures_and_scopes(folder: Path) -> None:
+def test_both_engines_alternate_through_replacements_and_failures(folder: Path) -> None:
     """After each run of the engine the command line finds exactly what is left to do."""
     spec: Inputs = {"balancers": {"alpha": dict(SPEC["balancers"]["alpha"]), "beta": SPEC["balancers"]["beta"]}}
     alpha = spec["balancers"]["alpha"]

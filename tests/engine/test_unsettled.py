@@ -109,7 +109,7 @@ def test_a_creation_that_cannot_be_finished_now_is_tried_again_by_every_run(
     assert (bench.world.things, pending(bench)) == ({}, [])
 
 
-def test_what_is_not_known_is_not_created_beside(bench: Bench, killer: Killer) -> None:
+def test_unsettled_creation_is_not_repeated(bench: Bench, killer: Killer) -> None:
     """A resource whose creation isn't finished counts as failed, what needs it as skipped, the rest goes on."""
     engine = killed(bench, killer)
     bench.world.control = {"fail": {"LoopbackAddress::a": "no"}}
@@ -176,7 +176,7 @@ def test_a_provider_that_cannot_tell_either_keeps_the_creation(
     assert len(pending(bench)) == 1
 
 
-def test_what_another_engine_created_meanwhile_is_not_created_again(bench: Bench, killer: Killer) -> None:
+def test_resource_created_by_another_engine_is_not_created_again(bench: Bench, killer: Killer) -> None:
     """Its entry is the very resource: to supersede it would delete what serves."""
     killed(bench, killer)
     bench.engine().refresh()  # keeps the creation, as the official command line does

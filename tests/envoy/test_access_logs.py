@@ -135,7 +135,7 @@ def test_a_log_tells_whom_a_backend_took_along_when_it_ended_from_whom_nobody_le
 
 
 @pytest.mark.envoy
-def test_who_is_let_in_is_the_same_with_a_log(start: Start, nodes: Serve, block: Block) -> None:
+def test_access_log_does_not_change_source_ranges(start: Start, nodes: Serve, block: Block) -> None:
     """A chain that names all addresses lets nobody else in."""
     start(logged(block, nodes("A"), sources=("10.0.0.0/8",)))
     assert ask_tcp(block[9], 8080) != "A"
@@ -164,7 +164,7 @@ def test_a_reader_that_does_not_go_on_gets_no_more_than_the_gate_lets_pass(
 
 
 @pytest.mark.envoy
-def test_one_that_was_killed_leaves_nothing_that_the_next_one_minds(start: Start, nodes: Serve, block: Block) -> None:
+def test_killed_log_reader_does_not_hinder_the_next(start: Start, nodes: Serve, block: Block) -> None:
     """Neither its socket nor its lock. Meanwhile clients are served, and no file grows with what they do."""
     envoy = start(logged(block, nodes("A")))
     killed = Reader(envoy.directory)
@@ -241,7 +241,7 @@ def test_lines_are_read_as_they_were_written(told: list[tuple[str, str, int]]) -
 
 
 @given(st.binary(max_size=200))
-def test_what_is_no_message_is_refused_or_says_nothing(content: bytes) -> None:
+def test_malformed_log_messages_are_refused_or_empty(content: bytes) -> None:
     """Only in one way."""
     try:
         list(lines(content))

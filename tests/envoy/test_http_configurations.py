@@ -75,7 +75,7 @@ def test_envoy_accepts_http_configurations_with_extreme_values(pair: Pair, autho
 
 
 @pytest.mark.parametrize("discovery", list(Discovery))
-def test_what_is_watched_is_counted(
+def test_watched_files_of_a_proxy_are_counted(
     discovery: Discovery, tmp_path: Path, pair: Pair, authority: Authority, block: Block
 ) -> None:
     """Each file of routes, certificates, authorities and endpoints takes an inotify instance; inline none does."""

@@ -54,7 +54,7 @@ def test_shares_of_connections_fail_as_ordered(start: Start, nodes: Serve, block
 
 
 @pytest.mark.envoy
-def test_who_is_refused_need_not_speak(start: Start, nodes: Serve, block: Block) -> None:
+def test_connections_are_refused_before_the_client_sends(start: Start, nodes: Serve, block: Block) -> None:
     """Refusing is for protocols in which servers speak first, too."""
     start(served(block, nodes("A"), Fault(LATER, refuse=WHOLE)))
     with socket.create_connection((block[9], 8080), 10) as client, suppress(ConnectionResetError):
@@ -119,7 +119,7 @@ def test_open_connections_stay_when_a_fault_comes_and_goes(
 
 
 @pytest.mark.envoy
-def test_whoever_may_not_connect_may_not_connect_to_a_fault(start: Start, nodes: Serve, block: Block) -> None:
+def test_source_ranges_apply_to_fault_chains(start: Start, nodes: Serve, block: Block) -> None:
     """The chain with the fault has the source ranges of the other."""
     start(served(block, nodes("A"), Fault(LATER, reset=1), sources=(f"{block[50]}/32",)))
     assert ask_tcp(block[9], 8080, block[50]) in {"A", *ENDED}

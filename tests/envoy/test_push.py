@@ -109,7 +109,7 @@ def test_accepted_push_asks_for_rejections_once(envoy: SlowEnvoy) -> None:
     assert envoy.asked.count("attempts") == 1
 
 
-def test_what_was_refused_is_not_taken_for_a_refusal_of_the_next(envoy: SlowEnvoy) -> None:
+def test_earlier_rejection_is_not_taken_for_one_of_the_next_file(envoy: SlowEnvoy) -> None:
     """A refused file isn't waited for; one that comes after it is, however long it takes."""
     files = series(envoy)
     files.put(put(CLUSTERS, "wrong 1"))

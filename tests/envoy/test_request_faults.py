@@ -173,7 +173,7 @@ def test_a_fault_of_requests_renders_to_its_golden_files(golden: Golden) -> None
     golden.check("envoy_http/fault", served("127.77.0.5", fault).files)
 
 
-def test_what_listeners_take_is_read_from_their_text() -> None:
+def test_fault_support_is_read_from_the_listener_text() -> None:
     """As the state has them, also those of earlier versions, which take no faults of requests."""
     with_filter = served("127.77.0.5", None).files["lds.json"]
     assert may_fail(with_filter) is True

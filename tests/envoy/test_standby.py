@@ -119,7 +119,7 @@ def test_dead_backends_send_nothing_to_what_stands_by(
     assert {ask_tcp(block[100], 8080, block[101 + n]) for n in range(100)} == set("ABCD")
 
 
-def test_what_an_earlier_version_wrote_is_taken_over_without_a_failed_request(
+def test_standbys_of_an_earlier_version_are_taken_over_without_failures(
     start: Start, nodes: Serve, block: Block
 ) -> None:
     """It gave standbys a priority of their own."""

@@ -155,7 +155,7 @@ def test_udp_goes_to_pods_whose_node_lives(start: Start, nodes: Serve, block: Bl
         second.close()
 
 
-def test_who_cannot_be_asked_counts_as_healthy(start: Start, nodes: Serve, block: Block) -> None:
+def test_pod_of_an_unknown_node_counts_as_healthy(start: Start, nodes: Serve, block: Block) -> None:
     """A pod whose Node nobody knows is served at once, although its upstream is checked."""
     (a,) = nodes("A")
     listener, upstream = serve(block[100], [], Protocol.UDP, health=HttpCheck(1))

@@ -30,7 +30,7 @@ def test_the_order_of_proxies_is_no_matter(a: UpstreamFigures, b: UpstreamFigure
 
 
 @given(figures, figures)
-def test_what_came_in_between_is_the_rest(before: UpstreamFigures, gained: UpstreamFigures) -> None:
+def test_difference_of_two_figures_is_the_traffic_between(before: UpstreamFigures, gained: UpstreamFigures) -> None:
     """Of each backend that is still there."""
     rest = (before + gained).since(before)
     assert all(rest.backends[place] == counted for place, counted in gained.backends.items())

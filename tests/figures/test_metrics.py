@@ -70,7 +70,7 @@ def test_traffic_metrics_sum_all_backends() -> None:
     assert values[f"{took}_count"] == 6
 
 
-def test_what_is_not_counted_is_not_told() -> None:
+def test_uncounted_figures_have_no_metric() -> None:
     """Neither requests of bytes, nor bytes where nobody asked for them."""
     values = told(families([row(UpstreamFigures({"127.0.0.1:1": Counts(5)}), http=False)]))
     assert values.keys() == {
@@ -136,7 +136,7 @@ def test_proxies_are_not_queried_without_the_traffic_key() -> None:
     assert (left_out.samples[0].value, silent.samples[0].value) == (1, 1)
 
 
-def test_who_waits_for_proxies_waits_no_longer_than_for_the_quick_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_proxies_do_not_delay_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """The silent ones are rows that don't answer."""
     over, plan = threading.Event(), plan_of("a", "b")
     silent = plan.proxies[0].proxy.name

@@ -54,7 +54,7 @@ def test_outdated_plan_is_made_again(play: Stage, monkeypatch: pytest.MonkeyPatc
     assert names(plans.now()) == {"web", "other"}
 
 
-def test_what_could_not_be_planned_is_tried_again(play: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_planning_is_tried_at_the_next_look(play: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the next look, not when the plan before is old."""
     plans, stamp = plans_of(play), object()
     monkeypatch.setattr(Session, "stamp", lambda _session: stamp)

@@ -17,7 +17,7 @@ def row(connections: int, *, answers: bool = True) -> TrafficRow:
     return TrafficRow(WEB, ("80/TCP",), False, answers, figures)
 
 
-def test_what_a_look_missed_is_of_no_second() -> None:
+def test_missed_look_gives_no_rate() -> None:
     """The total of a month isn't shown as what came in the last second."""
     looks = [row(10**6), row(0, answers=False), row(10**6 + 3), row(10**6 + 5)]
     gained = [since([now], [before])[0].figures.total.connections for before, now in pairwise(looks)]

@@ -43,7 +43,7 @@ def _takes(hostname: str, request: str) -> bool:
 
 
 @given(_hostnames, _hostnames, _requests)
-def test_what_two_hostnames_have_in_common_is_what_both_take(one: str, other: str, request: str) -> None:
+def test_hostname_intersection_matches_what_both_match(one: str, other: str, request: str) -> None:
     """The intersection takes exactly the requests that both take."""
     common = intersection(one, other)
     both = _takes(one, request) and _takes(other, request)
@@ -186,7 +186,7 @@ def test_a_listener_counts_a_route_once() -> None:
 
 
 @pytest.mark.parametrize(("http", "grpc", "loser"), [("1", "2", "GRPCRoute"), ("2", "1", "HTTPRoute")])
-def test_of_http_and_grpc_routes_for_a_name_the_older_stays(http: str, grpc: str, loser: str) -> None:
+def test_older_of_http_and_grpc_routes_for_a_hostname_is_accepted(http: str, grpc: str, loser: str) -> None:
     """The specification has exactly one of them accepted."""
     one = only(
         gateway(),

@@ -91,7 +91,7 @@ def hostile() -> list[JsonObject]:
     ]
 
 
-def test_one_user_cannot_fill_a_proxy_for_the_others() -> None:
+def test_one_hostile_user_cannot_exhaust_a_proxy() -> None:
     """Who was there before is served, who comes later and wants little as well."""
     before, after = aged(0, "old.test"), aged(100, "new.test")
     one = only(gateway(), service(), before, *hostile(), after)

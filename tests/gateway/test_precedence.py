@@ -71,7 +71,7 @@ def test_the_more_specific_match_comes_first_among_routes(shuffled: list[tuple[s
 
 
 @pytest.mark.parametrize("shuffled", tuple(permutations(range(3))))
-def test_of_equal_matches_the_older_route_then_the_name_then_the_earlier_rule_wins(shuffled: tuple[int, ...]) -> None:
+def test_equal_matches_are_ordered_by_age_name_and_rule(shuffled: tuple[int, ...]) -> None:
     """Nothing else decides."""
     young = route(_rule("young"), name="a", created="2026-02-01T00:00:00Z")
     old = route(_rule("old b"), name="b", created="2026-01-01T00:00:00Z")

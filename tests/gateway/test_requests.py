@@ -159,7 +159,7 @@ def test_a_memory_of_what_was_bound_changes_nothing(
         memory.evict_unused()
 
 
-def test_what_is_read_is_frozen() -> None:
+def test_parsed_objects_are_frozen() -> None:
     """Everything that a plan is made from can be remembered and compared."""
     read = [parse_api_object(one) for one in _documents([""], [([], [[("Exact", "/")]], "")])]
     assert [type(one) for one in read if isinstance(one, Gateway | Route)] == [Gateway, Route]

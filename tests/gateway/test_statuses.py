@@ -348,7 +348,7 @@ def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
     assert {one["observedGeneration"] for one in (accepted, programmed)} == {2}
 
 
-def test_what_was_written_of_a_newer_generation_stays() -> None:
+def test_status_of_a_newer_generation_is_not_overwritten() -> None:
     """What we know is old then."""
     wanted = of_gateway(gateway()).status
     newer = status_patch(_live({}), wanted, 5, NOW)

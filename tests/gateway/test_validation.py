@@ -194,7 +194,7 @@ def test_invalid_client_validation_serves_no_client(frontend: JsonObject, proble
         ({"validation": 7}, "give an object"),
     ],
 )
-def test_what_makes_no_sense_for_a_port_lets_nobody_in_there(
+def test_invalid_validation_of_a_port_refuses_its_clients(
     asked_for: JsonObject, problem: str, pems: tuple[str, str]
 ) -> None:
     """Others of the Gateway are served."""

@@ -42,7 +42,7 @@ def test_each_object_of_a_plan_is_counted_by_what_it_is_told() -> None:
     }
 
 
-def test_what_is_refused_is_sent_as_an_event_once() -> None:
+def test_refusal_is_sent_as_an_event_once() -> None:
     """To the object that it is about, as its status says it; what goes is no news."""
     documents = cluster()
     plan, api = plan_of(*documents), GatewayApi.having(*documents)

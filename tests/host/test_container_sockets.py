@@ -28,7 +28,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("a\x1b[2J", "at a\\x1b[2J, as DOCKER_HOST says"),
     ],
 )
-def test_what_docker_host_says_counts_before_the_context(
+def test_docker_host_precedes_the_context(
     config: Path, monkeypatch: pytest.MonkeyPatch, given: str, elsewhere: str
 ) -> None:
     """As for Docker's own command; what isn't a socket of this host isn't looked at, and the usual one isn't either."""

@@ -89,7 +89,7 @@ def test_what_is_written_for_the_next_boot_does_what_setup_did(stage: Project) -
     stage.space.shell("; ".join(starts))
 
 
-def test_what_setup_changed_twice_goes_back_to_what_was_there_first(stage: Project) -> None:
+def test_teardown_restores_the_original_after_two_setups(stage: Project) -> None:
     """Also when a reboot undid some of it in between, and when a pool was added."""
     before = stage.space.shell(LOOK)
     assert stage.locallb("host", "setup", "--apply").code == 0
@@ -101,7 +101,7 @@ def test_what_setup_changed_twice_goes_back_to_what_was_there_first(stage: Proje
     assert stage.space.shell(LOOK) == before
 
 
-def test_what_somebody_changed_since_is_left_and_told(stage: Project) -> None:
+def test_teardown_keeps_and_reports_later_changes(stage: Project) -> None:
     """Teardown restores only what setup made."""
     assert stage.locallb("host", "setup", "--apply").code == 0
     stage.space.shell(f"echo 80 >{SYSCTL}")

@@ -18,7 +18,7 @@ def limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inotify, "available", lambda wanted: min(3, real(min(wanted, 3))))
 
 
-def test_what_is_taken_is_given_back() -> None:
+def test_counting_inotify_instances_keeps_none() -> None:
     """Asking twice gives the same: nothing is kept."""
     assert inotify.available(0) == 0
     assert inotify.available(1) == inotify.available(1)

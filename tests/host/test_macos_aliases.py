@@ -40,7 +40,7 @@ def pool(text: str) -> Pool:
     return Pool("own", (given,))
 
 
-def test_what_lo0_has_is_read_and_nonsense_left_out() -> None:
+def test_addresses_of_lo0_are_read() -> None:
     """Whatever stands there."""
     assert parsed(SAID) == {ip_address(text) for text in ("127.0.0.1", "::1", "fe80::1", "127.77.0.3")}
     assert parsed("ifconfig: interface lo0 does not exist") == frozenset()
@@ -59,7 +59,7 @@ def test_each_address_of_a_pool_is_an_alias_of_its_own() -> None:
     assert (back.wanted, back.command) == ("", "ifconfig lo0 inet -alias 127.77.0.2")
 
 
-def test_of_a_large_pool_some_addresses_become_aliases_and_that_is_said() -> None:
+def test_large_pool_gets_a_bounded_number_of_aliases() -> None:
     """A /64 is no list."""
     large = pool("fd00:77::/64")
     assert len(list(pool_aliases([large], ()))) == MOST

@@ -87,7 +87,7 @@ def answer(play: Project) -> list[str]:
     return asked(play.space, f"{row['addresses'][0]}@8000")
 
 
-def test_one_up_makes_the_routes_and_serves_the_pods(play: Project) -> None:
+def test_up_creates_pod_routes_and_destroy_removes_them(play: Project) -> None:
     """Also without a nodePort; a second one has nothing to do, and destroy leaves nothing."""
     preview = play.locallb("preview")
     assert "c/pod-routes" in preview.out
@@ -266,7 +266,7 @@ while True:
 """
 
 
-def test_who_talks_with_a_pod_while_its_proxy_is_drained_keeps_the_route() -> None:
+def test_pod_route_stays_while_its_proxy_drains() -> None:
     """On destroy: a connection gets a moment to end, and its route stays for just as long."""
     with pods_beside(lambda inside: background(inside, PYTHON, "-c", ECHO, f"{POD}@8080")) as play:
         play.up()

@@ -117,7 +117,7 @@ def test_a_route_more_or_less_is_heard_at_once(change: str) -> None:
         assert heard.lines.get(timeout=20) == "changed"
 
 
-def test_what_concerns_no_service_and_no_pod_wakes_nobody() -> None:
+def test_link_local_route_changes_report_no_event() -> None:
     """Each container that starts makes a link with link-local addresses."""
     with listening() as heard:
         heard.space.shell("ip route add 10.244.1.0/24 via 172.30.0.2")
@@ -220,7 +220,7 @@ def test_refused_netlink_socket_reports_no_events(monkeypatch: pytest.MonkeyPatc
     assert events._thread.join(20)
 
 
-def test_it_ends_in_the_midst_of_a_silence() -> None:
+def test_route_events_stop_without_waiting_for_a_message() -> None:
     """And leaves nothing that would keep the process."""
     with listening() as heard:
         out, _ = heard.process.communicate(timeout=20)

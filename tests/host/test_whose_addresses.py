@@ -47,7 +47,7 @@ def assert_own(lan: Project, row: dict[str, Any], preview: str) -> None:
 
 
 @pytest.mark.parametrize("addresses", ["8.0.0.0/8", "8.8.8.8", "192.0.2.128/28"])
-def test_what_is_not_this_hosts_serves_nobody(lan: Project, addresses: str) -> None:
+def test_addresses_outside_this_host_serve_no_service(lan: Project, addresses: str) -> None:
     """Envoy could bind it all the same."""
     row, preview, doctor = answers(lan, addresses)
     assert (row["state"], row["reason"]) == ("rejected", "NotOnHost")

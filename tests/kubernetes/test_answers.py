@@ -132,7 +132,7 @@ values = st.recursive(
 
 
 @given(values | st.binary(max_size=40))
-def test_whatever_comes_is_understood_or_odd(value: object) -> None:
+def test_any_response_is_parsed_or_raises_answer_error(value: object) -> None:
     """Nothing else escapes."""
     text = value if isinstance(value, bytes) else json.dumps(value).encode()
     for read in (list_page, watch_line):

@@ -185,7 +185,7 @@ DATA = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dict
 
 @given(st.lists(DATA, max_size=3))
 @example(["2026-01-01", {"yes": "no", "<<": {}, "a": "1e3"}])
-def test_what_was_written_is_read_again(documents: list[object]) -> None:
+def test_written_documents_are_read_back(documents: list[object]) -> None:
     """As JSON, and as YAML that quotes what needs quotes."""
     as_json = "\n".join(json.dumps(document) for document in documents)
     assert values(as_json, is_json=True) == documents
@@ -194,7 +194,7 @@ def test_what_was_written_is_read_again(documents: list[object]) -> None:
 
 
 @given(DATA)
-def test_what_other_tools_write_is_read_again(data: object) -> None:
+def test_documents_of_other_yaml_writers_are_read(data: object) -> None:
     """PyYAML quotes by the rules of YAML 1.1, like many tools."""
     try:
         text = yaml.safe_dump(data, allow_unicode=True)

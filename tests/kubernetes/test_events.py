@@ -41,14 +41,14 @@ MOVED = Event("Normal", ENSURED, "serves 80/TCP at 127.77.0.6")
 WRONG = Event("Warning", FAILED, "PoolExhausted: nothing is free")
 
 
-def test_what_is_told_again_is_no_news() -> None:
+def test_repeated_event_is_not_sent_again() -> None:
     """An event that stays isn't sent again; one that comes back is."""
     assert news([], [SERVES, WRONG]) == (SERVES, WRONG)
     assert news([SERVES, WRONG], [SERVES, WRONG]) == ()
     assert news([WRONG], [SERVES]) == (SERVES,)
 
 
-def test_who_served_and_serves_otherwise_was_updated() -> None:
+def test_changed_placement_sends_an_update_event() -> None:
     """Upstream's reason for a change."""
     assert news([SERVES], [MOVED]) == (replace(MOVED, reason=UPDATED),)
 
@@ -158,7 +158,7 @@ def test_a_note_has_as_many_bytes_as_the_api_takes(letter: str, before: int) -> 
 
 
 @given(st.text(st.characters()), st.integers(0, 40))
-def test_what_is_short_enough_stays_and_nothing_is_raised(text: str, most: int) -> None:
+def test_event_messages_are_clipped_at_any_text(text: str, most: int) -> None:
     """Even for half a character, which YAML may have."""
     cut = shortened(text, most)
     assert len(cut.encode()) <= most

@@ -110,7 +110,7 @@ def _lives(pid: int) -> bool:
         return False
 
 
-def test_one_that_failed_is_not_asked_again_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_exec_plugin_is_not_run_again_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many want its token: they hear the same."""
     failing = plugin("exit 1", tmp_path)
     for _ in range(5):

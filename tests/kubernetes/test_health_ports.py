@@ -49,7 +49,7 @@ def asked(port: int, *addresses: str) -> set[Family]:
 
 
 @pytest.mark.parametrize("answer", [OK, BEHIND])
-def test_one_that_answers_speaks_for_its_family(serving: Serving, answer: bytes) -> None:
+def test_one_answering_node_proves_the_health_port_of_its_family(serving: Serving, answer: bytes) -> None:
     """Healthy or behind: it is there. Others may refuse; the other family counts for itself."""
     port = serving("127.91.0.1", answer)
     assert asked(port, "127.91.0.2", "127.91.0.1", "::1") == {Family.IPV4}
@@ -58,7 +58,7 @@ def test_one_that_answers_speaks_for_its_family(serving: Serving, answer: bytes)
 
 
 @pytest.mark.parametrize("answer", [OTHER, b"SSH-2.0-x\r\n", b""])
-def test_what_isnt_kube_proxy_is_no_answer(serving: Serving, answer: bytes) -> None:
+def test_response_of_another_program_is_no_answer(serving: Serving, answer: bytes) -> None:
     """Another program at that port."""
     assert asked(serving("127.91.0.3", answer), "127.91.0.3") == set()
 

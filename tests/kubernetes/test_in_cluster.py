@@ -111,7 +111,7 @@ def test_the_namespace_is_told_by_the_variable_or_the_pods_files(
 
 
 @pytest.mark.parametrize("odd", ["../x", "A", "a b", "a" * 64, "-a", "a\n"])
-def test_what_is_no_namespace_is_refused(account: Path, monkeypatch: pytest.MonkeyPatch, odd: str) -> None:
+def test_invalid_namespace_is_refused(account: Path, monkeypatch: pytest.MonkeyPatch, odd: str) -> None:
     """It would become a part of an URL."""
     del account
     monkeypatch.setenv("POD_NAMESPACE", odd)

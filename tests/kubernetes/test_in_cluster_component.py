@@ -64,7 +64,7 @@ def test_in_cluster_component_declares_the_manifests_objects() -> None:
     assert declared() == applied("local-lb:latest", "kube-system")
 
 
-def test_what_differs_from_place_to_place_is_an_argument() -> None:
+def test_in_cluster_component_takes_namespace_image_stack_and_rights() -> None:
     """A namespace, an image, a stack, further rights."""
     stack = "config: {local-lb:sources: [{kubernetes: {name: shoot, kubeconfig: /kubeconfig/kubeconfig}}]}\n"
     made = declared(

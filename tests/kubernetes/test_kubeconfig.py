@@ -136,7 +136,7 @@ def test_invalid_kubeconfig_is_reported_by_file(
         ({"certificate-authority": "nowhere.crt"}, None, "No such file"),
     ],
 )
-def test_what_cannot_be_had_is_refused(
+def test_unsupported_kubeconfig_fields_are_refused(
     tmp_path: Path, cluster: dict[str, Any], user: dict[str, Any] | None, told: str
 ) -> None:
     """Before anything is sent, with the file, the context and the remedy."""
@@ -168,7 +168,7 @@ def test_a_proxy_of_the_kubeconfig_counts_and_one_of_the_environment_not_for_thi
 
 @pytest.mark.parametrize("what", ["pipe", "endless", "directory", "loop", "large"])
 @pytest.mark.parametrize("role", ["kubeconfig", "token"])
-def test_what_is_no_file_of_a_bounded_size_is_reported(tmp_path: Path, what: str, role: str) -> None:
+def test_fifo_or_oversized_kubeconfig_is_reported(tmp_path: Path, what: str, role: str) -> None:
     """Nothing waits for it and nothing reads it without end, be it the kubeconfig or a file that it names."""
     odd = tmp_path / "odd"
     match what:
@@ -262,7 +262,7 @@ def test_a_token_file_is_beside_the_kubeconfig(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("odd", [b"", b"\n", b"secret\nmore", b"secret\xff", "secr\u00e4t".encode(), b"secret\0"])
-def test_what_is_no_token_is_refused_and_never_told(tmp_path: Path, odd: bytes) -> None:
+def test_invalid_token_is_refused_without_printing_it(tmp_path: Path, odd: bytes) -> None:
     """In a file that is being written, or inline; as soon as it is one, it counts."""
     (tmp_path / "token").write_bytes(odd)
     access = written(tmp_path / "config", user={"tokenFile": "token"})

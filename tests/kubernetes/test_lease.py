@@ -51,7 +51,7 @@ def test_a_leader_that_was_slow_renews_its_own_term() -> None:
     assert wanted_term(late, 1000, least=9) == 3
 
 
-def test_who_sees_another_holder_leads_no_more() -> None:
+def test_leader_that_sees_another_holder_stops_leading() -> None:
     """At once, however long its own term would last."""
     leader = won(A, LeaseRecord("a", 0, "1"), asked=10, now=10)
     assert not observed(leader, LeaseRecord("b", 1, "2"), 11).leads(11)

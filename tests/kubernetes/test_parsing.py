@@ -153,7 +153,7 @@ def test_skipped_objects_that_may_matter_are_reported(thing: JsonObject, sentenc
     assert (result.services, result.malformed, result.nodes, result.slices) == ((), (), (), ())
 
 
-def test_of_two_services_of_one_name_the_first_counts() -> None:
+def test_first_of_two_services_of_one_name_counts() -> None:
     """The second is told, under the same name."""
     result = parsed(service(ports=[{"port": 80}]), service(ports=[{"port": 81}]), service(namespace="other"))
     assert [str(service.ports[0]) for service in result.services if service.key.namespace == "shop"] == ["80/TCP"]
@@ -163,7 +163,7 @@ def test_of_two_services_of_one_name_the_first_counts() -> None:
     )
 
 
-def test_of_two_nodes_or_slices_of_one_name_the_first_counts() -> None:
+def test_first_of_two_nodes_or_slices_of_one_name_counts() -> None:
     """The second is told in a notice."""
     result = parsed(node("n", "10.0.0.1"), node("n", "10.0.0.2"), endpoints(endpoint()), endpoints())
     assert [str(node.addresses[0]) for node in result.nodes] == ["10.0.0.1"]

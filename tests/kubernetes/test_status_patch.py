@@ -81,7 +81,7 @@ def test_entries_and_conditions_of_others_stay() -> None:
     ("said", "wanted"),
     [(live(), NOTHING), (live(ingress=[ENTRY], conditions=[{**FINE, "lastTransitionTime": THEN}]), TOLD)],
 )
-def test_what_is_said_already_is_not_written_again(said: dict[str, Any], wanted: Published) -> None:
+def test_equal_status_needs_no_patch(said: dict[str, Any], wanted: Published) -> None:
     """The same entries and conditions: no patch, whatever the time is."""
     assert publishing(said, (), wanted, NOW) is None
 
@@ -102,7 +102,7 @@ def test_an_old_address_gives_way_to_the_new_one() -> None:
     assert patch["status"]["loadBalancer"]["ingress"] == [new]
 
 
-def test_what_is_ours_can_be_read_back() -> None:
+def test_our_status_entries_are_read_back() -> None:
     """Entries by our addresses, conditions by our prefix, without dates."""
     before = live(ingress=[ENTRY, THEIRS], conditions=[OTHER, {**FINE, "lastTransitionTime": THEN}])
     assert published(before, ["127.77.0.5"]) == TOLD
@@ -146,7 +146,7 @@ wishes = st.builds(
 
 
 @given(lives, st.sets(st.sampled_from(["127.77.0.5", "127.77.0.6"])), wishes, st.booleans())
-def test_whoever_patched_has_nothing_more_to_patch(
+def test_one_patch_is_enough(
     before: dict[str, Any],
     ours: set[str],
     wanted: Published,
@@ -168,7 +168,7 @@ rubbish = st.recursive(
 
 
 @given(rubbish, rubbish, rubbish, rubbish)
-def test_whatever_an_api_answers_can_be_compared(metadata: Any, ingress: Any, said: Any, status: Any) -> None:  # noqa: ANN401 - anything
+def test_any_status_can_be_compared(metadata: Any, ingress: Any, said: Any, status: Any) -> None:  # noqa: ANN401 - anything
     """What makes no sense says nothing."""
     whole = {"metadata": metadata, "status": {"loadBalancer": {"ingress": ingress}, "conditions": said}}
     partly = {"metadata": {"finalizers": metadata}, "status": {"loadBalancer": ingress}}
@@ -195,7 +195,7 @@ def test_order_of_foreign_status_entries_is_no_difference() -> None:
         ({"ports": [{"port": 80, "protocol": "TCP", "error": "example.com/Broken"}]}, "ports"),
     ],
 )
-def test_whatever_others_change_in_our_entry_is_named(change: dict[str, Any], name: str) -> None:
+def test_changed_fields_of_our_entry_are_named(change: dict[str, Any], name: str) -> None:
     """Each field of it, and nothing else."""
     said = live(ingress=[{**ENTRY, **change}], conditions=[FINE])
     assert differences(observed_status(said), (), TOLD) == (name,)
@@ -213,7 +213,7 @@ def test_a_name_is_told_beside_the_address() -> None:
 
 
 @pytest.mark.parametrize("field", ["status", "reason", "message"])
-def test_whatever_others_change_in_our_condition_is_named(field: str) -> None:
+def test_changed_fields_of_our_condition_are_named(field: str) -> None:
     """Each field of it, and nothing else."""
     said = live(ingress=[ENTRY], conditions=[{**FINE, field: "changed"}])
     assert differences(observed_status(said), (), TOLD) == ("conditions",)

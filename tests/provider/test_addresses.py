@@ -120,9 +120,7 @@ def test_a_project_reached_by_a_link_is_no_copy(driver: Driver, root: Path, home
         ("FD00:0::1", "write 'FD00:0::1' as 'fd00::1'"),
     ],
 )
-def test_what_is_no_address_is_refused_before_anything_happens(
-    driver: Driver, root: Path, address: str, reason: str
-) -> None:
+def test_invalid_address_is_refused_before_any_effect(driver: Driver, root: Path, address: str, reason: str) -> None:
     """One address has one spelling."""
     assert driver.check("LoopbackAddress", inputs(owner(root), address)) == [("address", reason)]
 

@@ -52,7 +52,7 @@ def test_a_service_is_written_as_before_there_were_other_kinds() -> None:
         ({"colour": "red"}, ("owner.colour", "isn't a property of Owner")),
     ],
 )
-def test_what_is_no_owner_is_refused(change: dict[str, object], failure: tuple[str, str]) -> None:
+def test_invalid_owner_is_refused_by_property(change: dict[str, object], failure: tuple[str, str]) -> None:
     """Each property by its path; from a state it is read all the same."""
     given = {"access": {"kubeconfig": "/k", "context": "c"}, "owner": {**owner_fields(OWNER), **change}}
     with pytest.raises(CodecError) as caught:

@@ -63,7 +63,7 @@ def damaged(draw: st.DrawFn, kind: type) -> dict[str, Any]:
 
 
 @given(data=st.data(), kind=st.sampled_from(KINDS))
-def test_what_is_read_in_few_steps_is_what_reading_one_by_one_gives(data: st.DataObject, kind: type) -> None:
+def test_exact_reader_equals_the_general_reader(data: st.DataObject, kind: type) -> None:
     """With no failure and the same value; where it can't be, both ways of reading say what they always said."""
     given_properties = data.draw(damaged(kind))
     failures: list[tuple[str, str]] = []
@@ -83,7 +83,7 @@ def test_what_is_read_in_few_steps_is_what_reading_one_by_one_gives(data: st.Dat
 
 
 @given(data=st.data(), kind=st.sampled_from(KINDS))
-def test_what_we_write_is_read_in_few_steps(data: st.DataObject, kind: type) -> None:
+def test_written_properties_are_read_by_the_exact_reader(data: st.DataObject, kind: type) -> None:
     """Otherwise nothing would be gained, and nobody would notice."""
     record: object = exactly(kind, data.draw(properties(kind)))
     assert exactly(kind, codec.encode(record)) == record

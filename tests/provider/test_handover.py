@@ -100,7 +100,7 @@ def test_versions_hand_over_one_after_another_and_no_request_fails(
     assert not directory.exists()
 
 
-def test_one_that_cannot_hand_over_ends_first(
+def test_envoy_without_hot_restart_is_stopped_first(
     driver: Driver, wanted: Wanted, install: Installer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """As earlier versions started them, and as where there is no shared memory."""
@@ -143,9 +143,7 @@ def test_failed_successor_leaves_the_old_envoy_serving(
 
 
 @pytest.mark.parametrize("odd", ["", "x", "-1", "99999999999", "9" * 5000, "7"])
-def test_whatever_the_number_says_the_new_one_serves(
-    driver: Driver, wanted: Wanted, install: Installer, odd: str
-) -> None:
+def test_successor_serves_with_any_recorded_epoch(driver: Driver, wanted: Wanted, install: Installer, odd: str) -> None:
     """One that is nobody's, or none at all: the former ends and the new one begins by itself."""
     config, process, _ = driver.up(wanted)
     number = directory_of(config) / handover.BASE_ID
@@ -263,7 +261,7 @@ def test_trial_envoy_ends_with_the_process_that_started_it(apart: Path, *, alone
     assert not (apart / trial.PLACE).exists()
 
 
-def test_one_whose_shell_is_killed_ends_with_its_trial(apart: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trial_envoy_ends_when_its_shell_is_killed(apart: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its group is ended, not the shell alone."""
     monkeypatch.setattr(trial, "PATIENCE", 3.0)
     program = apart / "envoy"

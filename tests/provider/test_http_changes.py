@@ -190,7 +190,7 @@ def _nobody_notices(stack: Stack, changes: int) -> None:
     assert json.loads(json.dumps(stack.proof))["versions"] == stack.config["versions"]
 
 
-def test_nobody_notices_a_change(stack: Stack) -> None:
+def test_http_changes_lose_no_request(stack: Stack) -> None:
     """Each kind of change, several times."""
     _nobody_notices(stack, 20)
 
@@ -253,6 +253,6 @@ def test_routes_lead_to_another_service_once_its_backends_were_checked(stack: St
 
 
 @pytest.mark.slow
-def test_nobody_notices_500_changes(stack: Stack) -> None:
+def test_500_http_changes_lose_no_request(stack: Stack) -> None:
     """At 200 requests a second."""
     _nobody_notices(stack, 500)

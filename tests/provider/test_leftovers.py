@@ -31,7 +31,7 @@ ADDRESS = ip_address("127.77.0.5")
 
 
 @pytest.mark.usefixtures("home")
-def test_what_the_state_knows_is_no_leftover(root: Path) -> None:
+def test_resources_in_the_state_are_no_leftovers(root: Path) -> None:
     """Known addresses and proxies aren't listed."""
     mine = owner(root)
     Ledger(paths.ledger_directory()).claim(ADDRESS, mine)
@@ -102,7 +102,7 @@ def test_a_state_that_does_not_say_whose_a_claim_is(root: Path, odd: Value) -> N
 
 
 @pytest.mark.usefixtures("home")
-def test_what_belongs_to_a_project_that_is_gone_is_shown_and_stays(root: Path) -> None:
+def test_leftovers_of_a_missing_project_are_listed_and_kept(root: Path) -> None:
     """Its directory may be on a disk that isn't there today."""
     gone = replace(owner(root), home=owner(root).home._replace(root="/nowhere/at/all"))
     Ledger(paths.ledger_directory()).claim(ADDRESS, gone)
@@ -113,7 +113,7 @@ def test_what_belongs_to_a_project_that_is_gone_is_shown_and_stays(root: Path) -
 
 
 @pytest.mark.usefixtures("home")
-def test_what_cannot_be_read_is_shown_and_stays(root: Path) -> None:
+def test_unreadable_leftovers_are_listed_and_kept(root: Path) -> None:
     """A damaged directory and a damaged claim belong to somebody unknown."""
     Proxies(paths.proxies_root()).make(ProxyId("0123456789ab"), owner(root), ProxyName("web"))
     (paths.proxies_root() / "0123456789ab" / "owner.json").write_text("{")

@@ -79,9 +79,7 @@ CASES: Mapping[str, tuple[dict[str, Any] | None, dict[str, Any] | None, list[str
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_was_told_is_a_guess_that_the_api_confirms(
-    name: str, told: Access, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stale_cached_object_is_corrected_by_the_api(name: str, told: Access, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the end the Service is as it should be, with the fewest requests."""
     guess, there, asked = CASES[name]
     cluster = FakeCluster(there)

@@ -94,7 +94,7 @@ def test_what_was_claimed_before_host_setup_is_given_up(
         ("localhost", ["80/TCP=80"], "address"),
     ],
 )
-def test_what_makes_no_sense_is_refused_by_name(
+def test_invalid_port_claims_are_refused_by_name(
     driver: Driver, root: Path, address: str, ports: list[str], named: str
 ) -> None:
     """Before anything is done."""

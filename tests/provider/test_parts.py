@@ -297,7 +297,7 @@ def test_looks_of_the_same_moment_are_one(driver: Driver, shared: Shared, monkey
     assert len([path for path in asked if "config_dump" in path]) < 30
 
 
-def test_what_a_broken_off_run_told_a_spare_is_seen_and_taken_back(driver: Driver, shared: Shared) -> None:
+def test_spare_configured_by_an_interrupted_run_is_reset(driver: Driver, shared: Shared) -> None:
     """Files say what a Gateway was served, the state that it waits: listeners of nobody go, those of parts stay."""
     net = block()
     whole = Wanted(shared.owner, f"{net}.21", {8080: 1})

@@ -39,7 +39,7 @@ from tests.provider.support import Driver, Wanted, owner, urn
 
 
 @pytest.mark.checkout
-def test_what_is_generated_is_up_to_date() -> None:
+def test_generated_files_match_the_schema() -> None:
     """Types, resources and documentation say what the schema says."""
     assert generate.stale() == ()
 
