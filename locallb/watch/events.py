@@ -60,12 +60,10 @@ class Planned:
     marks: tuple[Mark, ...]
     seconds: float
     """How long reading and planning took."""
-    differing: int
+    differing: tuple[ObjectKey, ...]
     """Load balancers that aren't as planned yet, as far as is known."""
     latency: float = 0.0
     """Seconds from the first mark to the plan."""
-    open: tuple[ObjectKey, ...] = ()
-    """Those that differ."""
     snapshot: Snapshot | None = None
     """What the plan was made from."""
     settings: Settings | None = None

@@ -26,7 +26,7 @@ def test_each_object_of_a_plan_is_counted_by_what_it_is_told() -> None:
     """A Gateway with an odd listener partly, a route that nothing takes not at all."""
     metrics, plan = Metrics(dict), plan_of(*cluster())
     assert sample(metrics, "locallb_told_objects", kind="gateways", told="partly") is None
-    metrics.listen(Planned(plan, (), 0.0, 0))
+    metrics.listen(Planned(plan, (), 0.0, ()))
     counts = {
         (kind, told.value): sample(metrics, "locallb_told_objects", kind=kind, told=told.value)
         for kind in ("gateways", "gatewayclasses", "listenersets", "httproutes", "backendtlspolicies")

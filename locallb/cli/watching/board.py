@@ -119,7 +119,7 @@ class Board:
     def _plan(self, at: float, planned: Planned) -> None:
         self.failure = ""
         self._forget()
-        self._open = set(planned.open)
+        self._open = set(planned.differing)
         self.stale = {name: self.stale.get(name, at) for name in planned.stale}
 
     def _update(self, at: float, updated: Updated) -> None:

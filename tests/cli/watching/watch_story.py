@@ -63,7 +63,7 @@ def planned(
     stale = {ClusterName("demo"): complaints[0]} if complaints else {}
     keys = tuple(key(name) for name in open_)
     plan = make_plan(snapshot, SETTINGS)
-    return Planned(plan, tuple(marks), 0.002, len(keys), 0.006, keys, snapshot, SETTINGS, stale, complaints, notices)
+    return Planned(plan, tuple(marks), 0.002, keys, 0.006, snapshot, SETTINGS, stale, complaints, notices)
 
 
 def updated(*names: str, failed: Mapping[str, str] | None = None, untouched: Collection[str] = ()) -> Updated:

@@ -103,7 +103,7 @@ class Narrator:
                 yield LogRecord(at, Level.INFO, "stopped", "stopped; what serves goes on serving")
 
     def _planned(self, at: float, planned: Planned) -> Iterator[LogRecord]:
-        told = planned.marks, planned.differing, planned.unchecked
+        told = planned.marks, len(planned.differing), planned.unchecked
         again = bool(self._failure) and told == self._planned_for
         if not again and (planned.differing or any(mark.cause in _ALWAYS_TOLD for mark in planned.marks)):
             yield _plan(at, planned)
@@ -194,12 +194,12 @@ def _plan(at: float, planned: Planned) -> LogRecord:
     marks = [str(mark) for mark in planned.marks]
     because = f" because of {few(marks, _NAMED)}" if marks else ""
     checks = f", {planned.unchecked} to check" if planned.unchecked else ""
-    sentence = f"planned in {_ms(planned.seconds)}{because}: {planned.differing} to do{checks}"
+    sentence = f"planned in {_ms(planned.seconds)}{because}: {len(planned.differing)} to do{checks}"
     fields = {
         "marks": marks,
         "seconds": _seconds(planned.seconds),
         "latency": _seconds(planned.latency),
-        "open": planned.differing,
+        "open": len(planned.differing),
         "unchecked": planned.unchecked,
     }
     return LogRecord(at, Level.INFO, "planned", sentence, fields)
