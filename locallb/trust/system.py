@@ -11,7 +11,8 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from locallb.storage import files, unfinished
+from locallb.model.system_errors import refusal
+from locallb.storage import files, paths, unfinished
 from locallb.storage.files import FilesError
 from locallb.trust.plan import StoreEntry, TrustStep, entry_name, system_file
 from locallb.trust.tools import TrustError, fingerprints, run
@@ -24,9 +25,11 @@ _HASH = re.compile(r"SHA-256 hash: ([0-9A-F]{64})")
 
 def entries(place: Path) -> tuple[StoreEntry, ...]:
     """Return what could be of local-lb in a directory. Raises TrustError."""
-    named = (path for path in sorted(place.glob("local-lb*.crt")))
     try:
+        named = (path for path in paths.entries(place, ".crt") if path.name.startswith("local-lb"))
         return tuple(StoreEntry(path.stem, fingerprints(_text(path))) for path in islice(named, _MOST))
+    except OSError as error:
+        raise TrustError(f"{place} can't be read: {refusal(error)}") from None
     except FilesError as error:
         raise TrustError(str(error)) from None
 

@@ -41,3 +41,14 @@ def test_what_cannot_be_read_for_a_moment_is_not_taken_for_absent(tmp_path: Path
         assert Path(system_file(adding)).read_text() == "old"
     system.change(adding)
     assert Path(system_file(adding)).read_text() == "new"
+
+
+def test_a_store_that_cannot_be_read_for_a_moment_is_not_empty(tmp_path: Path) -> None:
+    """What lies there would be put there again, or left when it is to go."""
+    for name in ("local-lb-a.crt", "other.crt"):
+        (tmp_path / name).write_text("?")
+    with few_files(0), pytest.raises(TrustError, match="raise the limit of open files"):
+        system.entries(tmp_path)
+    with few_files(1):
+        assert [entry.name for entry in system.entries(tmp_path)] == ["local-lb-a"]
+    assert system.entries(tmp_path / "absent") == ()
