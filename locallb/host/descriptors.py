@@ -67,9 +67,9 @@ def _note(totals: SocketOwners, pid: int, links: list[str], inodes: Collection[s
     """Note what a process that isn't ours holds."""
     if instances := links.count(_INOTIFY):
         totals.inotify += instances if Path(f"/proc/{pid}").stat().st_uid == os.geteuid() else 0
-    for inode in _inodes(links):
-        if inode in inodes and inode not in totals.holders:
-            totals.holders[inode] = f"{_name(pid)} ({pid})"
+    held = [inode for inode in _inodes(links) if inode in inodes and inode not in totals.holders]
+    if held:
+        totals.holders.update(dict.fromkeys(held, f"{_name(pid)} ({pid})"))
 
 
 def _pids() -> list[int]:
