@@ -145,6 +145,17 @@ def test_a_resource_that_comes_to_depend_on_a_later_one_moves_behind_it() -> Non
     assert [resource.name for resource in snapshot.sort(snapshot.live)] == ["c", "a", "b", "d"]
 
 
+def test_what_is_listed_is_the_very_same_until_a_resource_changes() -> None:
+    """Whoever knows the list by identity need not look at it; operations that begin and end aren't in it."""
+    snapshot = Snapshot([state("a"), state("b")])
+    for mutation in MUTATIONS:
+        before = snapshot.in_order()
+        snapshot.apply(mutation)
+        after = snapshot.in_order()
+        assert after == (*snapshot.in_order_live(), *snapshot.condemned.values())
+        assert (after is before) == isinstance(mutation, Begin | End)
+
+
 def test_what_a_resource_is_deleted_with_precedes_it() -> None:
     """A field of the official command line."""
     found = state("a", extras={"deletedWith": f"{URN}z"})

@@ -8,7 +8,8 @@ counts for nothing, like any other file that is written beside. Otherwise the fi
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import chain
+from itertools import chain, compress
+from operator import is_not
 from pathlib import Path
 
 from locallb.engine.backend.backups import NEWEST
@@ -63,7 +64,8 @@ class Rewriter:
 def _places(known: Sequence[Slot], slots: Sequence[Slot]) -> list[tuple[int, bytes]]:
     """Return what is to be written where, of a file that has the known slots."""
     there = {slot.start: slot for slot in known}
-    return [(slot.start, b"".join(slot.parts())) for slot in slots if not slot.is_as(there.get(slot.start))]
+    some = compress(slots, map(is_not, slots, known)) if len(slots) == len(known) else slots
+    return [(slot.start, b"".join(slot.parts())) for slot in some if not slot.is_as(there.get(slot.start))]
 
 
 def _stamp(status: os.stat_result) -> _Stamp:

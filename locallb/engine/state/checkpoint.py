@@ -220,6 +220,5 @@ def format_checkpoint(
     resources = snapshot.in_order()
     if not resources:
         return Piece(head.encode()), Piece(tail.encode())
-    *others, last = (joined or JoinedResources()).of(resources)
-    pieces = (*(Piece(data, 1, b",") for data in others), Piece(last, 1))
+    pieces = (joined or JoinedResources()).pieces(resources)
     return Piece(f"{head}{_RESOURCES}".encode(), len(_RESOURCES)), *pieces, Piece(f"],{tail}".encode())

@@ -4,13 +4,18 @@ Between two writings nearly all resources are the same ones: only the pieces tha
 The pieces together are the bytes that all resources joined at once give (a law in the tests). Not here: the file.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from operator import attrgetter, is_
+from itertools import accumulate, compress, count
+from operator import attrgetter, is_, is_not
 
 from locallb.engine.state.resource import ResourceState
+from locallb.engine.state.slots import Piece
 
 _MOST = 64
 """Resources of a piece: one change joins that many, and each piece is a write."""
+_FEW = 16
+"""Resources that are looked for one by one."""
 _Piece = tuple[tuple[ResourceState, ...], bytes]
 _DATA = attrgetter("data")
 
@@ -19,14 +24,55 @@ class JoinedResources:
     """Knows the pieces of the last writing. For one thread at a time."""
 
     def __init__(self) -> None:
-        self._pieces: dict[int, _Piece] = {}
-        """By the identity of the first resource of each, which is kept with it."""
+        self._resources: Sequence[ResourceState] = ()
+        self._joined: list[_Piece] = []
+        self._starts: list[int] = []
+        """Where each piece begins among the resources."""
+        self._pieces: list[Piece] = []
 
     def of(self, resources: Sequence[ResourceState]) -> tuple[bytes, ...]:
         """Return pieces of which `b",".join` makes what it makes of the data of all resources."""
-        pieces = list(_pieces(resources, self._pieces))
-        self._pieces = {id(piece[0][0]): piece for piece in pieces}
-        return tuple(data for _, data in pieces)
+        return tuple(piece.data for piece in self.pieces(resources))
+
+    def pieces(self, resources: Sequence[ResourceState]) -> Sequence[Piece]:
+        """Return the same as pieces of a file, each kept as long as it has the very same resources."""
+        where = list(compress(count(), map(is_not, self._resources, resources)))
+        if len(self._resources) != len(resources) or len(where) > _FEW:
+            self._join_all(resources)
+        else:
+            self._join_again(resources, {bisect_right(self._starts, place) - 1 for place in where})
+        self._resources = resources
+        return self._pieces
+
+    def _join_all(self, resources: Sequence[ResourceState]) -> None:
+        known = {id(piece[0][0]): number for number, piece in enumerate(self._joined)}
+        before, pieces = self._joined, self._pieces
+        self._joined = list(_pieces(resources, {name: before[number] for name, number in known.items()}))
+        self._starts = [0, *accumulate(len(some) for some, _ in self._joined)][:-1]
+        last = len(self._joined) - 1
+        self._pieces = [
+            _as_before(pieces, known.get(id(piece[0][0]), -1), _piece_of(piece[1], is_last=number == last))
+            for number, piece in enumerate(self._joined)
+        ]
+
+    def _join_again(self, resources: Sequence[ResourceState], numbers: set[int]) -> None:
+        """Join the pieces of these numbers again, of as many resources as before."""
+        self._joined, self._pieces = [*self._joined], [*self._pieces]
+        for number in numbers:
+            start = self._starts[number]
+            some = tuple(resources[start : start + len(self._joined[number][0])])
+            self._joined[number] = some, b",".join(map(_DATA, some))
+            self._pieces[number] = _piece_of(self._joined[number][1], is_last=number == len(self._joined) - 1)
+
+
+def _piece_of(data: bytes, *, is_last: bool) -> Piece:
+    return Piece(data, 1, b"" if is_last else b",")
+
+
+def _as_before(pieces: Sequence[Piece], number: int, piece: Piece) -> Piece:
+    """Return the piece of that number where it has the very same bytes, else this one."""
+    before = pieces[number] if number >= 0 else piece
+    return before if before.data is piece.data and before.separator == piece.separator else piece
 
 
 def _pieces(resources: Sequence[ResourceState], known: dict[int, _Piece]) -> Iterator[_Piece]:

@@ -6,6 +6,8 @@ few pieces has none: it is as the official command line writes it. Not here: the
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import compress, count
+from operator import is_not
 
 ROOM = 8192
 """Bytes behind a piece that comes: for a few ports that its Services may get."""
@@ -50,14 +52,37 @@ class Slots:
     """Knows where pieces stood in the last file. For one thread at a time."""
 
     def __init__(self) -> None:
+        self._pieces: Sequence[Piece] = ()
+        self._placed: tuple[Slot, ...] = ()
+        """Empty where the last file had no room."""
         self._known: dict[int, Slot] = {}
         """By the identity of the data, which is kept with it."""
 
     def of(self, pieces: Sequence[Piece]) -> tuple[Slot, ...]:
         """Place pieces one behind the other, those that are known where they stood, as far as that can be."""
         if len(pieces) <= FEW:
-            self._known = {}
+            self._pieces, self._placed = pieces, ()
             return _close(pieces)
+        self._placed = self._with_others(pieces) or self._all(pieces)
+        self._pieces = pieces
+        return self._placed
+
+    def _with_others(self, pieces: Sequence[Piece]) -> tuple[Slot, ...] | None:
+        """Place those that are others where those stood that they replace; None where they don't fit there."""
+        if len(pieces) != len(self._placed):
+            return None
+        placed = [*self._placed]
+        for number in compress(count(), map(is_not, self._pieces, pieces)):
+            piece, old = pieces[number], placed[number]
+            least = old.start + len(piece.data) + len(piece.separator)
+            is_last = number == len(pieces) - 1
+            if not is_last and not old.end - MOST <= least <= old.end:
+                return None
+            placed[number] = Slot(piece, old.start, least if is_last else old.end)
+        return tuple(placed)
+
+    def _all(self, pieces: Sequence[Piece]) -> tuple[Slot, ...]:
+        self._known = {id(slot.piece.data): slot for slot in self._placed}
         placed: list[Slot] = []
         start = 0
         for piece, following in zip(pieces, (*pieces[1:], None), strict=True):
@@ -65,7 +90,6 @@ class Slots:
             end = self._end(piece, start, least, following) if following else least
             placed.append(Slot(piece, start, end))
             start = end
-        self._known = {id(slot.piece.data): slot for slot in placed}
         return tuple(placed)
 
     def _end(self, piece: Piece, start: int, least: int, following: Piece) -> int:

@@ -71,6 +71,7 @@ class Snapshot:
         self._users: dict[str, dict[str, None]] = {}
         self._position: dict[str, int] = {}
         self._sorted = True
+        self._listed: tuple[ResourceState, ...] | None = None
         self._lock = RLock()
         self._clock = 0
         self._next = len(self.pending)
@@ -120,9 +121,12 @@ class Snapshot:
                 yield self.live[root]
                 yield from self.members_of(user.urn for user in self.users_of(root) if user.parent == root)
 
-    def in_order(self) -> list[ResourceState]:
-        """List everything as the state file does."""
-        return [*self.in_order_live(), *self.condemned.values()]
+    def in_order(self) -> tuple[ResourceState, ...]:
+        """List everything as the state file does; the very same list until something of it changes."""
+        with self._lock:
+            if self._listed is None:
+                self._listed = (*self.in_order_live(), *self.condemned.values())
+            return self._listed
 
     def in_order_live(self) -> list[ResourceState]:
         """List the live resources as the state file does."""
@@ -137,6 +141,8 @@ class Snapshot:
             self._apply(mutation)
 
     def _apply(self, mutation: Mutation) -> None:
+        if not isinstance(mutation, Begin | End):
+            self._listed = None
         match mutation:
             case Put(resource):
                 self._put(resource)
@@ -212,7 +218,7 @@ class Snapshot:
                 else:
                     begun.add(urn)
                     stack.extend(sorted(missing, key=self._position.__getitem__, reverse=True))
-        self.live = ordered
+        self.live, self._listed = ordered, None
         self._position = {urn: index for index, urn in enumerate(ordered)}
         self._clock = len(ordered)
         self._sorted = True
