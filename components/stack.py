@@ -15,6 +15,7 @@ from components.proxy import Proxy
 from components.rejected import Rejected
 from locallb.model.identities import ObjectKey
 from locallb.model.memory import replaced
+from locallb.planning.of_keys import placements_of
 from locallb.planning.planned import Plan
 
 
@@ -56,7 +57,7 @@ def declare_some(
     `outputs` are exported; those of the stack that are left out stay as they are. Routes that are `there` already are
     referred to. With who waits for a Gateway's proof comes that Gateway.
     """
-    wanted = [placement for placement in plan.placements if placement.key in keys]
+    wanted = placements_of(plan, keys)
     names = {placement.proxy for placement in wanted}
     proxies = [planned for planned in plan.proxies if planned.proxy.name in names or planned.key in keys]
     digests = {planned.proxy.name: planned.digest for planned in proxies}

@@ -14,6 +14,7 @@ from locallb.model.identities import IPAddress, ObjectKey
 from locallb.model.memory import few_replaced
 from locallb.model.objects import Service
 from locallb.model.snapshot import Snapshot
+from locallb.planning.host_changes import are_in_nobodys_way
 from locallb.planning.planned import Placement, Plan, PlannedProxy
 from locallb.planning.proxies.assignment import ProxyAssignment
 from locallb.planning.proxies.placing import Placed
@@ -42,7 +43,8 @@ class LastPlan:
         where, slices = few_replaced(before.services, now.services), few_replaced(before.slices, now.slices)
         if where is None or slices is None:
             return None
-        if replace(now, services=before.services, slices=before.slices) != before:
+        same = replace(now, services=before.services, slices=before.slices, host=before.host) == before
+        if not same or not are_in_nobodys_way(before.host, now.host, self.plan, now.services, settings):
             return None
         mode = settings.proxies.mode
         for number in where:

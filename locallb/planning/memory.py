@@ -19,10 +19,11 @@ from locallb.model.objects import Service
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.addresses.allocation import Answer, allocate
 from locallb.planning.addresses.port_mapping import MappedServices
+from locallb.planning.backends.index import SlicesByService
 from locallb.planning.gateways.gateways import Gateways, gateways_of
 from locallb.planning.last_plan import LastPlan, proxy_demand, wants_the_same
 from locallb.planning.planned import PlannedProxy, PlannedStatus
-from locallb.planning.ports import PortProblems
+from locallb.planning.ports import HostPorts, PortProblems
 from locallb.planning.proxies.assignment import ProxyAssignment, ProxyAssignments, assign_proxies
 from locallb.planning.proxies.placing import Placed, PlacementInputs, PlanContext, place, proxy_of_stack
 from locallb.planning.routes.pod_routes import RoutePlan, routes_of
@@ -45,6 +46,8 @@ class PlanMemory:
     """The last plan, with what decides about its Services."""
     admitted: AnyMemory = field(default_factory=Memory)
     """Who is served."""
+    slices: SlicesByService = field(default_factory=SlicesByService)
+    _ports: Memory[HostPorts] = field(default_factory=Memory)
     _placed: Memory[Placed] = field(default_factory=Memory)
     _gateways: Memory[Gateways] = field(default_factory=Memory)
     _bound: Memory[Bound] = field(default_factory=Memory)
@@ -77,6 +80,10 @@ class PlanMemory:
         self._mapped = _as_before(self._mapped, {service.key: service for service in made.services})
         self._addresses = _as_before(self._addresses, made.answers)
         return MappedServices(tuple(self._mapped.values()), self._addresses)
+
+    def ports(self, host: HostFacts) -> HostPorts:
+        """Return what can be bound on this host."""
+        return self._ports.of(None, HostPorts, host)
 
     def problems(
         self, host: HostFacts, services: Sequence[Service], find: Callable[[Service], PortProblems]
@@ -140,6 +147,16 @@ class PlanMemory:
         """Return by which proxies `services` are served."""
         return self._assignments.of(None, self._assigned, services, snapshot, settings, files)
 
+    def seats_the_same(self, before: Snapshot, now: Snapshot, settings: Settings) -> bool:
+        """Return whether all are served by the proxies that the last plan has, with other inotify instances left.
+
+        Where both plans have everybody of ours, no Gateways, and all else that decides as it was.
+        """
+        if before.host.watches == now.host.watches:
+            return True
+        last = self._last_assignments
+        return self.assignments(self.ours(now.services, settings), now, settings.proxies, {}) == last
+
     def _assigned(self, *question: Any) -> ProxyAssignments:  # noqa: ANN401 - as of assign_proxies
         made = assign_proxies(*question)
         self._last_assignments = replace(
@@ -166,16 +183,6 @@ class PlanMemory:
 def _as_before(before: Mapping[ObjectKey, _Value], now: Mapping[ObjectKey, _Value]) -> Mapping[ObjectKey, _Value]:
     """Return what is now, each that is equal to what was before as that very object."""
     return {key: before[key] if before.get(key) == value else value for key, value in now.items()}
-
-
-def beside(snapshot: Snapshot, settings: Settings) -> tuple[object, ...]:
-    """Return all that a placement may depend on besides what is asked for it.
-
-    Claims apart: they only tell whose the addresses are that its status lists and that aren't its own.
-    """
-    reached = snapshot.host, snapshot.access, snapshot.health_ports, snapshot.node_routes
-    world = snapshot.nodes, snapshot.slices, *reached
-    return settings, snapshot.home, snapshot.authority, snapshot.orders, *world
 
 
 def _lists(service: Service, addresses: tuple[IPAddress, ...]) -> bool:

@@ -26,7 +26,7 @@ from locallb.planning.gateways.gateways import Gateways, with_gateways, with_ord
 from locallb.planning.gateways.serving import backends_of
 from locallb.planning.last_plan import LastPlan
 from locallb.planning.left_out import left_out, unused_pins
-from locallb.planning.memory import PlanMemory, beside
+from locallb.planning.memory import PlanMemory
 from locallb.planning.names import with_names
 from locallb.planning.notices import TOLD_OF_THE_STACK, notices_of, of_faults
 from locallb.planning.planned import Plan, Rejection
@@ -69,7 +69,7 @@ def _place_only_changed(snapshot: Snapshot, settings: Settings, memory: PlanMemo
     """Place again only the Services that may be placed otherwise; None where everything is to be planned."""
     last = memory.last
     changed = last.others(snapshot, settings) if last else None
-    if last is None or changed is None:
+    if last is None or changed is None or not memory.seats_the_same(last.snapshot, snapshot, settings):
         return None
     inputs = _Inputs.of(snapshot, settings, memory, {})
     if any(map(inputs.ports.problems, changed)):
@@ -99,9 +99,10 @@ class _Inputs:
         """Look up what is behind Services, and what this host has."""
         nodes, lone = eligible(snapshot.nodes)
         routing = memory.routing(snapshot, settings)
-        index = BackendIndex.within(snapshot, nodes, settings, routing.routes)
+        slices = memory.slices.of(snapshot.slices)
+        index = BackendIndex.within(snapshot, nodes, settings, routing.routes, slices)
         frame = PlanContext.of(snapshot.home, settings, snapshot.host)
-        return cls(snapshot, settings, HostPorts(snapshot.host), routing, index, lone, gateways, frame)
+        return cls(snapshot, settings, memory.ports(snapshot.host), routing, index, lone, gateways, frame)
 
     def given(
         self,
@@ -141,10 +142,20 @@ def _place(inputs: _Inputs, admission: Admission, memory: PlanMemory) -> Sequenc
     bound = [*map(_mapped, bound, services)] if inputs.settings.port_mapping else bound
     return memory.place(
         inputs.frame,
-        beside(inputs.snapshot, inputs.settings),
+        _beside(inputs.snapshot, inputs.settings),
         (services, admission.addresses, admission.assignments, bound),
         lambda service, *others: inputs.given(admission.problems[service.key], service, *others),
     )
+
+
+def _beside(snapshot: Snapshot, settings: Settings) -> tuple[object, ...]:
+    """Return all that a placement may depend on besides what is asked for it.
+
+    Claims apart: they only tell whose the addresses are that its status lists and that aren't its own.
+    """
+    reached = snapshot.host, snapshot.access, snapshot.health_ports, snapshot.node_routes
+    world = snapshot.nodes, snapshot.slices, *reached
+    return settings, snapshot.home, snapshot.authority, snapshot.orders, *world
 
 
 def _notices(inputs: _Inputs, placed: Sequence[Placed]) -> tuple[str, ...]:

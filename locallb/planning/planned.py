@@ -160,11 +160,11 @@ class Placement:
     """What Ingresses of a running cluster are told that are served here."""
     news: tuple[PlannedNews, ...] = ()
     """And what they are told by events, those too of which nothing is served."""
+    key: ObjectKey = field(init=False, repr=False, compare=False)
+    """Which Service; noted once, as that of a PlannedStatus."""
 
-    @property
-    def key(self) -> ObjectKey:
-        """Which Service."""
-        return self.owner.service
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", self.owner.service)
 
     @property
     def mapped(self) -> tuple[MappedPort, ...]:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from operator import is_
+from operator import attrgetter, is_
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ NAME = "orders"
 """Of the file; sources' readings end with `.json`."""
 _ANNOTATED = Gateway, Route, Ingress
 """What is routed and may have the annotation."""
+_FAULT: Callable[[Service], Fault | None] = attrgetter("fault")
 _LARGEST = 1 << 20
 """Bytes of the file."""
 _MISTAKES = (ValueError, TypeError, AttributeError, KeyError)
@@ -55,7 +56,7 @@ class Orders:
 
     def of(self, services: tuple[Service, ...]) -> tuple[Service, ...]:
         """Return the Services with their orders, and without annotated faults that are over."""
-        if not self.by_service and not any(service.fault for service in services):
+        if not self.by_service and not any(map(_FAULT, services)):
             return services
         return tuple(self._with_order(service) for service in services)
 
@@ -130,8 +131,7 @@ def annotated(thing: ApiObject) -> Fault | None:
 
 def next_end(snapshot: Snapshot) -> str:
     """Return when the first order is over that is in force and has an end; empty where there is none."""
-    services = snapshot.services
-    ends = [service.fault.until for service in services if service.fault]
+    ends = [fault.until for fault in filter(None, map(_FAULT, snapshot.services))]
     ends += [fault.until for one in snapshot.gateway_api if (fault := annotated(one.object))]
     ends += [each.until for order in snapshot.orders.values() for each in (order.fault, order.down) if each]
     return min(ends, default="")

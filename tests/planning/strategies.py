@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from ipaddress import ip_address, ip_network
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -239,4 +240,23 @@ def with_few_others(draw: st.DrawFn, before: Snapshot, donor: Snapshot) -> Snaps
         endpoints = draw(st.sampled_from([one.endpoints for one in (*slices, *donor.slices)]))
         whose = draw(st.sampled_from([one.service for one in slices]))
         slices[place] = replace(slices[place], endpoints=endpoints, service=whose)
-    return replace(before, services=tuple(services), slices=tuple(slices))
+    host = replace(before.host, **draw(_busier)) if draw(st.booleans()) else before.host
+    return replace(before, services=tuple(services), slices=tuple(slices), host=host)
+
+
+_busier: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {"watches": st.sampled_from([0, 3, 4, 6, 9, 10**6])},
+    optional={
+        "sockets": st.sets(
+            st.builds(
+                Socket,
+                st.sampled_from([*IPV4[:4], *IPV6[:2], *ODD, ip_address("::"), ip_address("0.0.0.0")]),
+                st.sampled_from([80, 443, 5353]),
+                st.sampled_from([Protocol.TCP, Protocol.UDP]),
+                st.sampled_from(["x", "y"]),
+            ),
+            max_size=3,
+        ).map(lambda sockets: tuple(sorted(sockets, key=str)))
+    },
+)
+"""What else listens on a host, or watches files there."""

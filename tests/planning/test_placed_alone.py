@@ -383,7 +383,7 @@ OTHER_FACTS: Mapping[str, Any] = {
     "stack_proxies": (ProxyName("spare-1"),),
     "http_proxies": frozenset({ProxyName("spare-1")}),
     "assignments": (HeldProxyAssignment(A.key, ProxyName("shared-1")),),
-    "host": HostFacts(watches=0),
+    "host": HostFacts(unprivileged_port_start=1024),
     "access": {C: Access("/kubeconfig", "demo")},
     "health_ports": {C: frozenset({Family.IPV4})},
     "node_routes": {C: (PodRoute(ip_network("10.244.1.0/24"), ip_address("172.18.0.3")),)},

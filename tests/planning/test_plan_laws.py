@@ -132,7 +132,7 @@ def test_who_alone_has_changed_is_placed_alone() -> None:
     asking = replace(one, requested=(ip_address("127.0.0.9"),))
     assert last.others(replace(snapshot, services=(asking, other)), settings) is None
     assert last.others(replace(snapshot, services=(one,)), settings) is None
-    assert last.others(replace(snapshot, host=HostFacts(watches=0)), settings) is None
+    assert last.others(replace(snapshot, host=HostFacts(unprivileged_port_start=1024)), settings) is None
     assert last.others(snapshot, replace(settings, port_mapping=True)) is None
 
 

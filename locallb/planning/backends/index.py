@@ -11,10 +11,46 @@ from types import MappingProxyType
 
 from locallb.config.settings import Settings
 from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, NodeName, ObjectKey
+from locallb.model.memory import few_replaced
 from locallb.model.network.routes import POD_PROTOCOL, PodRoute, Route
 from locallb.model.objects import BackendChoice, EndpointSlice, Node, Service
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.backends.reach import Reach, reach_of
+
+
+@dataclass(slots=True)
+class SlicesByService:
+    """Knows which EndpointSlices belong to each Service, so that a few others of them cost only that."""
+
+    _slices: tuple[EndpointSlice, ...] = ()
+    _of: Mapping[ObjectKey, Sequence[EndpointSlice]] = field(default_factory=dict)
+
+    def of(self, slices: tuple[EndpointSlice, ...]) -> Mapping[ObjectKey, Sequence[EndpointSlice]]:
+        """Return the EndpointSlices of each Service, in their order."""
+        self._of = self._with_few_others(slices) or by_service(slices)
+        self._slices = slices
+        return self._of
+
+    def _with_few_others(self, slices: tuple[EndpointSlice, ...]) -> Mapping[ObjectKey, Sequence[EndpointSlice]] | None:
+        """Return them where a few stand in the places of others of the same Services; None where more is different."""
+        where = few_replaced(self._slices, slices)
+        changed = {key: [*self._of[key]] for key in {self._slices[place].service for place in where or ()}}
+        for place in where or ():
+            before, now = self._slices[place], slices[place]
+            beside = changed[before.service]
+            numbers = [number for number, some in enumerate(beside) if some is before]
+            if before.service != now.service or len(numbers) != 1:
+                return None
+            beside[numbers[0]] = now
+        return None if where is None else {**self._of, **changed}
+
+
+def by_service(slices: Iterable[EndpointSlice]) -> Mapping[ObjectKey, Sequence[EndpointSlice]]:
+    """Sort EndpointSlices by what they belong to."""
+    sorted_out: dict[ObjectKey, list[EndpointSlice]] = {}
+    for endpoint_slice in slices:
+        sorted_out.setdefault(endpoint_slice.service, []).append(endpoint_slice)
+    return sorted_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +76,9 @@ class BackendIndex:
     def of(cls, nodes: Iterable[Node], slices: Iterable[EndpointSlice]) -> BackendIndex:
         """Sort eligible Nodes and all EndpointSlices by what they belong to."""
         by_cluster: dict[ClusterName, list[Node]] = {}
-        by_service: dict[ObjectKey, list[EndpointSlice]] = {}
         for node in nodes:
             by_cluster.setdefault(node.cluster, []).append(node)
-        for endpoint_slice in slices:
-            by_service.setdefault(endpoint_slice.service, []).append(endpoint_slice)
-        return cls(by_cluster, by_service)
+        return cls(by_cluster, by_service(slices))
 
     @classmethod
     def within(
@@ -54,12 +87,14 @@ class BackendIndex:
         nodes: Iterable[Node],
         settings: Settings | None = None,
         routes_to_pods: Mapping[ClusterName, Sequence[PodRoute]] = MappingProxyType({}),
+        slices: Mapping[ObjectKey, Sequence[EndpointSlice]] | None = None,
     ) -> BackendIndex:
         """Take from a snapshot all but the Nodes, of which only the eligible ones count.
 
-        `routes_to_pods` are routes of ours, there or about to be, each for the pods of one cluster.
+        `routes_to_pods` are routes of ours, there or about to be, each for the pods of one cluster; `slices` are the
+        EndpointSlices by Service, where that is known.
         """
-        made = cls.of(nodes, snapshot.slices)
+        made = cls.of(nodes, ())
         everywhere = cls.of(snapshot.nodes, ()).nodes
         # A container's network has routes of its own.
         host = HostFacts() if settings and settings.publishes else snapshot.host
@@ -69,7 +104,7 @@ class BackendIndex:
         }
         return cls(
             made.nodes,
-            made.slices,
+            by_service(snapshot.slices) if slices is None else slices,
             snapshot.health_ports,
             snapshot.host.routed,
             reached,

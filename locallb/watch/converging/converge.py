@@ -22,6 +22,7 @@ from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.naming import named_after
 from locallb.model.state_resource import BALANCER, CLAIMS, CONFIG, GATEWAY_OBJECT, ROOTS, SERVICE
 from locallb.outputs.output import outputs
+from locallb.planning.of_keys import placements_of
 from locallb.planning.planned import Plan
 from locallb.provider.gathering import gathering
 from locallb.storage import paths, stamps
@@ -32,7 +33,7 @@ from locallb.watch.converging.files_ahead import write_files_early
 from locallb.watch.converging.outcome import Outcome, failures_of, touched_by
 from locallb.watch.converging.taken import TakenProxies
 from locallb.watch.converging.wanted import WantedDigests
-from locallb.watch.converging.work import FEW, LOOKS, Batch, Work, differing_work, together
+from locallb.watch.converging.work import FEW, LOOKS, Batch, Work, differing_work, in_order_of, together
 
 LOOKED_AFTER = frozenset({*CLAIMS, CONFIG, SERVICE}).union(*(output.looked_after for output in outputs().values()))
 """Types of resources whose change by others nobody tells: files."""
@@ -133,8 +134,9 @@ class Converger:
 
     def work(self, wanted: Mapping[ObjectKey, str], broken: Collection[ObjectKey]) -> Work:
         """Return what isn't as planned. `broken` are those known to need repair although nothing was planned again."""
-        known, checks = self.applied, self._checks
-        self._taken.leave(known, checks.unchecked)
+        checks = self._checks
+        self._taken.leave(self.applied, checks.unchecked)
+        known = self.applied = in_order_of(wanted, self.applied)
         unchecked = (key for key in checks.unchecked if wanted.get(key) == known[key])
         there = {key for key in broken if key in wanted and (key in known or self._taken.of(key))}
         return differing_work(
@@ -172,7 +174,7 @@ class Converger:
         self, plan: Plan, keys: Collection[ObjectKey], outputs: Mapping[str, object], *, refresh: bool
     ) -> Result:
         """Declare these to the engine, or the whole plan where the state has to be read as a whole."""
-        there = {key for key, digest in self.applied.items() if digest}
+        there = {routes.key for routes in plan.routes if self.applied.get(routes.key)}
 
         def declare_keys() -> None:
             if not any(routes.key in keys for routes in plan.routes):  # which may lead to a new pod
@@ -212,9 +214,7 @@ class Converger:
 
     def _gathering(self, plan: Plan, keys: Collection[ObjectKey]) -> AbstractContextManager[None]:
         """Have what is new for shared proxies wait for each other."""
-        new = (
-            placement for placement in plan.placements if placement.key in keys and placement.key not in self.applied
-        )
+        new = [placement for placement in placements_of(plan, keys) if placement.key not in self.applied]
         shared = [(placement.part.part.proxy, len(placement.addresses)) for placement in new if placement.part]
         return gathering((proxy for proxy, _ in shared), sum(addresses for _, addresses in shared))
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from components.digests import balancer_digest, rejection_digest
 from locallb.model.identities import ObjectKey, ProxyName
 from locallb.model.memory import Memory, RowCache, few_replaced
-from locallb.planning.planned import Plan, PlannedProxy, PlannedStatus
+from locallb.planning.of_keys import placements_of
+from locallb.planning.planned import Placement, Plan, PlannedProxy, PlannedStatus
 
 
 @dataclass(slots=True)
@@ -21,6 +22,8 @@ class WantedDigests:
     """Who is told a status and gets nothing besides."""
     proxies: Mapping[ObjectKey, ProxyName] = field(default_factory=dict)
     """Who serves each load balancer."""
+    _places: Mapping[ProxyName, int] = field(default_factory=dict)
+    """Where each proxy stands in the plan."""
     _last: tuple[Plan, Mapping[ObjectKey, str]] | None = None
     _digests: RowCache[str] = field(default_factory=RowCache)
     """Of proxies, and so on."""
@@ -38,24 +41,35 @@ class WantedDigests:
         return self._last[1]
 
     def _with_few_others(self, plan: Plan) -> Mapping[ObjectKey, str] | None:
-        """Return them where nothing is different but a few placements by the same proxies; None where more is."""
+        """Return them where nothing is different but a few placements, and proxies of their own; None where more is."""
         if self._last is None:
             return None
         before, digests = self._last
         where = few_replaced(before.placements, plan.placements)
-        if where is None or replace(plan, placements=before.placements) != before:
+        runs = few_replaced(before.proxies, plan.proxies)
+        if where is None or runs is None:
             return None
-        others = [plan.placements[number] for number in where]
+        if replace(plan, placements=before.placements, proxies=before.proxies) != before:
+            return None
+        if not all(_stays(before.proxies[number], plan.proxies[number]) for number in runs):
+            return None
+        keys = {plan.proxies[number].root for number in runs} | {plan.placements[number].key for number in where}
+        others = placements_of(plan, keys)
         if any(self.proxies.get(placement.key) != placement.proxy for placement in others):
             return None
-        proxies = {planned.proxy.name: planned for planned in plan.proxies}
+        proxies = {planned.proxy.name: planned for planned in self._serving(plan, others)}
         return {**digests, **{one.key: balancer_digest(one, proxies[one.proxy].digest) for one in others}}
+
+    def _serving(self, plan: Plan, some: Collection[Placement]) -> Iterable[PlannedProxy]:
+        """Return the proxies of these, which stand where they stood."""
+        return (plan.proxies[self._places[placement.proxy]] for placement in some)
 
     def _of_all(self, plan: Plan) -> Mapping[ObjectKey, str]:
         proxies = {
             planned.proxy.name: digest
             for planned, digest in zip(plan.proxies, self._digests.of(_digest, plan.proxies), strict=True)
         }
+        self._places = {planned.proxy.name: place for place, planned in enumerate(plan.proxies)}
         self.proxies = {placement.key: placement.proxy for placement in plan.placements}
         theirs = (proxies[proxy] for proxy in self.proxies.values())
         placed = dict(zip(self.proxies, self._placed.of(balancer_digest, plan.placements, theirs), strict=True))
@@ -81,3 +95,9 @@ class WantedDigests:
 
 def _digest(planned: PlannedProxy | PlannedStatus) -> str:
     return planned.digest
+
+
+def _stays(before: PlannedProxy, now: PlannedProxy) -> bool:
+    """Return whether it is a Service's own proxy before and now, called the same: only its digest may be another."""
+    named = [(each.key, each.root, each.proxy.name, bool(each.proxy.names)) for each in (before, now)]
+    return bool(before.key.cluster) and named[0] == named[1]

@@ -5,10 +5,10 @@ Not here: how it is found out and done (`converge`), and what has to wait (`sche
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
-from operator import ne
+from operator import is_, ne
 
 from locallb.model.identities import ObjectKey
 
@@ -112,12 +112,13 @@ def differing_work(  # noqa: PLR0913 - all that decides
     few: int,
 ) -> Work:
     """Return what isn't as `wanted`, where that is `known`; `broken` is sorted, `spare` and `told` say which are."""
-    different = [*compress(wanted, map(ne, wanted.values(), map(known.get, wanted)))]  # of thousands at once
+    in_step = is_in_step(wanted, known)
+    different = _different(wanted, known, in_step=in_step)
     changed = [key for key in different if key in known and key not in broken]
     new = [key for key in different if not (key in known or key in broken)]
     return Work(
         broken=tuple(broken),
-        gone=tuple(sorted(known.keys() - wanted.keys(), key=lambda key: (not key.cluster, key))),
+        gone=() if in_step else _gone(wanted, known),
         changed=tuple(key for key in changed if key not in told),
         new=tuple(key for key in new if key not in spare and key not in told),
         told=tuple(key for key in (*changed, *new) if key in told),
@@ -125,3 +126,28 @@ def differing_work(  # noqa: PLR0913 - all that decides
         unchecked=unchecked,
         few=few,
     )
+
+
+def is_in_step(wanted: Mapping[ObjectKey, str], known: Mapping[ObjectKey, str]) -> bool:
+    """Return whether both have the very same keys in the same order: then nothing has to be looked up to compare."""
+    return len(wanted) == len(known) and all(map(is_, wanted, known))
+
+
+def in_order_of(wanted: Mapping[ObjectKey, str], known: dict[ObjectKey, str]) -> dict[ObjectKey, str]:
+    """Return what is `known` in step with what is `wanted`, where both have the same keys."""
+    if is_in_step(wanted, known) or wanted.keys() != known.keys():
+        return known
+    return {key: known[key] for key in wanted}
+
+
+def _different(
+    wanted: Mapping[ObjectKey, str], known: Mapping[ObjectKey, str], *, in_step: bool
+) -> Sequence[ObjectKey]:
+    """Return what is wanted and isn't known to be so: of thousands at once."""
+    digests = known.values() if in_step else map(known.get, wanted)
+    return [*compress(wanted, map(ne, wanted.values(), digests))]
+
+
+def _gone(wanted: Mapping[ObjectKey, str], known: Mapping[ObjectKey, str]) -> tuple[ObjectKey, ...]:
+    """Return what isn't wanted any more, proxies of the stack last."""
+    return tuple(sorted(known.keys() - wanted.keys(), key=lambda key: (not key.cluster, key)))

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from locallb.model.identities import ObjectKey
 from locallb.model.serving import Proxy
+from locallb.planning.of_keys import placements_of
 from locallb.planning.planned import Plan
 from locallb.planning.status import Observation
 
@@ -52,7 +53,7 @@ class Outages:
 def proxies_of(plan: Plan, keys: Collection[ObjectKey]) -> Mapping[ObjectKey, str]:
     """Return which proxies serve these, by name; of a proxy's own key it is that one."""
     own = {proxy.root: proxy.proxy.name for proxy in plan.proxies if proxy.root in keys}
-    return own | {placement.key: placement.proxy for placement in plan.placements if placement.key in keys}
+    return own | {placement.key: placement.proxy for placement in placements_of(plan, keys)}
 
 
 def serves(proxy: Proxy, seen: Observation | None) -> bool:
