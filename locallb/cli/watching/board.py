@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from itertools import chain
+from operator import attrgetter
 
 from locallb.cli.watching.relay import Batch
 from locallb.model.identities import ObjectKey
+from locallb.model.memory import RowCache
 from locallb.planning.planned import Placement, Plan
 from locallb.planning.status import NOT_DEPLOYED, Observation, Row, State, rows
 from locallb.watch.events import Converged, Failed, Planned, Stopped, Updated
 
+_KEY = attrgetter("key")
+_ORDER = attrgetter("key", "reason")
 UPDATING, FAILED, NO_ANSWER = "Updating", "UpdateFailed", "NoAnswer"
 """Reasons that only a watch knows, beside those of the plan."""
 
@@ -62,8 +66,11 @@ class Board:
     _open: set[ObjectKey] = field(default_factory=set)
     _changes: dict[ObjectKey, RowChange] = field(default_factory=dict)
     _failures: dict[ObjectKey, str] = field(default_factory=dict)
-    _rows: dict[ObjectKey, tuple[Placement, Observation | None, Row]] = field(default_factory=dict)
+    _known: tuple[ObjectKey, ...] = ()
+    """Whom the last plan has."""
+    _rows: RowCache[tuple[Row, ...]] = field(default_factory=RowCache)
     """What was found out last, and from what: most stays as it is."""
+    _views: RowCache[View] = field(default_factory=RowCache)
 
     def take(self, batch: Batch) -> None:
         """Note what happened."""
@@ -91,30 +98,14 @@ class Board:
         if self.planned is None:
             return []
         plan = self.planned.plan
-        unasked = self._open | {placement.key for placement in plan.placements if placement.proxy not in self.seen}
-        rows = self._looked_at(plan)
-        return [View(self._explained(row, unasked), self._changes.get(row.key)) for row in rows]
-
-    def _looked_at(self, plan: Plan) -> list[Row]:
-        """Return a row for each Service; what was planned and seen before isn't looked at again."""
-        kept = {
-            placement.key: before
-            for placement in plan.placements
-            if (before := self._rows.get(placement.key))
-            and before[1] is self.seen.get(placement.proxy)
-            and before[0] == placement
-        }
-        new = tuple(placement for placement in plan.placements if placement.key not in kept)
-        names = {look.proxy for look in new}
-        answered = {name: look for name, look in self.seen.items() if look and name in names}
-        fresh = rows(Plan(placements=new, rejections=plan.rejections), answered)
-        placements = {trouble.key: trouble for trouble in new}
-        for row in fresh:
-            if placement := placements.get(row.key):
-                kept[row.key] = placement, self.seen.get(placement.proxy), row
-        self._rows = kept
-        rejected = [row for row in fresh if row.key not in placements]
-        return sorted([*(row for _, _, row in kept.values()), *rejected], key=lambda row: (row.key, row.reason))
+        of_each = self._rows.of(_rows_of, plan.placements, [self.seen.get(each.proxy) for each in plan.placements])
+        rejected = rows(Plan(rejections=plan.rejections), {}) if plan.rejections else ()
+        told = [*chain.from_iterable(of_each), *rejected]
+        told = sorted(told, key=_ORDER) if rejected else told
+        keys = [*map(_KEY, told)]
+        failures, changes = map(self._failures.get, keys), map(self._changes.get, keys)
+        unasked = self._open | {each.key for each in plan.placements if each.proxy not in self.seen}
+        return list(self._views.of(_view, told, failures, changes, map(unasked.__contains__, keys)))
 
     def _plan(self, at: float, planned: Planned) -> None:
         self.failure = ""
@@ -137,21 +128,34 @@ class Board:
         if self.planned is None:
             return
         plan = self.planned.plan
-        known = {placement.key for placement in plan.placements} | {rejection.key for rejection in plan.rejections}
+        keys = *map(_KEY, plan.placements), *map(_KEY, plan.rejections)
+        if keys == self._known:
+            return
+        self._known, known = keys, {*keys}
         for kept in (self._changes, self._failures):
             for key in kept.keys() - known:
                 del kept[key]
 
-    def _explained(self, row: Row, unasked: AbstractSet[ObjectKey]) -> Row:
-        """Return why a Service isn't deployed: the loop knows more than a look at the proxies."""
-        if failure := self._failures.get(row.key):
-            state = State.DEGRADED if row.state is State.SERVING else row.state
-            return replace(row, state=state, reason=FAILED, message=f"{row.key}: {failure}")
-        if row.reason != NOT_DEPLOYED:
-            return row
-        if row.key in unasked:
-            return replace(row, reason=UPDATING, message="")
-        return replace(row, reason=NO_ANSWER, message=f"{row.key}: its proxy doesn't answer, or not for every port")
+
+def _rows_of(placement: Placement, seen: Observation | None) -> tuple[Row, ...]:
+    """Return what there is to say of one Service whose proxy was seen so."""
+    return rows(Plan(placements=(placement,)), {placement.proxy: seen} if seen else {})
+
+
+def _view(row: Row, failure: str | None, change: RowChange | None, unasked: object) -> View:
+    return View(_explained(row, failure or "", is_unasked=bool(unasked)), change)
+
+
+def _explained(row: Row, failure: str, *, is_unasked: bool) -> Row:
+    """Return why a Service isn't deployed: the loop knows more than a look at the proxies."""
+    if failure:
+        state = State.DEGRADED if row.state is State.SERVING else row.state
+        return replace(row, state=state, reason=FAILED, message=f"{row.key}: {failure}")
+    if row.reason != NOT_DEPLOYED:
+        return row
+    if is_unasked:
+        return replace(row, reason=UPDATING, message="")
+    return replace(row, reason=NO_ANSWER, message=f"{row.key}: its proxy doesn't answer, or not for every port")
 
 
 _URGENCY = {State.DEGRADED: 0, State.PENDING: 1, State.REJECTED: 2, State.SERVING: 4}

@@ -69,6 +69,20 @@ def drawn(chapter: int, width: int, height: int) -> str:
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 
 
+def test_a_board_that_remembers_says_what_a_newcomer_says() -> None:
+    """At every moment of the story, and again where nothing happened."""
+    board, so_far = Board(), []
+    for batch, seen in story():
+        so_far.append(batch)
+        board.seen = seen
+        board.take(batch)
+        newcomer = Board()
+        for earlier in so_far:
+            newcomer.take(earlier)
+        newcomer.seen = seen
+        assert board.views() == newcomer.views() == board.views()
+
+
 def test_the_story_as_lines_and_tables(golden: Golden) -> None:
     """Every form of the same records; the table while something updates, fails, is stale, and at the end."""
     records = [record for record, _ in told()]
