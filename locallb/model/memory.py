@@ -161,6 +161,8 @@ def _others(before: Iterable[object], now: Iterable[object]) -> Iterator[int]:
 
 def replaced(before: Sequence[object], now: Sequence[object]) -> Sequence[int] | None:
     """Return where another object stands now than before; None where there are more or fewer of them."""
+    if before is now:
+        return []
     return list(_others(before, now)) if len(before) == len(now) else None
 
 

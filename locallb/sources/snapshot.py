@@ -193,5 +193,6 @@ def read_routes(settings: Settings, known: HostFacts) -> HostFacts:
 
 
 def flat(parts: Iterable[tuple[_Part, ...]]) -> tuple[_Part, ...]:
-    """Return all items of all parts, in order."""
-    return tuple(chain.from_iterable(parts))
+    """Return all items of all parts, in order: the very tuple where one part has them all."""
+    some = [part for part in parts if part]
+    return some[0] if len(some) == 1 else tuple(chain.from_iterable(some))
