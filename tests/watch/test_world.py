@@ -82,6 +82,7 @@ def world(docker: Docker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     """Return the world of a stack with a directory of manifests and clusters of kind."""
     del docker
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("LOCALLB_LEDGER", str(tmp_path / "ledger"))  # whoever else serves on this host has claims too
     (tmp_path / "manifests").mkdir()
     (tmp_path / "manifests" / "node.yaml").write_text("{apiVersion: v1, kind: Node, metadata: {name: worker}}")
     settings = Settings((ManifestsSource(ClusterName("c"), "manifests"),), (), finders=(KindSource(),))
