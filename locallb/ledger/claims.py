@@ -25,7 +25,7 @@ from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Ow
 from locallb.model.memory import Memory
 from locallb.model.naming import owner_fields, owner_from
 from locallb.model.snapshot import Claim, MappedPort
-from locallb.model.system_errors import refusal
+from locallb.model.system_errors import UNTOLD, refusal
 from locallb.storage import files, stamps
 
 UNKNOWN = Owner(Home("", "", ""), ObjectKey(ClusterName(""), "", ""))
@@ -177,7 +177,8 @@ class UnderWay(NamedTuple):
 def claimed_in(path: Path) -> UnderWay | None:
     """Read from an unfinished file what somebody is about to claim; None if that is nobody's work any more.
 
-    Raises LedgerError where that can't be told.
+    Raises LedgerError where the host can't tell. That nobody may look at this one file is no such case: every writer's
+    may be looked at, but not what somebody has mounted over one.
     """
     match = _UNFINISHED.fullmatch(path.name)
     address = address_in(match["name"]) if match else None
@@ -185,9 +186,9 @@ def claimed_in(path: Path) -> UnderWay | None:
         return None
     try:
         status = path.lstat()
-    except FileNotFoundError:
-        return None
     except OSError as error:
+        if error.errno not in UNTOLD:
+            return None
         raise LedgerError(f"who is about to claim {address} can't be told: {path}: {refusal(error)}") from error
     alive = stat.S_ISREG(status.st_mode) and abs(time.time() - status.st_ctime) < _STALE
     return UnderWay(address, status.st_uid) if alive else None

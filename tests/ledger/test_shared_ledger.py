@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import multiprocessing
@@ -143,6 +144,34 @@ def test_odd_names_are_told_in_letters_and_stop_nobody(ledger: Ledger, name: byt
     promptly(lambda: ledger.claim(ADDRESS, owner("web")))
     assert promptly(ledger.claims) == (Claim(ADDRESS, owner("web")),)
     promptly(lambda: ledger.release(ADDRESS, owner("web")))
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ENOTCONN, errno.EPERM])
+def test_what_another_user_mounts_over_a_file_of_the_ledger_stops_nobody(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """The kernel lets nobody else look at it: one that is being written counts as nothing, a claim as somebody's."""
+    claim, unfinished = ledger.directory / NAME, ledger.directory / f".{OTHER}~0123456789abcdef.json.01234567.new"
+    covered = {str(claim), str(unfinished)}
+    claim.touch()
+    unfinished.touch()
+
+    def refusing(real: Callable[..., Answer]) -> Callable[..., Answer]:
+        def call(path: object, *args: object, **options: object) -> Answer:
+            if str(path) in covered:
+                raise OSError(number, os.strerror(number), str(path))
+            return real(path, *args, **options)
+
+        return call
+
+    for name in ("open", "stat", "lstat"):
+        monkeypatch.setattr(os, name, refusing(getattr(os, name)))
+    assert ledger.claims() == (Claim(ADDRESS, UNKNOWN),)
+    assert [NAME in problem for problem in ledger.problems()] == [True]
+    with pytest.raises(LedgerError, match=r"127\.77\.0\.5 can't be claimed"):
+        ledger.claim(ADDRESS, owner("web"))
+    ledger.claim(OTHER, owner("web"))
+    assert ledger.holds(OTHER, owner("web"))
 
 
 def test_a_claim_of_an_earlier_version_is_valid(ledger: Ledger) -> None:
