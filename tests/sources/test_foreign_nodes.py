@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
 import httpcore2
 import pytest
+import yaml
 
 from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import PodRouting, Settings, SettingsError
@@ -22,6 +26,7 @@ from locallb.model.pacing import Pace
 from locallb.sources.kubernetes import nodes
 from locallb.sources.kubernetes.entry import MachinesSource
 from locallb.sources.kubernetes.nodes import MOST_WAYS, NodePolls
+from tests.envoy.certificates import Authority, Pair
 from tests.servers import QuietServer, in_thread
 from tests.sources.seed_api import kubeconfig, served_seed
 from tests.sources.test_machine_nodes import BOTH, WAYS, A, find, pods, put, settings
@@ -64,6 +69,62 @@ def test_a_server_that_drips_ends_nobodys_patience_but_its_own(
             thread.join()
     assert found == {A: ()}
     assert f"{url} doesn't answer (" in told
+
+
+def trust(path: Path, authority: Authority) -> None:
+    """Have a kubeconfig trust who is signed by an authority."""
+    config = yaml.safe_load(path.read_text())
+    trusted = base64.b64encode(authority.own.pem.encode()).decode()
+    config["clusters"][0]["cluster"]["certificate-authority-data"] = trusted
+    path.write_text(yaml.safe_dump(config))
+
+
+def _flood(server: socket.socket, pair: Pair, tickets: int) -> None:
+    """Send a client tickets for later sessions, and hang up."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.chain, pair.key)
+    context.num_tickets = tickets
+    client, _ = server.accept()
+    with client, suppress(OSError), context.wrap_socket(client, server_side=True):  # it hangs up first
+        pass
+
+
+@pytest.mark.parametrize(
+    ("tick", "most", "sentence"),
+    [(0.5, 1 << 30, "its answers take longer than 60 s"), (0.0, 1 << 20, "its answers are larger than 1 MiB")],
+)
+def test_a_server_that_floods_with_what_no_client_sees_ends_as_well(
+    tick: float, most: int, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TLS itself takes such parts, of which there may be any number, and returns nothing."""
+    now = count(0.0, tick)
+    monkeypatch.setattr(allowance, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    monkeypatch.setattr(allowance, "SECONDS", 60.0)
+    monkeypatch.setattr(allowance, "BYTES", most)
+    authority = Authority(tmp_path / "authority")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=_flood, args=(server, authority.sign("IP:127.0.0.1"), 200_000))
+        thread.start()
+        url = f"https://127.0.0.1:{server.getsockname()[1]}"
+        (tmp_path / "cloudprovider").write_text(kubeconfig(url, {"token": "t"}))
+        trust(tmp_path / "cloudprovider", authority)
+        _, (told,) = find(tmp_path)
+        thread.join()
+    assert sentence in told
+
+
+def test_a_server_with_tls_is_asked_as_any(tmp_path: Path) -> None:
+    """Within its allowance, an answer of several parts comes whole; who isn't trusted isn't asked."""
+    authority = Authority(tmp_path / "authority")
+    signed = authority.sign("IP:127.0.0.1")
+    with served_seed(tmp_path / "cloudprovider", certificate=(signed.chain, signed.key)) as api:
+        put(api, A, *BOTH)
+        api.objects[pods(A)][0]["metadata"]["annotations"] = {"x": "x" * 300_000}
+        _, (told,) = find(tmp_path)
+        assert "CERTIFICATE_VERIFY_FAILED" in told
+        assert api.asked == []
+        trust(tmp_path / "cloudprovider", authority)
+        assert find(tmp_path) == ({A: WAYS}, [])
 
 
 @contextmanager

@@ -19,6 +19,7 @@ import httpx2
 
 from locallb.kubernetes.answers import AnswerError
 from locallb.kubernetes.api.limits.connections import WrappedStream, connect_with
+from locallb.kubernetes.api.limits.secured import SecuredStream
 from locallb.threads.supervised import Task, do_once
 
 SECONDS = 5.0
@@ -73,7 +74,7 @@ def refuse_compressed(response: httpx2.Response) -> None:
 
 
 class _Limited(WrappedStream):
-    """A connection on which each step has the time that is left. A handshake is one step, whatever it consists of."""
+    """A connection on which each step has the time that is left, and all that comes counts, also that of TLS itself."""
 
     def __init__(self, allowance: Allowance, stream: httpcore2.NetworkStream) -> None:
         super().__init__(stream)
@@ -88,8 +89,7 @@ class _Limited(WrappedStream):
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore2.NetworkStream:
-        secured = self._stream.start_tls(ssl_context, server_hostname, self._allowance.seconds(timeout))
-        return _Limited(self._allowance, secured)
+        return SecuredStream(self, ssl_context, server_hostname, timeout)
 
 
 class _Connecting(httpcore2.SyncBackend):
