@@ -392,3 +392,19 @@ def test_nobody_else_chooses_routes_of_this_host() -> None:
     )
     assert configured(named=True, podRoutes="container", **PUBLISHED).pod_routes is PodRouting.CONTAINER
     assert configured(named=False, podRoutes="host").pod_routes is PodRouting.HOST
+
+
+@pytest.mark.parametrize("keys", [{}, {"runtime": "docker"}, {"runtime": "docker", "network": "host"}])
+def test_no_remedy_for_such_routes_leads_to_another_mistake(keys: dict[str, str]) -> None:
+    """Of the two places for routes, neither is advised that is refused as well; nobody goes round in a circle."""
+
+    def told(*, named: bool, **more: str) -> str:
+        with pytest.raises(SettingsError) as caught:
+            configured(named=named, **keys, **more)
+        (sentence,) = caught.value.sentences
+        return sentence
+
+    needed = "runtime docker or podman and network publish"
+    assert f"; use container, with {needed}, or if" in told(named=True, podRoutes="host")
+    assert told(named=True, podRoutes="container").endswith(f" with {needed}; set both, or use off")
+    assert told(named=False, podRoutes="container").endswith(f" with {needed}; use host")

@@ -18,35 +18,40 @@ from locallb.model.identities import ClusterName, IPNetwork
 
 _KEY = "podCIDRs"
 _RANGES = "a list such as [10.244.0.0/16]"
+_PUBLISHED = "runtime docker or podman and network publish"
 _WIDEST = {4: 8, 6: 16}
 """Bits of the widest range of one cluster's pods, by IP version."""
 
 
-def parse_pod_routes(mistakes: Mistakes, config: Mapping[str, object]) -> PodRouting:
-    """Read `podRoutes`, and refuse what can't go with the runtime."""
+def parse_pod_routes(mistakes: Mistakes, config: Mapping[str, object], sources: Iterable[Source]) -> PodRouting:
+    """Read `podRoutes`, and refuse what can't go with the runtime, or lets others choose this host's own routes."""
     value = config.get("podRoutes", PodRouting.OFF)
     if value is False:  # YAML 1.1 takes `off` for it
         return PodRouting.OFF
     if value not in list(PodRouting):
         mistakes.add("podRoutes", f"{shown(value)} is no place for routes; use off, host or container")
         return PodRouting.OFF
-    published = config.get("runtime") in RUNTIMES.having("route_helper") and config.get("network", "host") != "host"
-    if value == PodRouting.CONTAINER and not published:
+    routing, foreign = PodRouting(str(value)), [each for each in sources if each.nodes and each.nodes.is_foreign]
+    if routing is PodRouting.HOST:
+        _refuse_foreign(mistakes, foreign)
+    elif routing is PodRouting.CONTAINER and not _is_published(config):
+        remedy = "set both, or use off" if foreign else "use host"
+        mistakes.add("podRoutes", f"container is for proxies with {_PUBLISHED}; {remedy}")
+    return routing
+
+
+def _is_published(config: Mapping[str, object]) -> bool:
+    return config.get("runtime") in RUNTIMES.having("route_helper") and config.get("network", "host") != "host"
+
+
+def _refuse_foreign(mistakes: Mistakes, sources: Iterable[Source]) -> None:
+    for source in sources:
         mistakes.add(
-            "podRoutes", "container is for proxies with runtime docker or podman and network publish; use host"
+            "podRoutes",
+            f"host would let whoever writes the kubeconfig in `nodes` of {source.cluster} lead connections of this"
+            f" host elsewhere; use container, with {_PUBLISHED}, or if that kubeconfig is your own, name it in"
+            " $KUBECONFIG instead",
         )
-    return PodRouting(str(value))
-
-
-def refuse_foreign_routes(mistakes: Mistakes, routing: PodRouting, sources: Iterable[Source]) -> None:
-    """Note sources whose routes somebody else may choose, where these would be this host's own."""
-    for source in sources if routing is PodRouting.HOST else ():
-        if source.nodes and source.nodes.is_foreign:
-            mistakes.add(
-                "podRoutes",
-                f"host would let whoever writes the kubeconfig in `nodes` of {source.cluster} lead connections of this"
-                " host elsewhere; use container, or if that kubeconfig is your own, name it in $KUBECONFIG instead",
-            )
 
 
 def parse_pod_cidrs(mistakes: Mistakes, key: str, value: object) -> tuple[IPNetwork, ...]:

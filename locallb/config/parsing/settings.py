@@ -18,7 +18,7 @@ from locallb.config.parsing.containers import parse_containers
 from locallb.config.parsing.dns import parse_dns
 from locallb.config.parsing.election import parse_election
 from locallb.config.parsing.ingress import parse_ingress
-from locallb.config.parsing.pod_routes import parse_cidrs_of_clusters, parse_pod_routes, refuse_foreign_routes
+from locallb.config.parsing.pod_routes import parse_cidrs_of_clusters, parse_pod_routes
 from locallb.config.parsing.policies import parse_policies
 from locallb.config.parsing.pools import DEFAULT_POOL, parse_pools
 from locallb.config.parsing.port_mapping import parse_port_mapping
@@ -78,7 +78,7 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
             "statusOrder", config.get("statusOrder", "ipFamilies"), StatusOrder, StatusOrder.IP_FAMILIES, "order"
         ),
         take_over=mistakes.flag("takeOver", config.get("takeOver", False)),
-        pod_routes=parse_pod_routes(mistakes, config),
+        pod_routes=parse_pod_routes(mistakes, config, sources),
         pod_cidrs=parse_cidrs_of_clusters(mistakes, config.get("podCIDRs", {})),
         gateway_classes=parse_gateway_classes(mistakes, config.get("gatewayClasses")),
         ingress=parse_ingress(mistakes, config.get("ingress")),
@@ -92,7 +92,6 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
         metrics=parse_place(mistakes, config, "metrics"),
         page=parse_place(mistakes, config, "page"),
     )
-    refuse_foreign_routes(mistakes, settings.pod_routes, sources)
     election = parse_election(mistakes, config.get("leaderElection", {}), settings.sources)
     if not mistakes.sentences:
         _complain_of_unreachable_pins(mistakes, settings)
