@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -111,3 +112,16 @@ def test_where_a_stack_of_an_earlier_version_belongs_can_not_be_told_for_a_momen
         with few_files(0), pytest.raises(SourceError, match=r"can't be told: .*; raise the limit of open files"):
             ask()
         assert ask() == []
+
+
+def test_a_directory_of_states_that_may_only_be_entered_names_no_other_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one of another user with mode 0711: no project can be found there, and the stack is served all the same."""
+    state = tmp_path / "stacks" / "p" / "dev.json"
+
+    def forbidden(_: Path) -> list[str]:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "listdir", forbidden)
+    assert earlier_names(Home("local-lb", "dev", str(tmp_path)), state) == []

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from locallb.model.identities import Home
-from locallb.model.system_errors import refusal
+from locallb.model.system_errors import UNTOLD, refusal
 from locallb.sources import SourceError
 from locallb.sources.state.stack_home import deployed_from
 from locallb.storage import paths
@@ -33,6 +33,8 @@ def earlier_names(home: Home, state: Path | None) -> list[str]:
     try:
         others = (folder / state.name for folder in paths.entries(state.parent.parent) if folder != state.parent)
     except OSError as error:
+        if error.errno not in UNTOLD:  # such as a directory of several users that may be entered and not listed
+            return []
         told = f"whether stack {home.stack} is deployed under another name of the project can't be told"
         raise SourceError(f"{told}: {state.parent.parent}: {refusal(error)}") from None
     return sorted(path.parent.name for path in others if _is_of(path, Path(home.root)))
