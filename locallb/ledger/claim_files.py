@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,12 +21,13 @@ from locallb.ledger.claims import (
     LedgerError,
     address_in,
     claimed_in,
+    entry_name,
     likely,
     read_entry,
     read_known,
     unfinished,
 )
-from locallb.model.identities import IPAddress
+from locallb.model.identities import IPAddress, Owner
 from locallb.model.memory import Memory
 from locallb.model.snapshot import Claim
 from locallb.model.system_errors import reason, refusal
@@ -95,6 +96,16 @@ class ClaimFiles:
         entries = [read_known(f"{self.path}/{name}", address, memory) for name in named]
         memory.evict_unused()
         return entries
+
+    def held_by(self, owner: Owner, address: IPAddress, names: Iterable[str]) -> Sequence[ClaimFile]:
+        """Read what one owner has of an address; others' claims that can't be read hide nothing that has its name."""
+        named = read_entry(self.path / entry_name(address, owner), address)
+        try:
+            return self.look(address, names).of(owner)
+        except LedgerError:
+            if not (named and named.claim.owner == owner):
+                raise
+            return [named]
 
     def look(self, address: IPAddress, names: Iterable[str]) -> AddressClaims:
         """Read those claims of one address that are there, for many who want some of it."""

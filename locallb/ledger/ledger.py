@@ -140,9 +140,10 @@ class Ledger:
         problems: dict[ClaimRequest, LedgerError] = {}
         new, near, looks = [], among(names, wanted), dict[IPAddress, AddressClaims]()
         for claim in wanted:
-            look = looks.get(claim.address) or looks.setdefault(claim.address, self._files.look(claim.address, near))
-            mine = look.of(claim.owner)
             try:
+                at = claim.address
+                look = looks.get(at) or looks.setdefault(at, self._files.look(at, near))
+                mine = look.of(claim.owner)
                 same = bool(mine) and mine[0].claim.ports == claim.ports
                 refuse_others(look.in_the_way(claim.ports), claim.owner, claim.sharing, claim.ports, alone=not same)
                 if not mine:
@@ -163,8 +164,8 @@ class Ledger:
             return
         with self._files.locked() as names:
             self._fence(owner.home)
-            for entry in self._files.held(address, names):
-                if entry.claim.owner == owner and mapped in {None, bool(entry.claim.ports)}:
+            for entry in self._files.held_by(owner, address, names):
+                if mapped in {None, bool(entry.claim.ports)}:
                     remove(entry.path)
 
     def reown(
@@ -206,10 +207,10 @@ class Ledger:
             time.sleep(_PAUSE * (1 + jitter()))
 
     def _change(self, before: ClaimFile, claim: ClaimRequest) -> None:
-        """Change what `before` says; back to that if another has some of it by now who writes without the lock, too."""
+        """Change what `before` says; back to that if another who writes without the lock may have some of it by now."""
         self._rewrite(before.path, claim)
-        now = self._files.look(claim.address, self._files.all_names()).in_the_way(claim.ports)
         try:
+            now = self._files.look(claim.address, self._files.all_names()).in_the_way(claim.ports)
             refuse_others(now, claim.owner, claim.sharing, claim.ports, alone=before.claim.ports != claim.ports)
         except LedgerError:
             path = self.directory / entry_name(claim.address, claim.owner)

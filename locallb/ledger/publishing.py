@@ -140,11 +140,19 @@ def _given_way(ledger: ClaimFiles, beside: Mapping[ClaimRequest, Path]) -> Itera
             rivals.setdefault(rival.address, []).append(ledger.path / name)
     looks = _Looks(ledger, among(names, tuple(beside)))
     for claim in beside:
-        if where := next((path for path in rivals.get(claim.address, ()) if not _is_apart(path, claim)), None):
-            what = f"{claim.address} is being claimed by another process ({where}): run again"
-            yield claim, ContendedError(what)
-        elif problem := looks.refusal(claim):
+        try:
+            problem = _contended(claim, rivals.get(claim.address, ())) or looks.refusal(claim)
+        except LedgerError as error:
+            problem = error
+        if problem:
             yield claim, problem
+
+
+def _contended(claim: ClaimRequest, rivals: Iterable[Path]) -> LedgerError | None:
+    """Return that somebody else is about to claim some of it, if so. Raises LedgerError where that can't be told."""
+    where = next((path for path in rivals if not _is_apart(path, claim)), None)
+    what = f"{claim.address} is being claimed by another process ({where}): run again"
+    return ContendedError(what) if where else None
 
 
 def _is_apart(rival: Path, claim: ClaimRequest) -> bool:

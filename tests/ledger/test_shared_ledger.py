@@ -22,9 +22,11 @@ import pytest
 
 from locallb.ledger import claims, lock
 from locallb.ledger import ledger as module
+from locallb.ledger.claim_files import ClaimFiles
 from locallb.ledger.ledger import UNKNOWN, Ledger, LedgerError
-from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
-from locallb.model.snapshot import Claim
+from locallb.ledger.publishing import ClaimRequest, publish
+from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Protocol, Uid
+from locallb.model.snapshot import Claim, MappedPort
 
 ROOT = Path(__file__).parents[2]
 ADDRESS, OTHER = ip_address("127.77.0.5"), ip_address("127.77.0.6")
@@ -146,19 +148,13 @@ def test_odd_names_are_told_in_letters_and_stop_nobody(ledger: Ledger, name: byt
     promptly(lambda: ledger.release(ADDRESS, owner("web")))
 
 
-@pytest.mark.parametrize("number", [errno.EACCES, errno.ENOTCONN, errno.EPERM])
-def test_what_another_user_mounts_over_a_file_of_the_ledger_stops_nobody(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    """The kernel lets nobody else look at it: one that is being written counts as nothing, a claim as somebody's."""
-    claim, unfinished = ledger.directory / NAME, ledger.directory / f".{OTHER}~0123456789abcdef.json.01234567.new"
-    covered = {str(claim), str(unfinished)}
-    claim.touch()
-    unfinished.touch()
+def refuse(monkeypatch: pytest.MonkeyPatch, number: int, *files: Path) -> None:
+    """Have the system refuse every look at these files."""
+    refused = set(map(str, files))
 
     def refusing(real: Callable[..., Answer]) -> Callable[..., Answer]:
         def call(path: object, *args: object, **options: object) -> Answer:
-            if str(path) in covered:
+            if str(path) in refused:
                 raise OSError(number, os.strerror(number), str(path))
             return real(path, *args, **options)
 
@@ -166,12 +162,79 @@ def test_what_another_user_mounts_over_a_file_of_the_ledger_stops_nobody(
 
     for name in ("open", "stat", "lstat"):
         monkeypatch.setattr(os, name, refusing(getattr(os, name)))
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ENOTCONN, errno.EPERM])
+def test_what_another_user_mounts_over_a_file_of_the_ledger_stops_nobody(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """The kernel lets nobody else look at it: one that is being written counts as nothing, a claim as somebody's."""
+    claim, unfinished = ledger.directory / NAME, ledger.directory / f".{OTHER}~0123456789abcdef.json.01234567.new"
+    claim.touch()
+    unfinished.touch()
+    refuse(monkeypatch, number, claim, unfinished)
     assert ledger.claims() == (Claim(ADDRESS, UNKNOWN),)
     assert [NAME in problem for problem in ledger.problems()] == [True]
     with pytest.raises(LedgerError, match=r"127\.77\.0\.5 can't be claimed"):
         ledger.claim(ADDRESS, owner("web"))
     ledger.claim(OTHER, owner("web"))
     assert ledger.holds(OTHER, owner("web"))
+
+
+def mapped(number: int) -> tuple[MappedPort, ...]:
+    """Map port 80 to this one."""
+    return (MappedPort(80, Protocol.TCP, number),)
+
+
+@pytest.fixture
+def theirs(ledger: Ledger) -> Path:
+    """Have two Services at one address; return the claim of the other."""
+    ledger.claim(ADDRESS, owner("ours"), ports=mapped(1))
+    ledger.claim(ADDRESS, owner("theirs"), ports=mapped(2))
+    return ledger.directory / claims.entry_name(ADDRESS, owner("theirs"))
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])
+def test_who_shares_an_address_with_an_unreadable_claim_can_release_it(
+    ledger: Ledger, theirs: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """With port mapping all are at one; whose own claim can't be read is told, and so is who may have one."""
+    refuse(monkeypatch, number, theirs)
+    ledger.release(ADDRESS, owner("ours"), mapped=True)
+    assert [path.name for path in ledger.directory.iterdir()] == [theirs.name]
+    for name in ("theirs", "ours"):
+        with pytest.raises(LedgerError, match="can't be told"):
+            ledger.release(ADDRESS, owner(name), mapped=True)
+
+
+def test_a_claim_beside_an_unreadable_one_fails_alone(
+    ledger: Ledger, theirs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of other addresses in the same batch are made, also if it can be read no more after the first look."""
+    third = ClaimRequest(ADDRESS, owner("third"), ports=mapped(3))
+    others = [ClaimRequest(ip_address(f"127.77.0.{number}"), owner("web")) for number in (7, 8, 9)]
+    refuse(monkeypatch, errno.EIO, theirs)
+    told = ledger.claim_all([others[0], third, others[1]])
+    assert [problem is None for problem in told] == [True, False, True]
+    assert "look after that disk" in str(told[1])
+    assert list(publish(ClaimFiles(ledger.directory), [third, others[2]])) == [third]
+    assert all(ledger.holds(claim.address, claim.owner) for claim in others)
+
+
+def test_a_change_that_cannot_be_looked_at_again_is_taken_back(
+    ledger: Ledger, theirs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is told that it failed has what it had."""
+    rewrite = Ledger._rewrite
+
+    def rewritten(self: Ledger, path: Path, claim: ClaimRequest) -> None:
+        rewrite(self, path, claim)
+        refuse(monkeypatch, errno.EIO, theirs)
+
+    monkeypatch.setattr(Ledger, "_rewrite", rewritten)
+    with pytest.raises(LedgerError, match="can't be told"):
+        ledger.claim(ADDRESS, owner("ours"), ports=mapped(9))
+    assert ledger.holds(ADDRESS, owner("ours"), mapped(1))
 
 
 def test_a_claim_of_an_earlier_version_is_valid(ledger: Ledger) -> None:
