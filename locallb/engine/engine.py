@@ -114,7 +114,8 @@ class Engine:
     def drifted(self, types: Collection[str] | None = None, scope: Scope = EVERYTHING) -> frozenset[str]:
         """Return the roots (URNs) below which a resource isn't, or may not be, what the state says.
 
-        Of these types, or of any; in the scope also one whose operation was broken off, or that is to be deleted.
+        Of these types, or of any; in the scope also one whose operation was broken off, or that is to be deleted, and
+        those that refer to any of them: a refresh takes a reference away with what is gone.
         Changes neither the world nor the state. Raises EngineError when the state can't be read.
         """
         roots: set[str] = set()
@@ -123,10 +124,13 @@ class Engine:
             snapshot = run.steps.recorder.snapshot
             members = snapshot.in_order_live() if scope.roots is None else snapshot.members_of(scope.roots)
             some = [resource for resource in members if types is None or resource.type in types]
-            roots.update(snapshot.root_of(resource.urn) for resource in run.refresher(counting=True).drifted(some))
+            drifted = [*run.refresher(counting=True).drifted(some)]
+            roots.update(snapshot.root_of(resource.urn) for resource in drifted)
             left = [*snapshot.condemned.values(), *(operation.resource for operation in snapshot.pending.values())]
             if types is None:
                 roots.update(snapshot.root_of(resource.parent or resource.urn) for resource in left)
+                users = (user for resource in drifted for user in snapshot.users_of(resource.urn))
+                roots.update(snapshot.root_of(user.urn) for user in users)
             return {}
 
         self._run(work, scope, {}, preview=True, copied=False)

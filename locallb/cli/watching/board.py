@@ -67,7 +67,9 @@ class Board:
     _changes: dict[ObjectKey, RowChange] = field(default_factory=dict)
     _failures: dict[ObjectKey, str] = field(default_factory=dict)
     _known: tuple[ObjectKey, ...] = ()
-    """Whom the last plan has."""
+    """Whom the last plan has, in its order."""
+    _planned_keys: frozenset[ObjectKey] = frozenset()
+    """The same."""
     _rows: RowCache[tuple[Row, ...]] = field(default_factory=RowCache)
     """What was found out last, and from what: most stays as it is."""
     _views: RowCache[View] = field(default_factory=RowCache)
@@ -129,11 +131,10 @@ class Board:
             return
         plan = self.planned.plan
         keys = *map(_KEY, plan.placements), *map(_KEY, plan.rejections)
-        if keys == self._known:
-            return
-        self._known, known = keys, {*keys}
+        if keys != self._known:
+            self._known, self._planned_keys = keys, frozenset(keys)
         for kept in (self._changes, self._failures):
-            for key in kept.keys() - known:
+            for key in kept.keys() - self._planned_keys:
                 del kept[key]
 
 

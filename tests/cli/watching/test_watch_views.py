@@ -253,6 +253,20 @@ def test_why_a_service_is_not_served_is_what_the_loop_knows() -> None:
     assert board.open == 0
 
 
+def test_an_object_that_the_plan_lacks_is_forgotten_while_the_services_stay() -> None:
+    """Objects that come and go beside the same Services leave nothing; nor does the failure of a deleted Service."""
+    event = planned(snapshot_of("web"))
+    board = Board(seen=serving(event.plan))
+    for failed in ({"gone": "its directory can't be removed"}, {}):
+        entries = (event, updated("gone", "route", failed=failed), event)
+        board.take(Batch(tuple(RelayedEvent(NOON, entry) for entry in entries), event))
+    assert (board._changes, board._failures) == ({}, {})
+    again = planned(snapshot_of("gone", "web"))
+    board.seen = serving(again.plan)
+    board.take(Batch((RelayedEvent(NOON + 5, again),), again))
+    assert [view.row.reason for view in board.views()] == ["", ""]
+
+
 def test_watch_view_prints_a_lasting_complaint_once() -> None:
     """Plans without work and complaints that stay are silent; a complaint's end is told."""
     snapshot = snapshot_of("web")

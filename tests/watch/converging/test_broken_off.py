@@ -13,7 +13,7 @@ import pytest
 from locallb.config.settings import Settings
 from locallb.engine.deploy.events import Result
 from locallb.engine.deploy.scope import Scope, only
-from locallb.engine.state.urns import root_urn
+from locallb.engine.state.urns import name_of, root_urn
 from locallb.model.identities import Home, ObjectKey
 from locallb.model.snapshot import Snapshot
 from locallb.planning.planned import Plan
@@ -38,8 +38,8 @@ class LoadBalancer(pulumi.ComponentResource):
 
     def __init__(self, name: str, version: str) -> None:
         super().__init__("locallb:index:LoadBalancer", name, {"digest": version})
-        first = Thing("ProxyConfig", name, {"x": version}, pulumi.ResourceOptions(parent=self))
-        options = pulumi.ResourceOptions(parent=self, depends_on=[first])
+        self.first = Thing("ProxyConfig", name, {"x": version}, pulumi.ResourceOptions(parent=self))
+        options = pulumi.ResourceOptions(parent=self, depends_on=[self.first])
         Thing("ServiceConfig", f"{name}/z", {"x": version}, options)
 
 
@@ -120,6 +120,34 @@ def test_a_start_declares_again_what_differs_and_nothing_beside_it(
     assert outcome.untouched == set(KEYS) - set(declared)
     assert learnt(bench)._checks.look_only
     assert bench.engine().drifted() == frozenset()
+
+
+def test_what_refers_to_a_vanished_resource_is_declared_again_with_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refresh takes the reference away: who is left out of the update would stay without it."""
+
+    def declare(names: Collection[str]) -> None:
+        first = LoadBalancer(NAMES[0], "1").first
+        if NAMES[1] in names:
+            options = pulumi.ResourceOptions(parent=LoadBalancer(NAMES[1], "1"), depends_on=[first])
+            Thing("ServiceConfig", "user", {"x": "1"}, options)
+
+    def dependencies() -> list[str]:
+        users = (each for each in bench.engine().resources() if each.name == "user")
+        return [name_of(urn) for user in users for urn in user.dependencies]
+
+    engine = bench.engine()
+    converger = Converger(Home("local-lb", "dev", str(bench.project.root)), engine)
+    converger.learn()
+    converger.note(KEYS[:2], engine.up(lambda: declare(NAMES)))
+    before = dependencies()
+    monkeypatch.setattr(converge, "declare_some", lambda _plan, keys, *_others: declare([str(key) for key in keys]))
+    again = learnt(bench)
+    del bench.world.things[f"ProxyConfig::{NAMES[0]}"]
+    outcome = again.update(Plan(), dict.fromkeys(KEYS[:2], "1"), work.Batch(tuple(KEYS[:2]), refresh=True))
+    assert outcome.result.ok
+    assert dependencies() == before == [NAMES[0]]
 
 
 @pytest.mark.parametrize("at", ["between two updates", "after the last"])
