@@ -123,6 +123,34 @@ def test_a_holder_that_cannot_be_looked_for_is_not_called_absent(tmp_path: Path)
                 holder(path)
 
 
+def test_whether_a_process_has_a_file_open_is_true_or_told_to_be_unknown(tmp_path: Path) -> None:
+    """`destroy --stop-watch` would call a watch of this host one that runs elsewhere."""
+    path, process = tmp_path / "lock", processes.identify(os.getpid())
+    assert process
+    with only_one(path, "it"):
+        with few_files(0), pytest.raises(processes.ProcessError, match="raise the limit of open files"):
+            processes.has_open(process, path)
+        with few_files(1):
+            assert processes.has_open(process, path)
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_whether_another_users_process_has_a_lock_is_not_guessed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Of which the kernel tells in a file, too."""
+
+    def refuse(path: Path, **_: object) -> str:
+        raise OSError(number, os.strerror(number), str(path))
+
+    process = processes.identify(os.getpid())
+    assert process
+    monkeypatch.setattr(Path, "iterdir", lambda _: (_ for _ in ()).throw(PermissionError(errno.EACCES, "")))
+    monkeypatch.setattr(Path, "read_text", refuse)
+    with pytest.raises(processes.ProcessError, match=re.escape(REMEDIES[number])):
+        processes.has_open(process, tmp_path)
+
+
 NOBODY = 65534
 ASK = f"""
 import codecs, os, sys

@@ -95,12 +95,16 @@ def is_alive(process: Process) -> bool:
 
 
 def has_open(process: Process, path: Path) -> bool:
-    """Return whether a process has this file open; of another user's, of whom that isn't told, whether it locked it."""
+    """Return whether a process has this file open; of another user's, of whom that isn't told, whether it locked it.
+
+    Raises ProcessError where this host lacks what it takes to look.
+    """
     try:
         there, descriptors = path.stat(), list(Path(f"/proc/{process.pid}/fd").iterdir())
     except PermissionError:
         return _has_locked(process, path)
-    except OSError:
+    except OSError as error:
+        _require_told(process.pid, error)
         return False
     for descriptor in descriptors:
         with suppress(OSError):
@@ -117,7 +121,8 @@ def _has_locked(process: Process, path: Path) -> bool:
     try:
         number = path.stat().st_ino
         locks = [line.split() for line in Path("/proc/locks").read_text(encoding="ascii").splitlines()]
-    except OSError:
+    except OSError as error:
+        _require_told(process.pid, error)
         return False
     held = ((words[4], words[5].rpartition(":")[2]) for words in locks if words[1] == "FLOCK")
     return (str(process.pid), str(number)) in held
@@ -228,9 +233,14 @@ def _told(pid: int, name: str) -> bytes:
     try:
         return Path(f"/proc/{pid}/{name}").read_bytes()
     except OSError as error:
-        if error.errno in SCARCE:
-            raise ProcessError(f"process {pid} can't be looked at: {refusal(error)}") from error
+        _require_told(pid, error)
         return b""
+
+
+def _require_told(pid: int, error: OSError) -> None:
+    """Raise ProcessError for an error that says nothing of the process: only of what this host lacks."""
+    if error.errno in SCARCE:
+        raise ProcessError(f"process {pid} can't be looked at: {refusal(error)}") from error
 
 
 def _ended(descriptor: int, seconds: float) -> bool:
