@@ -19,7 +19,7 @@ from pathlib import Path
 ENDING = ".new"
 _STALE = 60.0
 """Seconds after which a link that is being put in place is one that a stopped writer left."""
-_NAME = re.compile(r"\..+\.[0-9a-f]{8}" + re.escape(ENDING))
+_NAME = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}" + re.escape(ENDING))
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -80,7 +80,8 @@ def remove_abandoned(directory: Path) -> None:
 def remove_abandoned_of(path: Path) -> None:
     """Remove what dead writers of one file left beside it; what can't be removed stays."""
     for beside in path.parent.glob(f".{escape(path.name)}.*{ENDING}"):
-        if _NAME.fullmatch(beside.name):
+        match = _NAME.fullmatch(beside.name)
+        if match and match["name"] == path.name:
             with suppress(OSError):
                 _remove(beside)
 

@@ -115,7 +115,8 @@ def test_what_dead_writers_of_one_file_left_beside_it_goes(tmp_path: Path) -> No
     """Links too, once no living writer can be about to put them in place; nothing of other files, nothing fresh."""
     path = tmp_path / "a[b].service"
     left = [tmp_path / ".a[b].service.01234567.new", tmp_path / ".a[b].service.89abcdef.new"]
-    kept = [tmp_path / name for name in (".a[b].service.76543210.new", ".ab.service.01234567.new", "a[b].service")]
+    names = [".a[b].service.76543210.new", ".ab.service.01234567.new", "a[b].service", ".a[b].service.d.01234567.new"]
+    kept = [tmp_path / name for name in names]
     left[0].touch()
     left[1].symlink_to("elsewhere")
     os.utime(left[1], (0, 0), follow_symlinks=False)
