@@ -238,10 +238,9 @@ def test_machine_changes_are_reported(runtime: SeedApi, tmp_path: Path) -> None:
             lambda: setattr(runtime, "refused", 0),
             lambda: _rewrite(tmp_path / "cloudprovider", other),
         )
-        for change in changes:
-            before = len(told)
+        for reported, change in enumerate(changes):
             change()
-            becomes(partial(_more, told, before), told.copy)
+            becomes(partial(_more, told, reported), told.copy)
             asked = other.asked or runtime.asked
             becomes(partial(_more, asked, len(asked) + QUIET))
         polls.stop()

@@ -5,6 +5,8 @@ Who takes that over asks nobody, so a slow server holds up only who looks. Not h
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Condition
@@ -22,10 +24,13 @@ class Look:
     """Why nothing is known; empty if something is."""
 
 
-@dataclass(slots=True)
-class _Followed:
-    """What is known of one, and whether somebody waited for it."""
+@dataclass(slots=True, eq=False)
+class Looking:
+    """Somebody who looks: since when, what was found last, and whether somebody waited for it."""
 
+    finder: MachinesSource
+    root: Path
+    since: float
     look: Look | None = None
     is_awaited: bool = False
 
@@ -33,39 +38,42 @@ class _Followed:
 class LastLooks:
     """By who is looked for, and the project. Safe to use from several threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._changed = Condition()
-        self._known: dict[tuple[MachinesSource, Path], _Followed] = {}
+        self._known: dict[tuple[MachinesSource, Path], Looking] = {}
 
-    def begin(self, finder: MachinesSource, root: Path) -> None:
-        """Note that somebody looks from now on."""
+    def begin(self, finder: MachinesSource, root: Path) -> Looking:
+        """Note that somebody looks from now on, in the place of whoever did."""
         with self._changed:
-            self._known[finder, root] = _Followed()
+            looking = self._known[finder, root] = Looking(finder, root, self._clock())
+            return looking
 
-    def end(self, finder: MachinesSource, root: Path) -> None:
-        """Note that nobody does any more."""
+    def end(self, looking: Looking) -> None:
+        """Note that this one doesn't any more."""
+        key = looking.finder, looking.root
         with self._changed:
-            self._known.pop((finder, root), None)
+            if self._known.get(key) is looking:
+                del self._known[key]
+
+    def note(self, looking: Looking, look: Look) -> None:
+        """Take over what was found. Of one whose place another has taken, or who has ended, nobody sees it."""
+        with self._changed:
+            looking.look = look
             self._changed.notify_all()
-
-    def note(self, finder: MachinesSource, root: Path, look: Look) -> None:
-        """Take over what was found, unless nobody needs it any more."""
-        with self._changed:
-            if followed := self._known.get((finder, root)):
-                followed.look = look
-                self._changed.notify_all()
 
     def find(self, finder: MachinesSource, root: Path, patience: float) -> tuple[bool, Look | None]:
         """Return whether somebody looks, and what was found last; None before anything was.
 
-        Waits for the first look for so many seconds, once.
+        Waits for the first look, once, until it has had so many seconds: all that began together have the same ones.
         """
         with self._changed:
-            followed = self._known.get((finder, root))
-            if followed and not followed.look and not followed.is_awaited:
-                followed.is_awaited = patience > 0
-                self._changed.wait_for(lambda: followed.look is not None, patience)
-            return followed is not None, followed.look if followed else None
+            looking = self._known.get((finder, root))
+            if looking and not looking.look and not looking.is_awaited:
+                looking.is_awaited = patience > 0
+                left = looking.since + patience - self._clock()
+                self._changed.wait_for(lambda: looking.look is not None, max(0.0, left))
+            return looking is not None, looking.look if looking else None
 
 
 LAST_LOOKS = LastLooks()

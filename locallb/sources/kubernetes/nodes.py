@@ -19,7 +19,7 @@ from locallb.model.network.routes import PodRoute
 from locallb.model.pacing import Pace
 from locallb.sources.kept_access import put
 from locallb.sources.kubernetes.entry import KubernetesSource, MachinesSource
-from locallb.sources.kubernetes.last_looks import LAST_LOOKS, Look
+from locallb.sources.kubernetes.last_looks import LAST_LOOKS, Look, Looking
 from locallb.sources.kubernetes.machine_pods import INFRA, node_routes, parsed, printed
 from locallb.sources.kubernetes.machines import ForeignMachinesApi, MachinesApi
 from locallb.sources.polling import PACE, Polls
@@ -27,7 +27,7 @@ from locallb.sources.source import Found
 from locallb.storage import files
 
 FIRST = 2.0
-"""Seconds for which the first answer is waited for, once, where none is kept: before it there would be no routes."""
+"""Seconds that the first answer has, where none is kept: it is waited for, as before it there would be no routes."""
 MOST_WAYS = 1000
 """Ways to the Nodes of one cluster, and the pods that may be these; with more of either none is taken over."""
 
@@ -69,9 +69,9 @@ class NodePolls:
     """Calls `changed` where a cluster's Nodes are reached by other ways, and at first, until `stop`."""
 
     def __init__(self, finder: MachinesSource, root: Path, changed: Callable[[str], None], pace: Pace = PACE) -> None:
-        self._end = partial(LAST_LOOKS.end, finder, root)
-        LAST_LOOKS.begin(finder, root)
-        look = partial(_noted, finder, root, Memory())
+        looking = LAST_LOOKS.begin(finder, root)
+        self._end = partial(LAST_LOOKS.end, looking)
+        look = partial(_noted, looking, Memory())
         self._polls = Polls(finder.cluster, f"{finder.cluster} nodes", look, changed, pace)
 
     def stop(self) -> None:
@@ -80,10 +80,10 @@ class NodePolls:
         self._end()
 
 
-def _noted(finder: MachinesSource, root: Path, apis: Memory[MachinesApi]) -> tuple[PodRoute, ...]:
+def _noted(looking: Looking, apis: Memory[MachinesApi]) -> tuple[PodRoute, ...]:
     """Look, and have everybody know. Raises KubeError."""
-    look = _looked(finder, root, apis)
-    LAST_LOOKS.note(finder, root, look)
+    look = _looked(looking.finder, looking.root, apis)
+    LAST_LOOKS.note(looking, look)
     if look.failure:
         raise KubeError(Fault.UNREACHABLE, look.failure)
     return look.ways

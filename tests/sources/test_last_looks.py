@@ -1,0 +1,56 @@
+"""What was found last by those who look again and again: how long it is waited for, and whose it is."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from locallb.model.identities import ClusterName
+from locallb.sources.kubernetes import last_looks
+from locallb.sources.kubernetes.entry import MachinesSource
+from locallb.sources.kubernetes.last_looks import LastLooks, Look
+
+T = TypeVar("T")
+ROOT = Path("/project")
+FINDERS = [MachinesSource(ClusterName(f"a{number}"), f"infra-a{number}") for number in range(10)]
+
+
+def test_those_that_answer_nobody_are_waited_for_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten of them delay a finding no longer than one does."""
+    waited = [0.0]
+
+    class Silent(threading.Condition):
+        def wait_for(self, predicate: Callable[[], T], timeout: float | None = None) -> T:
+            """Let the time pass."""
+            waited.append(timeout or 0.0)
+            return predicate()
+
+    monkeypatch.setattr(last_looks, "Condition", Silent)
+    looks = LastLooks(lambda: sum(waited))
+    for finder in FINDERS:
+        looks.begin(finder, ROOT)
+    assert [looks.find(finder, ROOT, 2.0) for finder in FINDERS] == [(True, None)] * len(FINDERS)
+    assert sum(waited) == 2.0
+    looks.begin(FINDERS[0], ROOT)
+    looks.find(FINDERS[0], ROOT, 2.0)
+    assert sum(waited) == 4.0  # who began later has as long
+
+
+def test_who_was_told_to_stop_has_no_more_to_say() -> None:
+    """After a reload another one looks for the same; the last answer of the former comes late, and says nothing."""
+    looks, (finder, *_) = LastLooks(), FINDERS
+    former = looks.begin(finder, ROOT)
+    looks.end(former)
+    looks.note(former, Look(failure="former"))
+    assert looks.find(finder, ROOT, 0.0) == (False, None)
+    present = looks.begin(finder, ROOT)
+    looks.note(present, Look())
+    looks.note(former, Look(failure="former"))
+    looks.end(former)
+    assert looks.find(finder, ROOT, 0.0) == (True, Look())
+    looks.end(present)
+    assert looks.find(finder, ROOT, 0.0) == (False, None)
