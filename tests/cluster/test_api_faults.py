@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from locallb.kubernetes.access.errors import Fault, KubeError
-from locallb.kubernetes.api import client, connected, live_service
+from locallb.kubernetes.api import client, connected, live_service, refusals
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.status_patch import FINALIZER
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
@@ -52,7 +52,7 @@ LASTING: dict[str, tuple[dict[str, Any], Fault]] = {
 def quick(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Wait for nothing; where the API is silent, not for long."""
     monkeypatch.setattr(client, "_PAUSES", (0.0, 0.0, 0.0))
-    monkeypatch.setattr(client, "_LONGEST", 0.0)
+    monkeypatch.setattr(refusals, "_LONGEST_WISH", 0.0)
     if "silence" in request.node.name:
         monkeypatch.setattr(connected, "TIMEOUT", httpx2.Timeout(1.0))
 
