@@ -4,7 +4,7 @@ The room is spaces before the last bracket of a piece, which JSON allows and who
 few pieces has none: it is as the official command line writes it. Not here: the pieces (`joined`), the file (`files`).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress, count
 from operator import is_not
@@ -55,8 +55,6 @@ class Slots:
         self._pieces: Sequence[Piece] = ()
         self._placed: tuple[Slot, ...] = ()
         """Empty where the last file had no room."""
-        self._known: dict[int, Slot] = {}
-        """By the identity of the data, which is kept with it."""
 
     def of(self, pieces: Sequence[Piece]) -> tuple[Slot, ...]:
         """Place pieces one behind the other, those that are known where they stood, as far as that can be."""
@@ -82,23 +80,27 @@ class Slots:
         return tuple(placed)
 
     def _all(self, pieces: Sequence[Piece]) -> tuple[Slot, ...]:
-        self._known = {id(slot.piece.data): slot for slot in self._placed}
+        known = {id(slot.piece.data): slot for slot in self._placed}
         placed: list[Slot] = []
         start = 0
         for piece, following in zip(pieces, (*pieces[1:], None), strict=True):
             least = start + len(piece.data) + len(piece.separator)
-            end = self._end(piece, start, least, following) if following else least
+            end = _end(known, piece, start, least, following) if following else least
             placed.append(Slot(piece, start, end))
             start = end
         return tuple(placed)
 
-    def _end(self, piece: Piece, start: int, least: int, following: Piece) -> int:
-        """Return where a piece ends that begins at `start` and has bytes up to `least`."""
-        then = self._known.get(id(following.data))
-        if then is not None and least - ROOM <= then.start <= least + MOST:
-            return max(least, then.start)
-        known = self._known.get(id(piece.data))
-        return max(least, known.end) if known is not None and known.start == start else least + ROOM
+
+def _end(known: Mapping[int, Slot], piece: Piece, start: int, least: int, following: Piece) -> int:
+    """Return where a piece ends that begins at `start` and has bytes up to `least`.
+
+    `known` is where pieces stand, by the identity of their data, which lives as long as they do.
+    """
+    then = known.get(id(following.data))
+    if then is not None and least - ROOM <= then.start <= least + MOST:
+        return max(least, then.start)
+    before = known.get(id(piece.data))
+    return max(least, before.end) if before is not None and before.start == start else least + ROOM
 
 
 def _close(pieces: Iterable[Piece]) -> tuple[Slot, ...]:
