@@ -69,7 +69,7 @@ class Board:
     _known: tuple[ObjectKey, ...] = ()
     """Whom the last plan has, in its order."""
     _planned_keys: frozenset[ObjectKey] = frozenset()
-    """The same."""
+    """The same, so that others are found at once."""
     _rows: RowCache[tuple[Row, ...]] = field(default_factory=RowCache)
     """What was found out last, and from what: most stays as it is."""
     _views: RowCache[View] = field(default_factory=RowCache)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from components.digests import balancer_digest, rejection_digest
 from locallb.model.identities import ObjectKey, ProxyName
 from locallb.model.memory import Memory, RowCache, few_replaced
 from locallb.planning.of_keys import placements_of
-from locallb.planning.planned import Placement, Plan, PlannedProxy, PlannedStatus
+from locallb.planning.planned import Plan, PlannedProxy, PlannedStatus
 
 
 @dataclass(slots=True)
@@ -57,12 +57,9 @@ class WantedDigests:
         others = placements_of(plan, keys)
         if any(self.proxies.get(placement.key) != placement.proxy for placement in others):
             return None
-        proxies = {planned.proxy.name: planned for planned in self._serving(plan, others)}
-        return {**digests, **{one.key: balancer_digest(one, proxies[one.proxy].digest) for one in others}}
-
-    def _serving(self, plan: Plan, some: Collection[Placement]) -> Iterable[PlannedProxy]:
-        """Return the proxies of these, which stand where they stood."""
-        return (plan.proxies[self._places[placement.proxy]] for placement in some)
+        theirs = (plan.proxies[self._places[placement.proxy]].digest for placement in others)
+        keys_of_others = (placement.key for placement in others)
+        return {**digests, **dict(zip(keys_of_others, map(balancer_digest, others, theirs), strict=True))}
 
     def _of_all(self, plan: Plan) -> Mapping[ObjectKey, str]:
         proxies = {
