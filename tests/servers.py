@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 import socketserver
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import ThreadingHTTPServer
 from typing import TypeVar
 
 Server = TypeVar("Server", bound=socketserver.BaseServer)
+ANSWER_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
+"""Of an answer that is JSON, up to its length."""
 
 
 class QuietServer(ThreadingHTTPServer):
@@ -32,3 +35,26 @@ def in_thread(server: Server) -> Iterator[Server]:
         finally:
             server.shutdown()
             thread.join()
+
+
+@contextmanager
+def dripping(begun: bytes) -> Iterator[int]:
+    """Answer one client with this and then a byte now and then; yield the port, on 127.0.0.1."""
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=_drip, args=(server, over, begun))
+        thread.start()
+        try:
+            yield server.getsockname()[1]
+        finally:
+            over.set()
+            thread.join()
+
+
+def _drip(server: socket.socket, over: threading.Event, begun: bytes) -> None:
+    client, _ = server.accept()
+    with client, suppress(OSError):  # it hangs up
+        client.recv(1 << 16)
+        client.sendall(begun)
+        while not over.wait(0.02):
+            client.sendall(b" ")

@@ -27,26 +27,16 @@ from locallb.sources.kubernetes import nodes
 from locallb.sources.kubernetes.entry import MachinesSource
 from locallb.sources.kubernetes.nodes import MOST_WAYS, NodePolls
 from tests.envoy.certificates import Authority, Pair
-from tests.servers import QuietServer, in_thread
+from tests.servers import ANSWER_HEAD, QuietServer, dripping, in_thread
 from tests.sources.seed_api import kubeconfig, served_seed
 from tests.sources.test_machine_nodes import BOTH, WAYS, A, find, pods, put, settings
 from tests.watch.api import becomes
 
-HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
 DRIPS = {
-    "head": ("http", HEAD),
-    "body": ("http", HEAD + b"100\r\n\r\n"),
+    "head": ("http", ANSWER_HEAD),
+    "body": ("http", ANSWER_HEAD + b"100\r\n\r\n"),
     "handshake": ("https", b"\x16\x03\x03\x40\x00\x02"),
 }
-
-
-def _drip(server: socket.socket, over: threading.Event, begun: bytes) -> None:
-    client, _ = server.accept()
-    with client, suppress(OSError):  # it hangs up
-        client.recv(1 << 16)
-        client.sendall(begun)
-        while not over.wait(0.02):
-            client.sendall(b" ")
 
 
 @pytest.mark.parametrize("part", DRIPS)
@@ -56,17 +46,10 @@ def test_a_server_that_drips_ends_nobodys_patience_but_its_own(
     """Each of its bytes comes in time; all of them together don't."""
     monkeypatch.setattr(allowance, "SECONDS", 0.3)
     scheme, begun = DRIPS[part]
-    over = threading.Event()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        thread = threading.Thread(target=_drip, args=(server, over, begun))
-        thread.start()
-        url = f"{scheme}://127.0.0.1:{server.getsockname()[1]}"
+    with dripping(begun) as port:
+        url = f"{scheme}://127.0.0.1:{port}"
         (tmp_path / "cloudprovider").write_text(kubeconfig(url, {"token": "t"}))
-        try:
-            found, (told,) = find(tmp_path)
-        finally:
-            over.set()
-            thread.join()
+        found, (told,) = find(tmp_path)
     assert found == {A: ()}
     assert f"{url} doesn't answer (" in told
 
