@@ -253,8 +253,10 @@ esac
         ({}, []),
     ],
 )
-def test_what_of_an_engine_is_a_runs(inspected: dict[str, Any], ours: list[str]) -> None:
-    """As Docker and Podman tell of containers and of networks."""
+def test_objects_labelled_or_mounted_under_a_runs_directory_belong_to_it(
+    inspected: dict[str, Any], ours: list[str]
+) -> None:
+    """In the formats in which Docker and Podman list containers and networks."""
     assert those_of([{"Id": "i", **inspected}], {"/t/llb-a"}) == ours
 
 
@@ -283,8 +285,8 @@ def test_a_podman_that_a_user_never_ran_is_not_asked(  # noqa: PLR0913 - a row a
     assert is_used(engine) is used
 
 
-def test_what_watches_over_a_container_ends_with_it_and_with_no_other(tmp_path: Path) -> None:
-    """Podman forgot one in its storage once, which served on; that of another storage is somebody else's."""
+def test_end_monitors_kills_conmon_of_its_own_storage_only(tmp_path: Path) -> None:
+    """Podman once forgot a container, which went on serving; a monitor of another storage isn't ours."""
     words = ["bash", "-c", 'exec -a conmon bash -c "sleep 1000; true" conmon "$0"']
     ours, others = (
         subprocess.Popen([*words, f"{tmp_path / name}/storage/c/userdata"], start_new_session=True)

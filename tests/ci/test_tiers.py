@@ -160,8 +160,8 @@ def test_lanes_run_at_the_same_time_and_the_output_of_each_is_whole(project: Pat
     assert end[-1] == "flaky: none"
 
 
-def test_what_fails_in_lanes_is_repeated_when_all_have_ended(project: Path) -> None:
-    """Each tier's failures by themselves; the rest of a lane runs before that."""
+def test_failed_tests_of_parallel_lanes_are_repeated_after_all_lanes_end(project: Path) -> None:
+    """Each tier's failures are repeated separately; the rest of a lane runs before that."""
     lanes = "one() {\n tier flaky\n tier steady\n echo one ends\n}\ntwo() {\n tier other\n echo two ends\n}\n"
     code, first, end = told(project, f"{lanes}side_by_side one two; tier steady")
     assert code == 0
@@ -251,8 +251,8 @@ def test_as_root_run_all_tiers_but_the_readmes() -> None:
     assert tiers_in(script) == {"soak": False, "y": True}
 
 
-def test_what_a_target_selects_is_read_from_its_recipe() -> None:
-    """The last marks that stand there, whatever modules are run before."""
+def test_marks_of_a_make_target_are_read_from_its_recipe() -> None:
+    """The last `-m` of a recipe counts, whatever modules run before."""
     text = 'test: x ## y\n\t@python -m pip\n\t@python -m pytest $(A) -m "not a"\n\nsoak:\n\t@pytest -m soak\nx: -m y\n'
     assert selections(text) == {"test": "not a", "soak": "soak"}
 
@@ -282,8 +282,8 @@ def judged(place: Path, *, without: str = "nothing", tests: str = SKIPPED) -> st
     return done.stdout + done.stderr
 
 
-def test_who_is_skipped_without_root_runs_in_a_tier_of_root(tmp_path: Path) -> None:
-    """Or else it fails; other reasons to skip are as good as ever."""
+def test_skip_without_root_fails_where_no_root_tier_runs_the_test(tmp_path: Path) -> None:
+    """It would never run; tests that are skipped for other reasons pass."""
     told = judged(tmp_path)
     assert "1 failed, 2 skipped" in told
     assert "test_it.py::test_unmarked[only root can do this] is skipped without root and runs in no tier" in told

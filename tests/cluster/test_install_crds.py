@@ -147,8 +147,10 @@ def test_install_crds_leaves_definitions_of_another_manager(plane: ControlPlane,
     assert said(owner) == "v1.6.1"
 
 
-def test_one_channel_is_not_put_over_the_other(plane: ControlPlane, owner: Client, play: Stage) -> None:
-    """With the policy of the release in force and without; without a wish the cluster keeps its own."""
+def test_install_crds_refuses_another_channel_than_the_installed_one(
+    plane: ControlPlane, owner: Client, play: Stage
+) -> None:
+    """Without --channel the cluster keeps the channel that it has."""
     assert install(play, plane, "--channel", "experimental", "--yes").code == 0
     assert sorted(there(owner)) == sorted(definitions())
     refused = install(play, plane, "--channel", "standard", "--yes")
@@ -156,10 +158,10 @@ def test_one_channel_is_not_put_over_the_other(plane: ControlPlane, owner: Clien
     assert install(play, plane).out == f"real has Gateway API {carried().version} (experimental) already.\n"
 
 
-def test_what_a_policy_of_the_cluster_forbids_is_told_before_anything_is_written(
+def test_install_crds_reports_an_admission_denial_before_writing_anything(
     plane: ControlPlane, owner: Client, play: Stage
 ) -> None:
-    """The preview asks the API server, whose admission answers."""
+    """The preview asks the API server, which applies its admission policies."""
     rule = {"apiGroups": ["apiextensions.k8s.io"], "apiVersions": ["v1"], "operations": ["*"], "resources": ["*"]}
     spec = {
         "matchConstraints": {"resourceRules": [rule]},
@@ -186,8 +188,8 @@ def test_install_crds_without_rights_names_the_rights_needed(plane: ControlPlane
     assert there(owner) == []
 
 
-def test_what_is_carried_is_what_was_published() -> None:
-    """In the Go module that the conformance tier pins, which Go checks."""
+def test_carried_crds_equal_the_published_release() -> None:
+    """Compared with the Go module that the conformance tier pins, whose checksum Go verifies."""
     bundle = carried()
     assert {
         "version": bundle.version,

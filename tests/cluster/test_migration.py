@@ -27,10 +27,10 @@ def served_by_another(cluster: Objects, backend: Backends, entry: Document) -> N
     cluster.change_status("web", {"status": {"loadBalancer": {"ingress": [entry]}}})
 
 
-def test_what_another_controller_left_stays_until_it_is_taken_over(
+def test_address_of_another_controller_stays_until_take_over_removes_it(
     cluster: Objects, play: Stage, backend: Backends
 ) -> None:
-    """Ours comes first and serves, theirs is told by an event; with `takeOver` it goes, and comes back no more."""
+    """Ours is first and serves, the other is reported by an event; `takeOver` removes it, also when it returns."""
     served_by_another(cluster, backend, KIND)
     done = play.up()
     assert ask(address_of_ours(cluster), 8080) == "web: hello"

@@ -54,8 +54,10 @@ def test_two_services_share_an_address_until_one_leaves(cluster: Objects, play: 
     assert play.run("up", "--yes", "--expect-no-changes").code == 0
 
 
-def test_who_shares_no_longer_fits_moves_alone(cluster: Objects, play: Stage, backend: Backends) -> None:
-    """A port of the older one comes in the way: the younger gets another address, both serve."""
+def test_younger_service_moves_when_ports_collide_at_a_shared_address(
+    cluster: Objects, play: Stage, backend: Backends
+) -> None:
+    """The older one gains a port of the younger, which gets another address; both serve."""
     for name, number in (("web", 8080), ("mail", 2525)):
         document = cluster.service(service(name, port(number, 0), annotations=KEY))
         backend(name, port=document["spec"]["ports"][0]["nodePort"])

@@ -99,10 +99,10 @@ def test_the_current_context_is_followed_there_and_back(
         becomes(lambda: set(staged.pids()) == {"n/web", "n/same"}, watch)
 
 
-def test_what_else_is_written_into_the_file_makes_no_difference(
+def test_unrelated_kubeconfig_edits_cause_no_new_list_requests(
     cluster: Objects, staged: Stage, backend: Backends
 ) -> None:
-    """Another order, other contexts, another namespace: nothing is read again, and following goes on."""
+    """Another order, other contexts, another namespace: nothing is listed again, and following goes on."""
     config, plane = kubeconfig(staged), cluster.plane
     with watching(staged, "--metrics", "127.0.0.1:0") as watch:
         made(cluster, backend, "web")

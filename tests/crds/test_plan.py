@@ -116,8 +116,8 @@ def test_without_a_wish_a_cluster_keeps_its_channel() -> None:
     assert plan(BUNDLE, {}, "").channel == "standard"
 
 
-def test_what_is_carried_defines_every_kind_that_is_served() -> None:
-    """In both channels, each object once, definitions before the policy that guards them, all of one release."""
+def test_carried_release_defines_every_served_kind() -> None:
+    """In both channels: each object once, definitions before the policy that guards them, all of one release."""
     bundle = carried()
     for channel, documents in bundle.channels.items():
         called = [name_of(each) for each in documents]

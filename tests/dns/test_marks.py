@@ -45,8 +45,10 @@ def test_an_update_changes_what_has_our_mark_and_what_is_free(
 
 
 @given(CLASSIC, RECORDS.filter(bool))
-def test_what_is_taken_over_has_a_mark_of_that_owner(seen: ServerAnswer, wanted: dict[str, tuple[str, ...]]) -> None:
-    """Beside the name or, as of old, at it: what is changed is held by such a mark or ours, or must not be there."""
+def test_takeover_changes_only_records_marked_by_the_former_owner(
+    seen: ServerAnswer, wanted: dict[str, tuple[str, ...]]
+) -> None:
+    """Each changed record is conditional on a mark of either owner, at the name or beside it, or on its absence."""
     update = putting(NAME, wanted, MINE, seen, Former(owner=OVER))
     held = {(each.name, each.values) for each in update.present}
     for name, values in held:

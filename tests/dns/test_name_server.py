@@ -133,8 +133,8 @@ def test_two_hosts_with_the_same_directory_leave_each_others_names_alone(server:
     assert f"both.{ZONE}" not in server.records()
 
 
-def test_what_has_an_earlier_mark_of_the_stack_is_taken_over_and_nothing_else(server: Bind, tmp_path: Path) -> None:
-    """By a stack that names its owner now, or whose directory was moved; what an earlier version put is known by it."""
+def test_records_marked_earlier_by_the_same_stack_are_taken_over_and_no_others(server: Bind, tmp_path: Path) -> None:
+    """After the stack was moved or got an owner name; records of an earlier version are recognised."""
     early = blank(put(wanted(server, "early", "A 127.0.0.1", "AAAA fd00::1")))
     assert KIND.read(early) == replace(early, records=("A 127.0.0.1", "AAAA fd00::1"))
     moved = wanted(server, "early", "A 127.0.0.2", home=Home("local-lb", "dev", str(tmp_path / "moved")))

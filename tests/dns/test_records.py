@@ -78,8 +78,10 @@ def test_younger_wishes_take_nothing_from_older_ones(older: list[NameRequest], y
         ("*.test", ("127.0.0.1",), "the embedded server doesn't answer for *.test; use a wildcard below test"),
     ],
 )
-def test_what_cannot_be_is_reported_in_a_sentence(name: str, targets: tuple[str, ...], sentence: str) -> None:
-    """The owner, the name, the remedy."""
+def test_impossible_names_and_targets_are_refused_with_a_remedy(
+    name: str, targets: tuple[str, ...], sentence: str
+) -> None:
+    """The sentence has the owner, the name and the remedy."""
     names = assign([NameRequest(key("a"), (name,), targets, 60)], ZONES)
     assert not names.given
     (refusal,) = names.refused

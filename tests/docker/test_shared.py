@@ -34,7 +34,7 @@ def pair(play: Stage, backend: Callable[..., Backend]) -> tuple[Stage, Backend]:
     return play, server
 
 
-def test_one_container_serves_every_service_at_an_address_of_its_own(pair: tuple[Stage, Backend]) -> None:
+def test_shared_container_serves_each_service_at_its_own_address(pair: tuple[Stage, Backend]) -> None:
     """One container, two addresses, two states; another run changes nothing, and nothing is left over."""
     play, _ = pair
     at = play.addresses()

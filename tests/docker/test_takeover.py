@@ -253,8 +253,8 @@ def kill_locallb_when(shop: Stage, so_far: Callable[[], bool]) -> None:
         end_session(process)
 
 
-def test_what_the_cli_cannot_destroy_after_locallb_was_killed_is_found_by_gc(shop: Stage) -> None:
-    """`pulumi destroy` runs no program and knows the state before only."""
+def test_gc_removes_a_container_that_pulumi_destroy_does_not_know(shop: Stage) -> None:
+    """After a kill of locallb: `pulumi destroy` runs no program and knows the earlier state only."""
     shop.up()
     shop.write("extra.yaml", service("extra", port(80, 30000)))
     kill_locallb_when(shop, lambda: "extra" in containers(shop))

@@ -40,10 +40,10 @@ def served(image: str, tool: str) -> Iterator[Served]:
         shutil.rmtree(place.root)
 
 
-def test_it_serves_ends_and_is_taken_over_while_traffic_goes_on(
+def test_tool_image_stops_and_restarts_without_a_failed_request(
     tool: str, served: Served, backend: Callable[..., Backend]
 ) -> None:
-    """As a user without rights but Docker's, on a root file system that it can't write; not one request fails."""
+    """As an unprivileged user with access to Docker, on a read-only root file system."""
     web = backend("web")
     served.write("shop.yaml", node(), service("web", port(80, web.port)))
     with served.watching(tool) as first:

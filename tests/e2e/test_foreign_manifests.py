@@ -26,8 +26,8 @@ def cluster(play: Stage, backend: Callable[..., Backend]) -> Stage:
     return play
 
 
-def test_what_charts_and_clusters_print_serves_as_it_is(cluster: Stage) -> None:
-    """Every LoadBalancer Service with NodePorts answers from its own backend; the others are left alone or told."""
+def test_manifests_printed_by_charts_and_clusters_are_served_unmodified(cluster: Stage) -> None:
+    """Every LoadBalancer Service with NodePorts answers from its own backend; others are left out or reported."""
     done = cluster.up()
     rows = cluster.status()
     assert {key: row["state"] for key, row in rows.items()} == {

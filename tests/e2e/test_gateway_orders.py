@@ -112,8 +112,8 @@ def test_gateway_fault_expires_with_and_without_a_running_loop(play: Stage) -> N
         assert (get(address_of(play))[0], routes(play)) == (200, plain)
 
 
-def test_what_an_annotation_orders_is_met_and_told_until_it_is_over(play: Stage) -> None:
-    """A command's order counts before it; what can't be read, or is for connections, is told and orders nothing."""
+def test_fault_annotation_of_a_gateway_applies_until_it_expires(play: Stage) -> None:
+    """A command's order takes precedence; an unreadable one, or one for connections, is reported and has no effect."""
     with answering("one") as number:
         write(play, number, **{"local-lb.dev/fault": "status=503,until=2999-01-01T00:00:00Z"})
         assert (

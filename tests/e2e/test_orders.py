@@ -125,8 +125,8 @@ def test_an_order_waits_for_what_is_not_deployed_and_goes_with_the_stack() -> No
         assert answer(play.addresses()["n/web"]) == "b: hello"
 
 
-def test_what_an_annotation_orders_ends_where_it_is_written() -> None:
-    """A command's order counts before it, and gives way to it."""
+def test_fault_annotation_is_not_ended_by_a_command() -> None:
+    """A command's order takes precedence, and gives way to the annotation when it ends."""
     with stage() as play, backends() as make:
         annotated = {"local-lb.dev/fault": "refuse=100%,until=2999-01-01T00:00:00Z"}
         play.write("s.yaml", node(), service("web", port(8080, make("b").port), annotations=annotated))

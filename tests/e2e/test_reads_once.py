@@ -69,8 +69,8 @@ def test_the_doctor_reads_no_source_twice(deployed: Stage, reads: Counter[str]) 
 
 
 @pytest.mark.envoy
-def test_what_targets_were_chosen_from_is_kept_by_an_update_and_by_no_preview(deployed: Stage) -> None:
-    """As the program keeps what it reads."""
+def test_targeted_update_stores_what_it_read_and_a_preview_does_not(deployed: Stage) -> None:
+    """As the program itself stores what it reads."""
     kept = deployed.root / ".state" / "locallb" / "dev" / "c.json"
     before = kept.read_text()
     deployed.write("a.yaml", node(), service("a", port(8080, 30081)))

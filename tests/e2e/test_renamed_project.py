@@ -86,8 +86,8 @@ def test_a_project_under_another_name_is_refused_by_every_command(play: Stage) -
     call(play, "local-lb")
 
 
-def test_what_an_earlier_version_served_under_two_names_may_end_under_each(play: Stage) -> None:
-    """Everything else is refused as long as both are there."""
+def test_stack_deployed_under_two_project_names_can_be_destroyed_under_one(play: Stage) -> None:
+    """Other commands are refused as long as both exist."""
     old = play.root / ".state/.pulumi/stacks/local-lb/dev.json"
     old.rename(play.root / "aside")
     call(play, "new")

@@ -93,8 +93,8 @@ def pair(play: Stage, backend: Callable[..., Backend]) -> tuple[Stage, Backend]:
     return play, server
 
 
-def test_one_envoy_serves_every_service_at_an_address_of_its_own(pair: tuple[Stage, Backend]) -> None:
-    """One process, two addresses, two states; another run changes nothing; the preview reports what is there."""
+def test_shared_envoy_serves_each_service_at_its_own_address(pair: tuple[Stage, Backend]) -> None:
+    """One process, two addresses, two states; another run and a preview find nothing to change."""
     play, _ = pair
     at = play.addresses()
     assert len(envoys(play.root)) == 1
@@ -202,8 +202,8 @@ def test_a_spare_that_died_is_started_again(play: Stage, backend: Callable[..., 
     assert len(envoys(play.root)) == 2
 
 
-def test_what_a_lost_state_leaves_of_proxies_of_the_stack_is_collected(pair: tuple[Stage, Backend]) -> None:
-    """`gc` names the shared proxy and the addresses as this stack's, and removes them."""
+def test_gc_removes_shared_proxies_of_a_lost_state(pair: tuple[Stage, Backend]) -> None:
+    """`gc` lists the shared proxy and the addresses as this stack's, and removes them."""
     play, _ = pair
     for path in (play.root / ".state").glob(".pulumi/stacks/local-lb/dev.json*"):
         path.unlink()

@@ -54,16 +54,16 @@ def loaded_by(play: Stage, *words: str) -> set[str]:
     ],
     ids=" ".join,
 )
-def test_what_only_looks_loads_neither_engine_nor_sdk_nor_clients(play: Stage, words: list[str]) -> None:
-    """The plan is made and the proxies are asked without them."""
+def test_read_only_commands_load_neither_engine_nor_sdk_nor_clients(play: Stage, words: list[str]) -> None:
+    """They plan and query the proxies without them."""
     play.write("web.yaml", node(), service("web", port(80, 30_080)))
     assert sorted(loaded_by(play, *words) & LEAST) == []
 
 
 @pytest.mark.envoy
 @pytest.mark.parametrize("words", [["up", "--yes"], ["preview"], ["refresh", "--yes"]], ids=" ".join)
-def test_what_runs_the_program_loads_nothing_that_it_has_no_use_for(play: Stage, words: list[str]) -> None:
-    """The SDK, but not what it brings for other programs; of a stack of manifests and processes no client."""
+def test_up_preview_and_refresh_load_the_sdk_but_no_unused_modules(play: Stage, words: list[str]) -> None:
+    """Nor any client, as the stack has only manifests and processes."""
     play.write("web.yaml", node(), service("web", port(8080, 30_080)))
     play.up()
     loaded = loaded_by(play, *words)

@@ -100,8 +100,8 @@ def test_a_record_that_says_nothing_is_reported_with_its_path(play: Stage, text:
     assert "Traceback" not in done.err
 
 
-def test_what_an_earlier_version_deployed_is_taken_over_silently(play: Stage) -> None:
-    """Nothing is touched; from then on it is written down."""
+def test_stack_without_an_ownership_record_gets_one_without_changes(play: Stage) -> None:
+    """As an earlier version left it; its Envoys keep running."""
     record(play).unlink()
     pids = envoys(play.root)
     assert play.run("up", "--yes", "--expect-no-changes").code == 0
@@ -163,8 +163,8 @@ def test_a_copied_project_is_refused_by_every_command(play: Stage, copy: Stage, 
     assert served(play) == "web: hello"
 
 
-def test_what_is_left_of_a_copy_can_be_a_project_of_its_own(play: Stage, copy: Stage) -> None:
-    """The command in the sentence makes it so."""
+def test_copied_project_becomes_independent_by_the_suggested_command(play: Stage, copy: Stage) -> None:
+    """The command is in the sentence of the refusal."""
     told = " ".join(copy.run("up", "--yes").err.split())
     command = told[told.index("`rm ") + 1 :].partition("`")[0]
     subprocess.run(shlex.split(command), check=True)
@@ -216,8 +216,10 @@ def test_destroy_with_lost_state_fails_and_names_what_still_serves(play: Stage) 
     assert play.run("destroy", "--yes").code == 0
 
 
-def test_what_another_stack_of_the_project_serves_is_not_lost(play: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also for who stands in the project's directory."""
+def test_gc_and_doctor_do_not_report_another_stack_of_the_project_as_lost(
+    play: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inside the project's directory and outside of it."""
     play.configure("other", sources=[{"manifests": "none", "name": "c"}])
     (play.root / "none").mkdir()
     for directory in (play.root, Path("/")):

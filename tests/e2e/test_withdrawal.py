@@ -153,10 +153,10 @@ def block(play: Stage) -> list[Path]:
 
 
 @pytest.mark.parametrize("sharing", ["per-service", "shared"])
-def test_what_cannot_be_brought_back_is_withdrawn_and_returns_with_its_proxy(
+def test_services_of_a_dead_proxy_lose_their_status_address_until_it_is_back(
     play: Stage, api: Api, run: Callable[[], Loop], backend: Backends, sharing: str
 ) -> None:
-    """No address in the status, the condition says why; the claim and the finalizer stay, and so does the address."""
+    """The condition says why; the claim, the finalizer and the address stay."""
     play.configure(proxies={"mode": sharing})
     web = backend("web")
     for name in ("api", "web"):

@@ -69,8 +69,8 @@ def test_a_second_interrupt_stops_at_once_and_the_next_run_takes_over(bench: Ben
     assert len(bench.world.things) == 5
 
 
-def test_what_the_embedding_program_listens_to_hears_of_signals_as_well(bench: Bench) -> None:
-    """Signals wake the run's own loop; who had asked to be woken is told the same numbers, and again afterwards."""
+def test_wakeup_descriptor_of_the_embedding_program_gets_signals_during_a_run(bench: Bench) -> None:
+    """Signals wake the run's own loop as well, and the descriptor is restored afterwards."""
     news, bell = os.pipe2(os.O_NONBLOCK)
     woken = signal.set_wakeup_fd(bell)
     try:

@@ -159,10 +159,10 @@ def killed_at(bench: Bench, write: int, program: Any) -> bool:  # noqa: ANN401 -
 
 @pytest.mark.parametrize("wrote", ["refreshed", "destroyed"])
 @pytest.mark.parametrize("wanted", [BOTH, ONE, {"balancers": {}}], ids=["both", "one", "none"])
-def test_what_another_engine_did_to_the_state_of_a_broken_off_update_is_repaired(
+def test_update_repairs_a_state_that_another_engine_changed_after_a_kill(
     wrote: str, wanted: dict[str, Any], tmp_path: Path
 ) -> None:
-    """At any write of the update: afterwards the world is what the program says, and nothing is left of the rest."""
+    """For kills at any write: afterwards the world is what the program says, and nothing else is left."""
     at = 0
     while True:
         bench = Bench(make_project(tmp_path / str(at)), World())

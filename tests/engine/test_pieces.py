@@ -145,8 +145,8 @@ def test_a_resource_that_comes_to_depend_on_a_later_one_moves_behind_it() -> Non
     assert [resource.name for resource in snapshot.sort(snapshot.live)] == ["c", "a", "b", "d"]
 
 
-def test_what_is_listed_is_the_very_same_until_a_resource_changes() -> None:
-    """Whoever knows the list by identity need not look at it; operations that begin and end aren't in it."""
+def test_resource_list_is_the_same_object_until_a_resource_changes() -> None:
+    """So it can be compared by identity; operations that begin and end aren't in it."""
     snapshot = Snapshot([state("a"), state("b")])
     for mutation in MUTATIONS:
         before = snapshot.in_order()
@@ -156,8 +156,8 @@ def test_what_is_listed_is_the_very_same_until_a_resource_changes() -> None:
         assert (after is before) == isinstance(mutation, Begin | End)
 
 
-def test_what_a_resource_is_deleted_with_precedes_it() -> None:
-    """A field of the official command line."""
+def test_deleted_with_counts_as_a_reference() -> None:
+    """A field that the official command line writes."""
     found = state("a", extras={"deletedWith": f"{URN}z"})
     assert found.references == {f"{URN}z"}
 
@@ -211,7 +211,7 @@ def test_a_result_without_changes_says_so() -> None:
     assert Result(ok=True).unchanged
 
 
-def test_one_provider_object_serves_one_configuration(tmp_path: Path) -> None:
+def test_second_configuration_of_one_provider_object_is_refused(tmp_path: Path) -> None:
     """A function that makes providers serves several."""
     from locallb.engine.engine import Engine  # noqa: PLC0415 for this test only
     from tests.engine.support import WorldProvider  # noqa: PLC0415 for this test only
@@ -271,10 +271,10 @@ def test_a_file_system_that_takes_nothing_is_full(tmp_path: Path, monkeypatch: p
         Files().replace(tmp_path / "state.json", [b"0123456789"])
 
 
-def test_what_one_call_takes_no_more_than_two_gibibytes_of_is_written_by_others(
+def test_write_beyond_two_gibibytes_is_completed_by_further_calls(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Linux takes a page less than that at once; of the rest nothing is copied."""
+    """Linux takes a page less than 2 GiB per call."""
     most, piece, rest = 0x7FFFF000, bytes((2 << 20) + 1), list[int]()
 
     def write(_descriptor: int, data: bytes | memoryview) -> int:

@@ -216,8 +216,8 @@ def test_a_file_that_isnt_as_it_was_left_isnt_written_over(also: str, stack: Sta
     assert json.loads(stack.state.read_text()) == json.loads(plain(stack))
 
 
-def test_what_is_no_file_and_has_a_backups_name_stays_where_it_is(tmp_path: Path) -> None:
-    """In place of the file to be written next it would end all saving."""
+def test_directory_or_link_with_a_backups_name_is_not_reused(tmp_path: Path) -> None:
+    """As the file to be written next it would make every later save fail."""
     folder = tmp_path / "backups"
     (folder / "dev.1.json").mkdir(parents=True)
     (folder / "dev.2.json").symlink_to(tmp_path / "elsewhere")

@@ -107,8 +107,8 @@ def test_unwritable_state_is_reported_with_the_remedy_for_its_cause(tmp_path: Pa
     assert str(caught.value).startswith(f"{tmp_path}/state.json can't be written: {os.strerror(number)}; {remedy}")
 
 
-def test_what_is_in_the_way_of_a_state_is_named_with_what_helps(tmp_path: Path) -> None:
-    """Running again is no remedy for a directory that stands where the state is to be written."""
+def test_obstacle_to_writing_the_state_is_named_with_the_remedy(tmp_path: Path) -> None:
+    """Running again doesn't help where a directory or a file blocks the path."""
     state = tmp_path / "dev.json"
     beside_of(state).mkdir()
     with pytest.raises(StateUnwritable) as caught:

@@ -117,7 +117,7 @@ def plan_with(counts: list[int]) -> Plan:
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=4), st.integers(0, 12))
-def test_what_is_told_fits_the_bound_and_nothing_that_fits_beside_it_is_left_out(counts: list[int], most: int) -> None:
+def test_traffic_metrics_keep_the_bound_and_omit_only_services_that_do_not_fit(counts: list[int], most: int) -> None:
     """A Service with more ports than the bound hides none that come after it."""
     plan = plan_with(counts)
     chosen, left_out = first(plan, most)

@@ -91,8 +91,8 @@ def hostile() -> list[JsonObject]:
     ]
 
 
-def test_one_hostile_user_cannot_exhaust_a_proxy() -> None:
-    """Who was there before is served, who comes later and wants little as well."""
+def test_hostile_routes_cannot_exhaust_a_gateways_proxy() -> None:
+    """Older routes are served, and so are small ones that come later."""
     before, after = aged(0, "old.test"), aged(100, "new.test")
     one = only(gateway(), service(), before, *hostile(), after)
     assert {"r0", "r100"}.isdisjoint(refused(one))

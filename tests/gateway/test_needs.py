@@ -62,8 +62,8 @@ def test_each_kind_is_as_it_is_known_or_as_it_was(kinds: set[str]) -> None:
         ]
 
 
-def test_what_is_not_asked_yet_is_as_it_was_and_what_is_not_there_is_gone() -> None:
-    """A cluster that was asked and has no Gateway API has nothing, whatever it had."""
+def test_kinds_not_asked_yet_count_as_last_read_and_absent_kinds_as_gone() -> None:
+    """A cluster that was asked and has no Gateway API has nothing, whatever was read before."""
     last = cluster("last")
     assert GATEWAYS.known_or_last(None, {}, last) == tuple(last)
     assert GATEWAYS.known_or_last((), {}, last) == ()
@@ -81,8 +81,8 @@ def test_secrets_are_those_that_may_be_named() -> None:
     assert {str(one.key) for one in named_objects(objects)} == {"shop/mine", "open/granted"}
 
 
-def test_of_tls_of_a_gateway_as_a_whole_is_read_what_it_may_name() -> None:
-    """Authorities of clients, what backends are shown; of policies what they name in their namespace."""
+def test_gateway_tls_names_only_objects_that_it_may_reference() -> None:
+    """Authorities of clients and the certificate shown to backends; policies name objects of their own namespace."""
     refs = [{"kind": "ConfigMap", "name": "mine"}, {"kind": "ConfigMap", "name": "a", "namespace": "open"}]
     closed = [{"kind": "ConfigMap", "name": "a", "namespace": "closed"}, {"kind": "Service", "name": "a"}]
     frontend = {

@@ -176,8 +176,8 @@ def test_addresses_of_the_loopback_network_are_always_there() -> None:
     )
 
 
-def test_what_counts_as_this_hosts_can_be_bound_without_freebind() -> None:
-    """Held against the kernel: the ends of every range, and nothing just outside of it."""
+def test_local_ranges_can_be_bound_and_addresses_beside_them_cannot() -> None:
+    """Checked with the kernel, without freebind: the ends of every range, and just outside of it."""
     seen_facts = host_facts((), ())
     assert seen_facts.addresses
     ranges = [span for span in seen_facts.addresses.local if span.first.version == 4]

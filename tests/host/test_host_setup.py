@@ -71,8 +71,8 @@ def test_apply_does_exactly_that_and_teardown_leaves_the_host_as_before(stage: P
     assert stage.space.shell(LOOK) == before
 
 
-def test_what_is_written_for_the_next_boot_does_what_setup_did(stage: Project) -> None:
-    """After a reboot in between, the kernel's settings and the routes are those of setup."""
+def test_persisted_unit_and_sysctl_file_restore_the_setup(stage: Project) -> None:
+    """The kernel's setting and the routes were removed, as by a reboot."""
     assert stage.locallb("host", "setup", "--apply", "--persist").code == 0
     routes = "ip -4 route show table local; ip -6 route show table local"
     after = stage.space.shell(routes)

@@ -62,8 +62,8 @@ def test_addresses_outside_this_host_serve_no_service(lan: Project, addresses: s
         ("126.0.0.0/7", "126.0.0.0/8 of pool a isn't this host's"),
     ],
 )
-def test_of_a_pool_that_is_too_large_the_hosts_part_serves(lan: Project, addresses: str, words: str) -> None:
-    """The same address for `preview` and `up`, and each says what is left out, as the doctor does."""
+def test_oversized_pool_serves_only_addresses_of_this_host(lan: Project, addresses: str, words: str) -> None:
+    """The same address for `preview` and `up`, and each reports what is left out, as the doctor does."""
     row, preview, doctor = answers(lan, addresses)
     assert_own(lan, row, preview)
     assert words in " ".join(preview.split())

@@ -68,8 +68,8 @@ def served(bound: BoundIngresses, port: int = 80) -> list[Route]:
         ({"whitelist_source_range": "1" * 5000}, "give at most 4096 characters"),
     ],
 )
-def test_what_must_not_be_passed_over_is_refused(said: dict[str, str], told: str) -> None:
-    """One sentence, and nobody is served what wasn't meant."""
+def test_invalid_annotation_values_answer_503_and_are_reported(said: dict[str, str], told: str) -> None:
+    """In one sentence; the route isn't served without what the annotation asks for."""
     one = only(annotated(**said), annotations=BOTH)
     assert [route.action for route in served(one)] == [Answer(503)]
     (notice,) = one.notices

@@ -101,7 +101,7 @@ def test_class_of_another_controller_is_not_served_and_reported() -> None:
         (ingress(rule(path()), tls=[{"secretName": "../etc"}]), 'secretName is "../etc"'),
     ],
 )
-def test_what_is_not_served_is_reported_by_name(document: JsonObject, said: str) -> None:
+def test_each_unserved_part_of_an_ingress_is_reported(document: JsonObject, said: str) -> None:
     """One sentence each, with the Ingress."""
     (told,) = only(document).notices
     assert told.startswith("demo: Ingress shop/web: ")
@@ -140,10 +140,10 @@ OTHER = {"hosts": ["b.test"], "secretName": "cert"}
         ([OTHER] * 1001, "spec.tls has 1001 entries", None),
     ],
 )
-def test_of_tls_what_is_wrong_is_refused_and_the_rest_serves(
+def test_invalid_tls_entries_are_refused_and_valid_ones_serve(
     tls: object, said: str, names: tuple[str, ...] | None
 ) -> None:
-    """By name; and an entry whose hosts are all wrong isn't one for every name."""
+    """An entry with invalid hosts only doesn't count as one for every name."""
     served = only(ingress(rule(path()), tls=tls), secret())
     (told,) = served.notices
     assert told.startswith("demo: Ingress shop/web: spec.tls")
@@ -152,8 +152,8 @@ def test_of_tls_what_is_wrong_is_refused_and_the_rest_serves(
     assert len(plain(served)[0].routes) == 1
 
 
-def test_of_an_ingress_with_many_mistakes_some_are_told_and_how_many_more_there_are() -> None:
-    """Whoever may write one doesn't fill everybody's log; others are told theirs."""
+def test_reported_mistakes_of_one_ingress_are_limited_and_the_rest_counted() -> None:
+    """One Ingress can't fill the log, and those of other Ingresses are still reported."""
     bad = [path(f"/a//{number}") for number in range(900)]
     tls = [{"hosts": ["_"] * 1000, "secretName": "cert"} for _ in range(3)]
     served = only(ingress(rule(*bad), tls=tls), ingress(rule(path("b")), name="z"), secret())

@@ -51,8 +51,8 @@ def test_later_request_does_not_move_earlier_ingresses() -> None:
     assert "shop/older; annotate that one" in told
 
 
-def test_of_several_the_oldest_is_heard() -> None:
-    """Who asks for the same says nothing against it."""
+def test_oldest_ingress_decides_the_requested_address() -> None:
+    """A request for the same address is no conflict."""
     documents = (asking("127.0.0.8", "late", 3), asking("127.0.0.9", "same", 2), asking("127.0.0.9"))
     one = only(
         *documents,

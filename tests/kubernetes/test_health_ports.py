@@ -49,8 +49,8 @@ def asked(port: int, *addresses: str) -> set[Family]:
 
 
 @pytest.mark.parametrize("answer", [OK, BEHIND])
-def test_one_answering_node_proves_the_health_port_of_its_family(serving: Serving, answer: bytes) -> None:
-    """Healthy or behind: it is there. Others may refuse; the other family counts for itself."""
+def test_health_port_of_a_family_is_proven_by_any_answering_node(serving: Serving, answer: bytes) -> None:
+    """Healthy or not; other Nodes may refuse, and each family counts separately."""
     port = serving("127.91.0.1", answer)
     assert asked(port, "127.91.0.2", "127.91.0.1", "::1") == {Family.IPV4}
     serving("::1", OK)

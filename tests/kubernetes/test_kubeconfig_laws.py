@@ -85,8 +85,8 @@ def _line_ends(text: bytes) -> Iterator[int]:
 
 @given(kubeconfigs())
 @settings(max_examples=60, deadline=None)
-def test_one_that_a_tool_took_away_is_gone(made: tuple[str, str]) -> None:
-    """Kubectl sorts the fields, so `kind` and others follow the contexts, be they empty."""
+def test_context_removed_from_a_complete_kubeconfig_is_gone(made: tuple[str, str]) -> None:
+    """Kubectl sorts the fields, so `kind` and others follow the contexts, even if the list is empty."""
     text, context = made
     document = yaml.safe_load(text)
     document["contexts"] = [entry for entry in document["contexts"] if entry["name"] != context] or None
@@ -95,10 +95,10 @@ def test_one_that_a_tool_took_away_is_gone(made: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize("text", ["apiVersion: v1\nkind: Config\n", "apiVersion: v1\nkind: Config\npreferences: {}\n"])
-def test_one_whose_last_cluster_kind_deleted_is_gone_once_nobody_writes_to_it(
+def test_context_of_an_emptied_kubeconfig_is_gone_once_writing_has_ended(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It leaves no list at all, which is how other files begin: right after it was written it says nothing."""
+    """After kind deleted the last cluster there is no list, as in a file that is being written."""
     path = tmp_path / "config"
     path.write_text(text)
     access = Access(str(path), "kind-shop")

@@ -57,8 +57,8 @@ OWN = {"a": ["10.0.0.0/24"], "b": ["10.0.1.0/24", "fd00:1::/64"]}
         (({"apiVersion": "projectcalico.org/v3", "kind": "IPPool", "spec": {"cidr": "10.9.0.0/16"}},), OWN),
     ],
 )  # fmt: skip
-def test_what_a_cni_says_counts_before_what_nodes_say(objects: tuple[Any, ...], expected: dict[str, list[str]]) -> None:
-    """Once it says anything of the cluster: what else Nodes say is then nobody's, and may be another Node's block."""
+def test_pod_ranges_of_a_cni_replace_those_of_nodes(objects: tuple[Any, ...], expected: dict[str, list[str]]) -> None:
+    """As soon as the CNI says anything of the cluster: a range of a Node may be another Node's block by then."""
     result = parsed(A, *objects, B)
     nodes = with_ranges(result.nodes, result.ranges)
     assert {str(one.name): list(map(str, one.pod_cidrs)) for one in nodes} == expected

@@ -146,13 +146,13 @@ wishes = st.builds(
 
 
 @given(lives, st.sets(st.sampled_from(["127.77.0.5", "127.77.0.6"])), wishes, st.booleans())
-def test_one_patch_is_enough(
+def test_single_patch_brings_a_status_to_what_is_wanted(
     before: dict[str, Any],
     ours: set[str],
     wanted: Published,
     alone: bool,  # noqa: FBT001 - drawn
 ) -> None:
-    """One patch makes it so, whatever stood there; where nothing differs there is none."""
+    """Whatever stood there; where nothing differs there is no patch."""
     patch: Any = publishing(before, ours, wanted, NOW, alone=alone)
     assert (patch is None) == (not differences(observed_status(before), ours, wanted, alone=alone))
     after = {**before, "status": patch["status"]} if patch else before

@@ -73,8 +73,10 @@ def test_claims_at_once_are_those_made_one_by_one(before: list[ClaimRequest], no
         assert not single.directory.exists() or contents(joined) == contents(single)
 
 
-def test_who_claim_ports_of_one_address_are_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not each by all others: with a thousand Services at 127.0.0.1 that would be millions of files."""
+def test_port_claims_of_one_address_read_each_file_a_constant_number_of_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each claim read by all others would be millions of files for a thousand Services at 127.0.0.1."""
     read = list[Path]()
 
     def counted(path: Path, most: int) -> files.SharedFile | None:
@@ -91,10 +93,10 @@ def test_who_claim_ports_of_one_address_are_looked_at_once(tmp_path: Path, monke
         Ledger(tmp_path).claim(LOCALHOST, owner("late"), ports=(MappedPort(80, Protocol.TCP, 7),))
 
 
-def test_who_changes_ports_gives_way_to_one_who_did_so_at_the_same_moment(
+def test_port_change_is_undone_when_another_owner_claims_the_port_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where somebody keeps the lock, neither sees the other before it has written: who sees it goes back."""
+    """While somebody keeps the lock, neither sees the other before it has written; the one that sees it goes back."""
     old, new = (MappedPort(80, Protocol.TCP, 1),), (MappedPort(80, Protocol.TCP, 2),)
     ledger, rewrite = Ledger(tmp_path), Ledger._rewrite
     ledger.claim(LOCALHOST, owner("web"), ports=old)
@@ -233,8 +235,8 @@ def test_a_writer_of_several_stopped_anywhere_while_another_claims_leaves_one_ho
     assert at > 20
 
 
-def test_of_many_threads_with_many_addresses_each_has_one_holder(tmp_path: Path) -> None:
-    """All want all of them at once."""
+def test_concurrent_threads_leave_each_address_one_holder(tmp_path: Path) -> None:
+    """All claim all addresses at once."""
     claims = [ClaimRequest(address, owner(f"s{n}")) for n in range(6) for address in ADDRESSES]
     with ThreadPoolExecutor(len(claims)) as pool:
         said = list(pool.map(lambda claim: one_by_one(Ledger(tmp_path), [claim])[0], claims))

@@ -172,15 +172,15 @@ def _race(directory: str, name: str) -> bool:
     return True
 
 
-def test_of_many_threads_one_wins(ledger: Ledger) -> None:
-    """All want the same address at once."""
+def test_address_claimed_by_many_threads_goes_to_one(ledger: Ledger) -> None:
+    """All claim the same address at once."""
     with ThreadPoolExecutor(8) as pool:
         won = list(pool.map(lambda n: _race(str(ledger.directory), f"s{n}"), range(16)))
     assert won.count(True) == 1
     assert ledger.claims()[0].owner == owner(f"s{won.index(True)}")
 
 
-def test_of_many_processes_one_wins(ledger: Ledger) -> None:
+def test_address_claimed_by_many_processes_goes_to_one(ledger: Ledger) -> None:
     """The lock holds between processes too."""
     with multiprocessing.get_context("spawn").Pool(3) as pool:
         won = pool.starmap(_race, [(str(ledger.directory), f"s{n}") for n in range(9)])
@@ -306,8 +306,10 @@ def test_services_with_a_common_sharing_key_share_an_address(ledger: Ledger) -> 
     ("mine", "other", "theirs"),
     [("key", owner("other"), ""), ("", owner("other"), "key"), ("key", owner("other", root="/elsewhere"), "key")],
 )
-def test_who_does_not_agree_is_refused(ledger: Ledger, mine: str, other: Owner, theirs: str) -> None:
-    """Both must say so, and be of one stack."""
+def test_address_is_shared_only_with_the_same_key_and_stack(
+    ledger: Ledger, mine: str, other: Owner, theirs: str
+) -> None:
+    """Both owners must have the key, and be of one stack."""
     ledger.claim(ADDRESS, owner("web"), mine)
     with pytest.raises(LedgerError, match="belongs to local/default/web"):
         ledger.claim(ADDRESS, other, theirs)
@@ -334,10 +336,10 @@ def test_a_holder_may_stop_sharing(ledger: Ledger) -> None:
     )
 )
 @settings(max_examples=40, deadline=None)
-def test_who_remembers_the_ledger_or_asks_for_one_owner_reads_what_a_newcomer_reads(
+def test_claims_read_with_a_memory_or_for_one_owner_equal_a_fresh_read(
     steps: list[tuple[int, str, str]],
 ) -> None:
-    """After claims, releases, claims that were handed over, and files that somebody damaged."""
+    """After claims, releases, handovers, and files that somebody damaged."""
     with tempfile.TemporaryDirectory() as directory:
         ledger, memory = Ledger(Path(directory)), Memory[ClaimFile | None]()
         for number, name, deed in steps:

@@ -165,10 +165,10 @@ def refuse(monkeypatch: pytest.MonkeyPatch, number: int, *files: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.ENOTCONN, errno.EPERM])
-def test_what_another_user_mounts_over_a_file_of_the_ledger_stops_nobody(
+def test_unreadable_ledger_file_blocks_only_its_own_address(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    """The kernel lets nobody else look at it: one that is being written counts as nothing, a claim as somebody's."""
+    """As where another user mounts over it: a half-written file counts as nothing, a claim as an unknown owner's."""
     claim, unfinished = ledger.directory / NAME, ledger.directory / f".{OTHER}~0123456789abcdef.json.01234567.new"
     claim.touch()
     unfinished.touch()
@@ -195,10 +195,10 @@ def theirs(ledger: Ledger) -> Path:
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])
-def test_who_shares_an_address_with_an_unreadable_claim_can_release_it(
+def test_mapped_address_is_released_beside_an_unreadable_claim(
     ledger: Ledger, theirs: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    """With port mapping all are at one; whose own claim can't be read is told, and so is who may have one."""
+    """An owner whose own claim can't be read gets an error, and so does one that may have it."""
     refuse(monkeypatch, number, theirs)
     ledger.release(ADDRESS, owner("ours"), mapped=True)
     assert [path.name for path in ledger.directory.iterdir()] == [theirs.name]
@@ -358,8 +358,8 @@ def test_a_lock_that_somebody_keeps_stops_no_claim(ledger: Ledger, how: int) -> 
     assert ledger.claims() == (Claim(ADDRESS, owner("web")),)
 
 
-def test_who_keeps_the_lock_is_waited_for_once(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And another one who has it after that gets the full time."""
+def test_ledger_waits_once_for_each_holder_of_its_lock(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next holder is waited for again, for the full time."""
     pauses: list[float] = []
     monkeypatch.setattr("locallb.ledger.lock.time.sleep", pauses.append)
     with kept(ledger.directory):
@@ -382,8 +382,8 @@ def _race(directory: str, name: str) -> bool:
     return True
 
 
-def test_of_many_processes_one_wins_while_somebody_keeps_the_lock(ledger: Ledger) -> None:
-    """The lock spares collisions; exclusive are claims without it."""
+def test_address_goes_to_one_process_while_another_keeps_the_lock(ledger: Ledger) -> None:
+    """The lock only avoids collisions; claims are exclusive without it."""
     with kept(ledger.directory), multiprocessing.get_context("spawn").Pool(4) as pool:
         for _ in range(5):
             won = pool.starmap(_race, [(str(ledger.directory), f"s{n}") for n in range(12)], chunksize=1)

@@ -83,7 +83,7 @@ def host(*routes: Route) -> HostFacts:
         (["0.0.0.0/0"], [], "127.1.2.3", "127.1.2.3"),
     ],
 )
-def test_what_a_service_gets_is_this_hosts(
+def test_pool_addresses_are_given_only_if_they_are_this_hosts(
     ranges: Sequence[str], routes: Sequence[Route], asked: str, expected: str
 ) -> None:
     """By the local table and its longest prefix; an interface's own address only where it is listed by itself."""
@@ -92,8 +92,8 @@ def test_what_a_service_gets_is_this_hosts(
     assert words(allocated(asker, pools=[pool(*ranges)], host=host(*routes))["web"]) == expected
 
 
-def test_of_a_pool_that_is_more_than_the_host_only_the_hosts_part_is_given() -> None:
-    """The same that the doctor says: the rest isn't this host's."""
+def test_oversized_pool_gives_only_addresses_of_this_host() -> None:
+    """The doctor reports the same: the rest isn't this host's."""
     for ranges in ("126.0.0.0/7", "0.0.0.0/0"):
         address = ip_address(words(allocated(service("web"), pools=[pool(ranges)], host=host())["web"]))
         assert address in ip_network("127.0.0.0/8")

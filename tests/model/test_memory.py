@@ -48,8 +48,8 @@ def test_with_a_memory_and_without_it_the_outcome_is_the_same(history: list[tupl
             memory.forget(key)
 
 
-def test_what_comes_again_is_not_made_again() -> None:
-    """Equal arguments count as the same; others, or another frame, do not."""
+def test_value_is_made_again_only_for_other_arguments_or_another_frame() -> None:
+    """Equal arguments count as the same."""
     made: list[int] = []
     memory = Memory[None]()
     for frame, number in [(0, 1), (0, 1), (0, 2), (1, 2), (1, 2)]:
@@ -77,8 +77,8 @@ class Deep:
     __hash__ = None  # type: ignore[assignment]
 
 
-def test_what_was_found_equal_once_is_known_by_identity_from_then_on() -> None:
-    """A thousand values that were made anew once aren't compared in depth for ever."""
+def test_equal_arguments_are_compared_in_depth_once() -> None:
+    """Afterwards they are recognised by identity."""
     memory, first, second = Memory[Deep](), Deep(), Deep()
     for this in (first, second, second, second):
         assert memory.of("key", lambda given: given, this) is first
@@ -88,10 +88,10 @@ def test_what_was_found_equal_once_is_known_by_identity_from_then_on() -> None:
 
 
 @given(st.lists(st.tuples(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1)), max_size=6), st.integers(0, 1))))
-def test_of_many_rows_only_those_are_made_that_were_not_there_the_last_time(
+def test_row_cache_makes_only_rows_that_were_absent_the_last_time(
     history: list[tuple[list[tuple[int, int]], int]],
 ) -> None:
-    """In any order; one that stands there twice now is made once at most; within another frame all are made again."""
+    """In any order; a row that occurs twice is made once at most; in another frame all are made again."""
     objects, each, before = [[number] for number in range(4)], RowCache[tuple[int, int, int]](), set[tuple[int, ...]]()
     for rows, frame in history:
         made: list[tuple[int, int, int]] = []

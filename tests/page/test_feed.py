@@ -140,8 +140,8 @@ def test_feed_counts_its_readers() -> None:
     assert read == [False, True, True, True, False]
 
 
-def test_what_happened_is_bounded() -> None:
-    """The latest lines are kept."""
+def test_page_log_keeps_only_the_latest_lines() -> None:
+    """Older ones are dropped."""
     feed = made()
     feed.log(str(number) for number in range(3 * module.LOG))
     feed.draw("{}", {})

@@ -91,8 +91,8 @@ def test_nothing_can_be_changed(method: str) -> None:
 
 
 @given(st.sampled_from([b"GET", b"HEAD", b"POST"]), st.binary(max_size=80), st.binary(max_size=80))
-def test_who_is_answered_says_the_right_name(method: bytes, host: bytes, rest: bytes) -> None:
-    """Whatever else a request says: the page goes to nobody who doesn't name the loopback."""
+def test_page_answers_only_requests_with_a_loopback_host(method: bytes, host: bytes, rest: bytes) -> None:
+    """Whatever else a request says."""
     said = answer(b"%s / HTTP/1.1\r\nHost: %s\r\n%s\r\n\r\n" % (method, host, rest), pages("dev"), refusal).data
     answered = said.startswith(b"HTTP/1.0 200")
     assert not answered or host.strip().lower().startswith((b"localhost", b"127.", b"["))

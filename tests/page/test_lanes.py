@@ -75,7 +75,7 @@ def test_every_moment_of_a_story_can_be_drawn() -> None:
     assert {"", "Updating", "UpdateFailed", "PoolExhausted"} <= reasons
 
 
-def test_of_two_with_one_key_each_is_drawn() -> None:
+def test_served_and_rejected_object_of_one_name_are_both_drawn() -> None:
     """A second object of a name is rejected beside the first."""
     event = planned(snapshot_of("web"))
     views = [View(Row(key("web"), State.SERVING)), View(Row(key("web"), State.REJECTED, reason="Twice", message=EVIL))]

@@ -100,7 +100,7 @@ def test_a_change_is_told_to_who_looks(asked: list[Plan]) -> None:
     assert asked
 
 
-def test_who_looks_is_told_of_the_end(asked: list[Plan]) -> None:
+def test_open_page_is_told_that_the_loop_ended(asked: list[Plan]) -> None:
     """Before the connection ends."""
     del asked
     with shown({}) as page:
@@ -136,8 +136,8 @@ def test_nothing_is_drawn_or_asked_while_nobody_looks(asked: list[Plan], monkeyp
         assert len(drawn) == 2
 
 
-def test_who_comes_again_sees_what_happened_in_between(asked: list[Plan]) -> None:
-    """However soon: the last one has just gone, and its figures are still waited for."""
+def test_reopened_page_shows_changes_since_it_was_closed(asked: list[Plan]) -> None:
+    """Also right after the last reader left, while its figures are still waited for."""
     with shown({}) as page:
         page.listen(planned(snapshot_of("web")))
         with closing(Reader(page)) as reader:

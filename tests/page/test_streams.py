@@ -99,8 +99,8 @@ def heard(client: socket.socket, size: int) -> bytes:
     return got
 
 
-def test_who_follows_gets_what_is_new_and_pages_go_on() -> None:
-    """Each time that there is something; the end is told by the connection's."""
+def test_stream_clients_get_news_while_pages_are_served() -> None:
+    """Every client gets every message; a closed connection ends its stream."""
     news = News()
     with served(news) as (server, place), following(place) as client, following(place) as other:
         for words in (b"one", b"two", b"x" * 5_000_000):
@@ -114,8 +114,8 @@ def test_who_follows_gets_what_is_new_and_pages_go_on() -> None:
     assert news.open == 0
 
 
-def test_what_is_new_at_the_end_is_told_before_it() -> None:
-    """Readers shall know that it was meant to end."""
+def test_last_news_are_sent_before_a_stream_ends() -> None:
+    """So readers know that it was meant to end."""
     news = News()
     with ExitStack() as stack:
         with served(news) as (_, place):
@@ -181,8 +181,8 @@ def test_streams_are_asked_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None
         assert heard(client, 9) == b"by itself"
 
 
-def test_one_too_many_is_told_so_and_takes_no_other_s_place() -> None:
-    """Whatever else comes: neither pages nor silent clients end a stream."""
+def test_stream_beyond_the_limit_gets_503_and_the_others_go_on() -> None:
+    """Neither pages nor silent clients end a stream."""
     news = News()
     with served(news) as (server, place), ExitStack() as stack:
         readers = [stack.enter_context(following(place)) for _ in range(STREAMS)]

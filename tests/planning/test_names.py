@@ -50,8 +50,8 @@ def table(made: Plan) -> dict[str, tuple[str, ...]]:
     return {each["name"]: tuple(each["endpoint"]["address_list"]["address"]) for each in domains}
 
 
-def test_who_has_no_zones_gets_the_same_plan() -> None:
-    """Names are beside everything else: without them the plan is as it was."""
+def test_plan_without_zones_lacks_only_names_and_their_server() -> None:
+    """Everything else of the plan is the same."""
     objects = node(), service("a", port(80, 30080), annotations={HOSTNAME: "a.test"}), service("b", port(80, 30081))
     with_names, without = plan(*objects), plan(*objects, dns=None)
     assert [replace(placement, names=()) for placement in with_names.placements] == list(without.placements)

@@ -314,8 +314,8 @@ def mapped_from(plan: Plan) -> set[int]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_concerns_others_or_the_stack_is_planned_as_from_nothing(name: str) -> None:
-    """With a memory of the plan before as without one, and it isn't as it was."""
+def test_change_that_concerns_others_is_planned_as_without_a_memory(name: str) -> None:
+    """And the plan isn't as it was before the change."""
     case, memory = CASES[name], PlanMemory()
     before, after = (
         snapshot(*services, host=case.host, slices=slices, **case.others)

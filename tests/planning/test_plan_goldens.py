@@ -103,8 +103,8 @@ def whole(plan: Plan, proxy: PlannedProxy) -> Mapping[str, str]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_written_is_what_a_watch_wants_to_see(case: str) -> None:
-    """The provider's patch leaves nothing that a watch would repair, and nothing of ours once it is withdrawn."""
+def test_written_statuses_leave_nothing_for_the_watch_to_repair(case: str) -> None:
+    """And nothing of ours once they are withdrawn."""
     plan = in_cluster(planned(case))
     with deployed(plan) as (api, engine):
         for placement in plan.placements:

@@ -117,8 +117,8 @@ def test_placing_a_few_again_gives_the_plan_of_all(
         snapshot = data.draw(strategies.with_few_others(snapshot, second))
 
 
-def test_who_alone_has_changed_is_placed_alone() -> None:
-    """A changed port concerns its Service, EndpointSlices the one that they are of; an address may concern all."""
+def test_service_that_alone_has_changed_is_placed_alone() -> None:
+    """A changed port concerns its Service, EndpointSlices the one that they belong to; an address may concern all."""
     one, other = (Service(ObjectKey(C, "n", name), (ServicePort(8080, node_port=30080),)) for name in ("a", "b"))
     behind = EndpointSlice(other.key, Family.IPV4)
     snapshot = Snapshot(Home("p", "s", "/p"), services=(one, other), slices=(behind,))
@@ -173,7 +173,7 @@ def test_no_two_listeners_want_the_same_place(snapshot: Snapshot, settings: Sett
 
 
 @given(SNAPSHOTS, SETTINGS)
-def test_one_malformed_service_changes_nothing_for_the_others(snapshot: Snapshot, settings: Settings) -> None:
+def test_malformed_service_changes_nothing_for_the_others(snapshot: Snapshot, settings: Settings) -> None:
     """It becomes a rejection of its own."""
     key = ObjectKey(strategies.CLUSTERS[0], "n", "malformed")
     bad = MalformedService(key, Problem(Reason.MALFORMED, "it is"))

@@ -142,8 +142,8 @@ def test_the_mode_of_an_address_can_be_set() -> None:
     assert modes == ["Proxy", "VIP"]
 
 
-def test_what_is_ordered_is_a_condition_and_told_of_who_serves() -> None:
-    """Beside the one that says whether it serves; without an order it is withdrawn."""
+def test_ordered_fault_is_a_condition_beside_serving_and_a_notice_of_the_row() -> None:
+    """Without an order the condition is withdrawn."""
     (placement,) = plan_of(open_port(8080)).placements
     faulty = replace(placement, notices=(Notice(OTHERS, "others"), Notice(FAULT, "10% are refused" * 100)))
     serving, ordered = publication(faulty).conditions

@@ -60,8 +60,8 @@ def test_failed_program_is_reported_by_its_last_output_line(script: str, told: s
     "script",
     ["sleep 1000", "sleep 1000 & exit 0", "trap '' TERM INT HUP; sleep 1000", "yes >&2", "exec >&- 2>&-; sleep 1000"],
 )
-def test_one_that_takes_too_long_is_ended(script: str) -> None:
-    """Also while it complains without end, or says nothing any more."""
+def test_program_beyond_its_time_limit_is_ended(script: str) -> None:
+    """Also while it writes errors without end, or has closed its output."""
     with pytest.raises(ProgramError, match=r"^sh was ended after 0.5 s$"):
         shell(script, 0.5).run()
 
@@ -82,22 +82,22 @@ def _lives(pid: int) -> bool:
         return False
 
 
-def test_one_that_prints_too_much_is_ended() -> None:
-    """However patient we are."""
+def test_program_beyond_its_output_limit_is_ended() -> None:
+    """However long its time limit is."""
     with pytest.raises(ProgramError, match=r"^sh prints more than 1000 bytes$"):
         shell("cat /dev/zero", most=1000).run()
 
 
-def test_what_it_leaves_running_holds_nobody_up_where_complaints_are_not_kept(tmp_path: Path) -> None:
-    """It may go on writing there."""
+def test_background_child_does_not_delay_a_program_whose_stderr_is_not_read(tmp_path: Path) -> None:
+    """The child may go on writing there."""
     script = f"sleep 1000 >/dev/null & echo $! > {tmp_path}/child; echo said"
     ended = Program(("sh", "-c", script), 60.0, heard=False).run()
     os.kill(int((tmp_path / "child").read_text()), 9)
     assert (ended.code, ended.output, ended.last_words) == (0, b"said\n", "said")
 
 
-def test_one_that_cannot_be_run_is_reported(tmp_path: Path) -> None:
-    """By its name."""
+def test_program_that_cannot_be_run_is_reported_by_name(tmp_path: Path) -> None:
+    """With the reason; a missing one with the remedy."""
     with pytest.raises(ProgramError, match=r"^no-such isn't installed; install it, or name its directory in PATH$"):
         Program(("no-such",), 60.0).run()
     with pytest.raises(ProgramError, match=r"^/no/such can't be run \(No such file or directory\)$"):
@@ -125,7 +125,7 @@ def test_tools_of_administrators_are_found_without_path(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("path", ["", ".", ":/bin", "/bin:", "/bin::/usr/bin", "tools", "../here/tools"])
-def test_what_lies_in_the_directory_that_we_are_in_is_not_run(
+def test_program_in_the_current_directory_is_not_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     """Whatever PATH says: in a shell an empty element of it is that directory."""
@@ -141,8 +141,8 @@ def test_what_lies_in_the_directory_that_we_are_in_is_not_run(
 
 
 @pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
-def test_one_that_may_not_be_ended_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As one that runs as another user: sudo."""
+def test_program_that_may_not_be_killed_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that runs as another user, such as sudo."""
     started: list[int] = []
 
     def forbid(group: int, _signal: int) -> None:
@@ -182,8 +182,8 @@ def test_program_input_that_fills_the_disk_is_reported(room: int) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_one_that_gets_too_few_descriptors_is_reported() -> None:
-    """Of its pipes, its input, or of what waits for it: one sentence, and nothing is left open."""
+def test_program_without_enough_descriptors_is_reported() -> None:
+    """In one sentence, whichever descriptor is lacking."""
     told = []
     for spare in range(12):
         with few_files(spare):
@@ -222,8 +222,8 @@ def test_interrupted_program_leaves_no_process_or_file(monkeypatch: pytest.Monke
     assert started[0].returncode == -9
 
 
-def test_one_alongside_sees_the_end_of_its_input(tmp_path: Path) -> None:
-    """It is gone when the block is left."""
+def test_alongside_program_gets_end_of_input_when_the_block_is_left(tmp_path: Path) -> None:
+    """It has ended by then."""
     with program.alongside(("/bin/sh", "-c", "echo $$ > started; read -r _; echo >ended"), tmp_path):
         while not (tmp_path / "started").exists():
             pass
@@ -231,8 +231,8 @@ def test_one_alongside_sees_the_end_of_its_input(tmp_path: Path) -> None:
     assert (tmp_path / "ended").exists()
 
 
-def test_one_alongside_that_cannot_be_started_is_reported(tmp_path: Path) -> None:
-    """As where this user has as many processes as it may have."""
+def test_alongside_program_that_cannot_be_started_is_reported(tmp_path: Path) -> None:
+    """With the reason that the system gives."""
     with (
         pytest.raises(ProgramError, match=r"can't be run \(No such file or directory\)"),
         program.alongside(("/nowhere/sh",), tmp_path),
@@ -240,7 +240,9 @@ def test_one_alongside_that_cannot_be_started_is_reported(tmp_path: Path) -> Non
         pytest.fail("it runs")
 
 
-def test_one_alongside_may_be_gone_before_we_look(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_alongside_program_may_be_reaped_before_the_block_is_left(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """As where SIGCHLD is ignored: then the kernel reaps it."""
     started: list[subprocess.Popen[bytes]] = []
     popen = subprocess.Popen

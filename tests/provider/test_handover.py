@@ -219,10 +219,10 @@ def test_a_version_that_cannot_be_run_takes_nothing_down(
     assert ask_tcp(wanted.address, 8080) == "a"
 
 
-def test_one_of_which_the_state_lost_sight_is_taken_over_from_as_well(
+def test_envoy_missing_from_the_state_is_taken_over_from_as_well(
     driver: Driver, wanted: Wanted, install: Installer, tmp_path: Path
 ) -> None:
-    """As after a refresh while it didn't answer: not ended for what can't be run, nor before its successor."""
+    """As after a refresh while it didn't answer: not ended for a program that can't run, nor before its successor."""
     config, process, _ = driver.up(wanted)
     changed = {**wanted.process, "version": "1.40.1"}
     program = tmp_path / "envoy"

@@ -79,8 +79,8 @@ def resource(mine: Owner, **inputs: Value) -> ResourceState:
 
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize("ports", [(), (MappedPort.parse("80/TCP=30080"),)])
-def test_of_one_owner_only_what_was_listed_is_released(root: Path, ports: tuple[MappedPort, ...]) -> None:
-    """It may have ports of an address, and all of it: a file was copied, or an update made it so meanwhile."""
+def test_gc_releases_only_the_listed_claim_of_an_owner(root: Path, ports: tuple[MappedPort, ...]) -> None:
+    """The owner may hold ports of an address and all of it, after a copy of a file or an update meanwhile."""
     mine, ledger = owner(root), Ledger(paths.ledger_directory())
     other = () if ports else (MappedPort.parse("80/TCP=30080"),)
     ledger.claim(ADDRESS, mine, ports=ports)

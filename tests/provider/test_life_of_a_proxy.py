@@ -339,7 +339,7 @@ def test_a_process_without_its_configuration_is_refused(driver: Driver, wanted: 
         driver.create("EnvoyProcess", wanted.process)
 
 
-def test_what_is_bound_in_another_network_is_proven_by_its_envoy_alone(
+def test_proxy_in_another_network_is_proven_reachable_by_its_envoy_alone(
     driver: Driver, wanted: Wanted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a pod sees a proxy in the machine's network: its socket isn't in the pod's own tables."""

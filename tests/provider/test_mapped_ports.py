@@ -69,10 +69,10 @@ def test_going_over_to_ports_of_the_same_address_and_back_keeps_a_claim(driver: 
     assert driver.read("LoopbackAddress", after) == after
 
 
-def test_what_was_claimed_before_host_setup_is_given_up(
+def test_claim_made_before_host_setup_is_released_from_the_former_ledger(
     driver: Driver, root: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a ledger that counts no longer nobody would ever release it, and nobody would get the port."""
+    """Left in a ledger that is no longer used, it would never be released."""
     monkeypatch.delenv(paths.LEDGER_VARIABLE)
     monkeypatch.setattr(paths, "SHARED_LEDGER", home / "shared")
     before, of_state_home = driver.create(KIND, inputs(owner(root), "80/TCP=10080")), Ledger(paths.ledger_directory())

@@ -186,10 +186,10 @@ def test_a_secret_that_cannot_be_served_is_reported(
 
 
 @pytest.mark.parametrize("meant", [0, 1])
-def test_of_several_secrets_of_one_name_the_one_that_was_planned_is_served(
+def test_planned_secret_is_served_among_several_of_one_name(
     meant: int, driver: Driver, wanted: Wanted, authority: Authority, tmp_path: Path
 ) -> None:
-    """Wherever it stands in the file, in lists too; another type of the same name is none."""
+    """Wherever it stands in the file, in lists too."""
     file, pairs = tmp_path / "secret.json", [authority.sign("DNS:a.test"), authority.sign("DNS:b.test")]
     documents = []
     for pair in pairs:

@@ -138,7 +138,7 @@ def test_links_between_manifests_are_read_as_the_files_they_lead_to(repo: Stage)
 
 
 @pytest.mark.parametrize("name", ["nope", "--help", "HEAD~9", "-x", " ", ""])
-def test_what_is_neither_directory_nor_revision_is_refused(repo: Stage, name: str) -> None:
+def test_against_refuses_a_name_that_is_neither_directory_nor_revision(repo: Stage, name: str) -> None:
     """In one sentence; nothing that looks like an option reaches Git."""
     done = repo.run("preview", f"--against={name}")
     assert done.code == 1
@@ -163,8 +163,8 @@ def test_a_file_that_cannot_be_read_fails_the_preview_and_is_named(repo: Stage) 
     assert "c/n/web" in done.out
 
 
-def test_it_can_run_in_a_hook_of_another_repository(repo: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What Git tells its hooks by the environment means nothing for the project."""
+def test_against_works_in_a_git_hook_of_another_repository(repo: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Git's environment variables for its hooks don't apply to the project."""
     for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE"):
         monkeypatch.setenv(name, "elsewhere")
     assert not report(repo)["changes"]
@@ -189,8 +189,8 @@ def test_options_that_contradict_each_other_are_refused(repo: Stage, words: list
 
 
 @pytest.mark.parametrize("tool", ["helm", "kustomize", "kubectl"])
-def test_what_usual_tools_print_is_compared(repo: Stage, tool: str) -> None:
-    """Charts of applications nobody here wrote: from nothing to all of it, and then no change."""
+def test_against_compares_the_output_of_helm_kustomize_and_kubectl(repo: Stage, tool: str) -> None:
+    """Charts of third-party applications: everything is new at first, and then nothing changes."""
     shutil.rmtree(repo.manifests)
     shutil.copytree(DATA / tool, repo.manifests)
     document = report(repo)

@@ -132,8 +132,8 @@ def test_a_search_shows_only_what_it_finds_in_table_and_diagram(browser: Browser
     assert int(height[1]) < 11 * 100 + 60
 
 
-def test_it_looks_right_in_light_and_in_dark(browser: Browser, large: Path) -> None:
-    """The backgrounds are those of the scheme; there are cards, text and the colours of changes on them."""
+def test_report_page_follows_the_light_and_dark_scheme(browser: Browser, large: Path) -> None:
+    """The backgrounds are those of the scheme, with cards, text and the colours of changes on them."""
     for dark, ground in ((False, LIGHT), (True, DARK)):
         seen = browser.open(large, 900, 500, dark=dark).picture()
         assert (seen.width, seen.height) == (900, 500)
@@ -168,8 +168,8 @@ def test_nothing_is_cut_and_the_page_never_scrolls_sideways(
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_what_the_diagram_shows_is_in_reach_at_every_width(browser: Browser, varied: Path, width: int) -> None:
-    """It scrolls by itself where it is wider than the page; on a phone the cards' details say the same instead."""
+def test_diagram_content_is_reachable_at_every_width(browser: Browser, varied: Path, width: int) -> None:
+    """It scrolls by itself where it is wider than the page; on a phone the cards' details replace it."""
     tab = browser.open(varied, width)
     shown = tab.evaluate("getComputedStyle(document.querySelector('#diagram')).display !== 'none'")
     assert shown == (width != WIDTHS[0])
@@ -227,7 +227,7 @@ def test_search_changes_and_details_work_by_keyboard(browser: Browser, varied: P
     assert tab.evaluate("document.activeElement.parentElement.open")
 
 
-def test_of_very_many_alerts_the_first_are_shown_and_the_rest_unfolds(browser: Browser, large: Path) -> None:
+def test_report_page_shows_the_first_alerts_and_unfolds_the_rest(browser: Browser, large: Path) -> None:
     """None is left out."""
     tab = opened(browser, large, 400)
     shown = "[...document.querySelectorAll('.alerts li')].filter((each) => each.checkVisibility()).length"

@@ -191,7 +191,7 @@ def test_recreated_proxy_or_changed_envoy_is_reported() -> None:
     assert differences(told) == ["its proxy's configuration"]
 
 
-def test_of_many_alerts_the_first_are_shown_and_the_rest_is_counted() -> None:
+def test_markdown_report_shows_the_first_alerts_and_counts_the_rest() -> None:
     """The table has all of them anyway."""
     config = settings(pools=[{"name": "p", "addresses": ["127.77.0.0/24", "fd00::/64"]}])
     report = compared([NODE], [NODE, *(service(f"s{n}") for n in range(50))], config)

@@ -102,7 +102,7 @@ def test_files_of_anybody_are_read(odd: object) -> None:
     assert list(told_entrances({"lds.json": json.dumps({"resources": [odd]})})) == []
 
 
-def test_what_another_version_told_by_names_alone_is_read() -> None:
+def test_listener_of_another_version_is_read_by_its_name_alone() -> None:
     """TLS that ends at a port without names takes every hostname."""
     raw = {"name": "127.77.0.5:443/TCP", "filter_chains": [{"transport_socket": {}, "filters": []}]}
     assert list(told_entrances({"lds.json": json.dumps({"resources": [raw]})})) == [

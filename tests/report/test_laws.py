@@ -107,8 +107,8 @@ def addresses(balancers: dict[ObjectKey, Balancer | None]) -> dict[ObjectKey, tu
 
 @FEW
 @given(strategies.snapshots(), SETTINGS)
-def test_what_was_deployed_reads_back_as_what_was_planned(snapshot: Snapshot, config: Settings) -> None:
-    """Addresses, ports, sources and backends from Envoy's files are those of the plan; nothing would be done."""
+def test_deployed_state_reads_back_as_the_plan(snapshot: Snapshot, config: Settings) -> None:
+    """Addresses, ports, sources and backends from Envoy's files are those of the plan; a comparison finds no change."""
     plan = make_plan(snapshot, config)
     deployed, wanted = deployed_side("state", declared(plan)), planned_side("plan", snapshot, plan)
     assert deployed.balancers.keys() == wanted.balancers.keys()

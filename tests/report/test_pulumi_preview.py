@@ -50,7 +50,7 @@ def without_via(service: dict[str, Any]) -> dict[str, Any]:
     return known
 
 
-def test_it_says_what_our_own_preview_says(project: Stage) -> None:
+def test_report_of_a_pulumi_preview_equals_our_own_preview(project: Stage) -> None:
     """The same changes, addresses, ports, exposures and rejections.
 
     Only the sentences of closed ports are missing, and by which way connections go: resources don't say it.
@@ -156,7 +156,7 @@ def nested(depth: int) -> object:
         (None, "doesn't exist; make it with `pulumi preview --json >"),
     ],
 )
-def test_what_is_no_preview_is_refused(project: Stage, text: str | None, why: str) -> None:
+def test_file_that_is_no_pulumi_preview_is_refused(project: Stage, text: str | None, why: str) -> None:
     """With the command that makes one."""
     path = project.root / "p.json"
     if text is not None:

@@ -45,8 +45,8 @@ def test_a_context_that_a_variable_names_needs_no_current_one(tmp_path: Path, mo
     assert docker_place()["base_url"] == "unix:///other.sock"
 
 
-def test_what_a_context_trusts_and_shows_comes_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As files of its own; without them its connection is what its address says."""
+def test_docker_context_brings_its_tls_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without them its connection is what its address says."""
     _name(monkeypatch, tmp_path, "far")
     _keep(tmp_path, "far", {"Host": "tcp://192.0.2.1:2376", "SkipTLSVerify": False})
     assert docker_place()["tls"] is False

@@ -61,10 +61,10 @@ def test_an_end_is_reported_once(followed: Exits, told: list[str], start: Start)
     assert told == ["a"]
 
 
-def test_one_for_which_there_was_no_descriptor_is_followed_later(
+def test_process_without_a_free_descriptor_is_followed_later(
     followed: Exits, told: list[str], start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else nobody would hear of its end until something else changes."""
+    """Otherwise its end would go unnoticed until something else changes."""
     (begun, one), tried = start(), [0]
     opened = os.pidfd_open
 
@@ -99,8 +99,10 @@ def test_exit_before_following_is_reported_by_the_next_try(
     assert told == ["a"]
 
 
-def test_one_that_cannot_even_be_looked_at_has_not_ended(followed: Exits, told: list[str], start: Start) -> None:
-    """Where no descriptor is left for anything: it would be replaced while it serves."""
+def test_process_that_cannot_be_examined_does_not_count_as_ended(
+    followed: Exits, told: list[str], start: Start
+) -> None:
+    """With no descriptor left it would be replaced while it serves."""
     begun, one = start()
     with few_files(0):
         followed.follow({one: "a"})

@@ -166,10 +166,10 @@ def test_killed_at_any_moment_the_next_run_has_one_container_or_none(
     assert not engine.containers
 
 
-def test_one_of_another_spec_serves_until_the_image_is_there_and_its_clients_get_their_time(
+def test_container_of_another_spec_serves_until_the_image_is_there_and_is_drained(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As another version of ours may have made it, whose refresh takes it for gone."""
+    """As made by another version of ours, which a refresh takes for gone."""
     engine, drained = Engine(), list[str]()
     monkeypatch.setattr("locallb.runtimes.podman.lifecycle.drain_container", lambda seen: drained.append(seen["Id"]))
     life = Lifecycle(cast("Containers", engine))
@@ -270,7 +270,7 @@ OK = b"HTTP/1.1 200 OK\r\nConnection: close\r\n"
     ],
     ids=["another engine", "rubbish", "nothing", "an error"],
 )
-def test_what_answers_and_is_no_podman_is_reported_in_a_sentence(
+def test_unusable_answer_at_the_podman_socket_is_reported_in_a_sentence(
     answer: bytes, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Docker's own daemon has the same API but for a header."""

@@ -68,8 +68,8 @@ def test_a_command_is_taken_literally(tmp_path: Path, mark: dict[str, str]) -> N
     assert processes.last_words(tmp_path / "log") == str(words)
 
 
-def test_what_cannot_be_run_says_so_in_its_log(tmp_path: Path, mark: dict[str, str]) -> None:
-    """An exec that fails is a process that ended, with the reason in the log."""
+def test_failed_exec_is_reported_in_the_log_of_the_process(tmp_path: Path, mark: dict[str, str]) -> None:
+    """It is a process that ended, with the reason in the log."""
     process = processes.start([str(tmp_path / "absent")], tmp_path, mark, tmp_path / "log")
     assert ended(process)
     assert "absent" in processes.last_words(tmp_path / "log")
@@ -104,8 +104,8 @@ time.sleep(60)"""
     assert (tmp_path / "log").stat().st_size <= 4096
 
 
-def test_who_does_not_listen_is_killed(tmp_path: Path, mark: dict[str, str]) -> None:
-    """SIGTERM first, SIGKILL after the patience."""
+def test_process_that_ignores_sigterm_is_killed(tmp_path: Path, mark: dict[str, str]) -> None:
+    """SIGTERM first, SIGKILL after the given seconds."""
     program = "import signal, time; signal.signal(15, signal.SIG_IGN); open('ready', 'w'); time.sleep(60)"
     process = processes.start(python(program), tmp_path, mark, tmp_path / "log")
     while not (tmp_path / "ready").exists():
@@ -194,8 +194,8 @@ def test_the_end_of_a_log_fits_a_sentence(tmp_path: Path) -> None:
     assert processes.last_words(log, 2, without="red|las") == "first | first"
 
 
-def test_one_that_cannot_be_looked_at_is_not_taken_for_one_that_is_gone(tmp_path: Path, mark: dict[str, str]) -> None:
-    """Else a second one would be started beside it, or it would be left behind."""
+def test_process_that_cannot_be_examined_does_not_count_as_gone(tmp_path: Path, mark: dict[str, str]) -> None:
+    """Otherwise a second one would be started beside it, or it would be left behind."""
     log = tmp_path / "log"
     process = processes.start(python("input()"), tmp_path, mark, log)
     looks: list[Callable[[], object]] = [

@@ -91,8 +91,8 @@ def test_lock_holder_is_found_without_taking_the_lock(tmp_path: Path) -> None:
     assert [holder(tmp_path / name) for name in ("link", "fifo")] == [None, None]
 
 
-def test_who_looks_at_the_moment_turns_nobody_away(tmp_path: Path) -> None:
-    """To look takes the lock along with others for a moment: who starts then waits for its end."""
+def test_short_look_at_the_lock_refuses_nobody(tmp_path: Path) -> None:
+    """A look takes the lock along with others for a moment; a process that starts then waits for its end."""
     path = tmp_path / "lock"
     path.touch(0o600)
     looking = os.open(path, os.O_RDONLY)
@@ -102,8 +102,8 @@ def test_who_looks_at_the_moment_turns_nobody_away(tmp_path: Path) -> None:
         assert holder(path) == processes.identify(os.getpid())
 
 
-def test_who_looks_for_good_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is stopped, perhaps."""
+def test_endless_look_at_the_lock_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process that looks may be stopped."""
     monkeypatch.setattr(single_instance, "_PATIENCE", 0.02)
     path = tmp_path / "lock"
     path.touch(0o600)

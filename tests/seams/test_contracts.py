@@ -67,8 +67,8 @@ def test_a_source_is_a_type_or_a_finder(word: str) -> None:
 
 
 @pytest.mark.parametrize("word", [word for word in SOURCES if not source_entry(word).finds])
-def test_what_follows_sources_starts_nothing_before_it_reads_and_may_be_stopped(word: str) -> None:
-    """Stopping twice is fine, and so is forgetting what never was."""
+def test_follower_starts_no_thread_before_it_reads_and_may_be_stopped_twice(word: str) -> None:
+    """Forgetting an unknown cluster is fine as well."""
     threads = threading.active_count()
     followed = source_type(word).follow(HOME, lambda _name: None)
     followed.forget({ClusterName("demo")})
@@ -109,7 +109,7 @@ def test_an_object_of_a_frontend_is_read_whatever_stands_in_it(word: str, spec: 
 
 @pytest.mark.parametrize("word", tuple(FRONTENDS))
 @pytest.mark.parametrize("planned", ["placement", "rejection"])
-def test_what_a_frontend_publishes_is_read_back_and_withdrawn(word: str, planned: str) -> None:
+def test_frontend_status_is_read_back_unchanged_and_withdrawn_completely(word: str, planned: str) -> None:
     """After its own patch there is nothing to write; after withdrawing there is nothing of ours."""
     kind = frontend(ObjectKind(word))
     wanted = kind.publication(placement(kind.kind) if planned == "placement" else rejection(kind.kind))

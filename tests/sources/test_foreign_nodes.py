@@ -313,8 +313,8 @@ def test_where_nothing_is_known_the_first_answer_is_waited_for_once(
             polls.stop()
 
 
-def test_what_was_kept_is_of_the_one_who_is_asked(tmp_path: Path) -> None:
-    """Another kubeconfig, context or namespace is another cluster's, or other Nodes."""
+def test_kept_node_routes_count_only_for_the_same_kubeconfig_context_and_namespace(tmp_path: Path) -> None:
+    """Any other is another cluster's, or other Nodes."""
     with served_seed(tmp_path / "cloudprovider") as api:
         put(api, A, *BOTH)
         find(tmp_path)
@@ -341,10 +341,10 @@ OLD, NEW = "2026-11-01T10:00:00Z", "2026-11-02T10:00:00Z"
     ],
 )
 @pytest.mark.parametrize("order", [1, -1])
-def test_one_way_leads_to_each_address(
+def test_each_address_gets_one_route_by_the_present_pod(
     first: dict[str, dict[str, str]], second: dict[str, dict[str, str]], order: int, tmp_path: Path
 ) -> None:
-    """By the pod that is there now, in whatever order they are listed; two would take turns in the table."""
+    """In whatever order pods are listed; two routes would take turns in the table."""
     with served_seed(tmp_path / "cloudprovider") as api:
         put(api, A, ["10.0.7.2"], ["172.18.0.3"], "first")
         put(api, A, ["10.0.7.2"], ["172.18.0.4"], "second")

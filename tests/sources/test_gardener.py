@@ -95,8 +95,8 @@ def test_the_seed_comes_first_and_each_shoot_has_a_kubeconfig_for_this_user_only
     assert {credential for _, credential in seed.asked} == {"Bearer seed-token"}
 
 
-def test_what_is_found_has_no_credential_in_it(seed: SeedApi, tmp_path: Path) -> None:
-    """Sources, sentences and what stands beside the kubeconfigs: they reach plans, logs and reports."""
+def test_found_shoots_contain_no_credentials(seed: SeedApi, tmp_path: Path) -> None:
+    """Sources, sentences and files beside the kubeconfigs reach plans, logs and reports."""
     seed.put_secret(A, TOKEN, "token", "asked-for-us")
     seed.put_secret(A, "generic-token-kubeconfig-1", "kubeconfig", INSIDE)
     seed.put_shoot(B)
@@ -275,10 +275,10 @@ def test_names_and_patterns_say_which_are_meant(seed: SeedApi, tmp_path: Path) -
         ({}, ""),
     ],
 )
-def test_who_sleeps_or_is_being_deleted_needs_no_answer(
+def test_hibernated_or_deleted_shoot_need_not_answer(
     seed: SeedApi, tmp_path: Path, fields: Mapping[str, Any], silent: str
 ) -> None:
-    """Its Services count as last read, which is no complaint; nothing of it is gone."""
+    """Its Services count as last read, without a complaint; nothing of it is gone."""
     seed.put_shoot(A, **fields)
     seed.put_secret(A, ADMIN, "kubeconfig", kubeconfig("http://127.0.0.1:1", {"token": "t"}))
     finding = look(tmp_path)
@@ -299,8 +299,8 @@ def test_who_sleeps_or_is_being_deleted_needs_no_answer(
     assert (bool(read.stale), told in read.parsed.notices) == (not silent, bool(silent))
 
 
-def test_one_that_sleeps_is_followed_without_a_complaint(seed: SeedApi, tmp_path: Path) -> None:
-    """And counts as it is as soon as it is awake."""
+def test_hibernated_shoot_is_followed_without_a_complaint(seed: SeedApi, tmp_path: Path) -> None:
+    """It is read again as soon as it is awake."""
     home = Home("p", "dev", str(tmp_path))
     with served_seed() as shoot:
         seed.put_secret(A, ADMIN, "kubeconfig", kubeconfig(shoot.url, {"token": "t"}))
@@ -539,8 +539,8 @@ def test_the_entry_of_a_seed() -> None:
         ({"kubeconfg": "x"}, "gardener.kubeconfg: no such key; did you mean kubeconfig?"),
     ],
 )
-def test_what_is_wrong_with_the_entry_of_a_seed(given_entry: Mapping[str, object], told: str) -> None:
-    """One sentence with the remedy."""
+def test_invalid_gardener_entry_is_reported_with_the_remedy(given_entry: Mapping[str, object], told: str) -> None:
+    """In one sentence."""
     with pytest.raises(SettingsError) as caught:
         parse_settings({"sources": [{"gardener": given_entry}]})
     assert any(sentence.startswith(f"local-lb:sources[0].{told}") for sentence in caught.value.sentences), caught.value

@@ -167,8 +167,8 @@ def test_a_cluster_is_forgotten_when_docker_says_that_it_is_gone(docker: Docker,
     assert find_clusters(KindSource(), tmp_path, keep=True).sources == (source("test", tmp_path),)
 
 
-def test_one_that_is_stopped_stays_and_one_that_is_not_up_yet_is_reported(docker: Docker, tmp_path: Path) -> None:
-    """A stopped container keeps what is known of it; one that kubeadm still works on has nothing to know."""
+def test_stopped_kind_cluster_is_kept_and_a_starting_one_reported(docker: Docker, tmp_path: Path) -> None:
+    """A stopped container keeps what is known of it; while kubeadm works on one there is nothing to know."""
     docker.clusters = {"shop": container()}
     find_clusters(KindSource(), tmp_path, keep=True)
     docker.clusters = {"shop": container(running=False), "young": container()}
@@ -206,8 +206,8 @@ def test_a_docker_that_refuses_is_asked_again_and_one_that_is_away_tells_of_its_
     assert finding.unready
 
 
-def test_one_that_does_not_answer_is_no_error_only_while_nothing_is_known_of_it(docker: Docker, tmp_path: Path) -> None:
-    """The kubeconfig is written before the API answers; whoever served it before must hear that it doesn't."""
+def test_silent_kind_cluster_is_no_error_only_while_nothing_is_known_of_it(docker: Docker, tmp_path: Path) -> None:
+    """The kubeconfig is written before the API answers; silence of a cluster that was served must be reported."""
     here = [{"HostIp": "127.0.0.1", "HostPort": "1"}]
     docker.clusters = {"shop": container(here)}
     (source,) = find_clusters(KindSource(), tmp_path / "kind", keep=True).sources
@@ -223,8 +223,8 @@ def test_one_that_does_not_answer_is_no_error_only_while_nothing_is_known_of_it(
     assert "its Services count as last read" in stale
 
 
-def test_what_was_read_of_a_cluster_that_is_gone_says_nothing_of_the_next_one(docker: Docker, tmp_path: Path) -> None:
-    """Clusters are called `kind` where nobody gives them a name."""
+def test_reading_of_a_deleted_kind_cluster_is_dropped(docker: Docker, tmp_path: Path) -> None:
+    """The next one may have the same name: clusters are called `kind` unless they are named."""
     home = Home("p", "dev", str(tmp_path))
     configured = Settings((), (), finders=(KindSource(),))
     docker.clusters = {"kind": container()}
@@ -243,8 +243,8 @@ def kept(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.glob("**/*") if path.is_file()}
 
 
-def test_one_that_runs_and_is_no_longer_meant_keeps_its_kubeconfig(docker: Docker, tmp_path: Path) -> None:
-    """So that what it was given can be taken back; when it has gone as well, nobody waits for it."""
+def test_deselected_kind_cluster_keeps_its_kubeconfig_while_it_exists(docker: Docker, tmp_path: Path) -> None:
+    """So that its statuses can be withdrawn; once it is gone as well, nobody waits for it."""
     docker.clusters = {"a": container(), "b": container()}
     find_clusters(KindSource(), tmp_path, keep=True)
     before = kept(tmp_path)
@@ -287,8 +287,8 @@ def test_another_docker_says_nothing_of_the_clusters_of_the_first(
     assert find_clusters(KindSource(), tmp_path, keep=True).gone == (ClusterName("a"), ClusterName("b"))
 
 
-def test_one_that_was_never_meant_is_not_asked_for_its_credentials(docker: Docker, tmp_path: Path) -> None:
-    """Others' clusters are none of our business."""
+def test_unselected_kind_cluster_is_not_asked_for_its_credentials(docker: Docker, tmp_path: Path) -> None:
+    """Clusters of others are left alone."""
     docker.clusters = {"a": container(), "b": container()}
     find_clusters(KindSource(frozenset({"a"})), tmp_path, keep=True)
     assert sorted(kept(tmp_path)) == ["a.kubeconfig", "docker"]
@@ -402,10 +402,10 @@ def test_node_without_kubeconfig_is_no_cluster_yet(text: bytes | None) -> None:
     assert admitted("kind-x", text, container()).text == ""
 
 
-def test_what_was_refused_is_reported_in_a_sentence(
+def test_kind_kubeconfig_with_more_than_credentials_is_reported(
     docker: Docker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A cluster without a credential of its own isn't one that is coming up; one that was kept with more isn't used."""
+    """Without a credential of its own the cluster doesn't count as starting; a kept kubeconfig with more isn't used."""
     docker.clusters = {"shop": container()}
     evil = admin({"server": INSIDE}, {"exec": {"command": "sh"}})
     monkeypatch.setattr(Containers, "file", lambda *_words: evil)

@@ -40,8 +40,8 @@ def test_those_that_answer_nobody_are_waited_for_together(monkeypatch: pytest.Mo
     assert sum(waited) == 4.0  # who began later has as long
 
 
-def test_who_was_told_to_stop_has_no_more_to_say() -> None:
-    """After a reload another one looks for the same; the last answer of the former comes late, and says nothing."""
+def test_late_result_of_an_ended_look_is_dropped() -> None:
+    """After a reload another look runs for the same finder, and the former one's result comes late."""
     looks, (finder, *_) = LastLooks(), FINDERS
     former = looks.begin(finder, ROOT)
     looks.end(former)

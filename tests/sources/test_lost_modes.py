@@ -53,10 +53,10 @@ def settings(access: Access, *, mapped: bool = True) -> Settings:
 
 
 @pytest.mark.parametrize(("unkept", "told"), [({"ipMode"}, TOLD), (set(), ())], ids=["1.29", "1.30"])
-def test_what_comes_back_without_its_mode_names_the_cluster_and_is_not_written_again(
+def test_cluster_that_drops_ip_mode_is_named_and_not_written_again(
     api: tuple[Api, Access], tmp_path: Path, unkept: set[str], told: tuple[str, ...]
 ) -> None:
-    """Whoever reads it once, or follows it, is told; what was published counts as it shall be, in every look."""
+    """By a single read and by following; what was published counts as wanted in every look."""
     answers, access = api
     answers.unkept, home = unkept, Home("p", "s", str(tmp_path))
     owner = Owner(home, WEB, Uid("web"))

@@ -205,10 +205,10 @@ ODD: tuple[tuple[list[str], list[str]], ...] = (
 
 
 @pytest.mark.parametrize(("pod_ips", "host_ips"), ODD)
-def test_what_pods_say_is_not_taken_on_trust(
+def test_implausible_addresses_of_machine_pods_get_no_route(
     runtime: SeedApi, tmp_path: Path, pod_ips: list[str], host_ips: list[str]
 ) -> None:
-    """No route leads to addresses that aren't private, to the proxies' own network, or by who isn't in that one."""
+    """No route leads to public addresses, to the proxies' own network, or by a host outside of that."""
     runtime.objects[pods(A)] = []
     put(runtime, A, pod_ips, host_ips)
     configured = replace(settings(), pod_routes=PodRouting.CONTAINER)

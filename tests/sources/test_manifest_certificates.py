@@ -81,8 +81,8 @@ def said(text: str) -> dict[str, str]:
     return spec
 
 
-def test_of_a_config_map_nothing_is_known_but_its_certificates(authority: Authority) -> None:
-    """Each once, whatever stands between them and however lines end; other ConfigMaps are somebody else's."""
+def test_only_certificates_of_a_config_map_are_read(authority: Authority) -> None:
+    """Each once, whatever stands between them and however lines end; other ConfigMaps are left out."""
     pem = authority.own.pem
     assert said(pem) == {"authorities": pem}
     assert said(f"# mine\r\n{pem}".replace("\n", "\r\n") + f"\nagain:{pem}") == {"authorities": pem}

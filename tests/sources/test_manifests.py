@@ -60,8 +60,8 @@ def test_an_empty_directory_is_an_empty_source(place: Place) -> None:
     assert place.names([key("a")], keep=True) == []
 
 
-def test_of_one_name_the_first_in_the_order_of_files_counts(place: Place) -> None:
-    """The other one is told."""
+def test_first_file_with_a_name_counts_and_the_second_is_malformed(place: Place) -> None:
+    """In the order of files."""
     place.write(a=service("web", 80), b=service("web", 81))
     parsed = place.read().parsed
     assert [str(service.ports[0]) for service in parsed.services] == ["80/TCP"]
@@ -102,7 +102,7 @@ def test_a_broken_file_counts_as_last_read(place: Place) -> None:
     assert reading.parsed.services[0] == before.parsed.services[0]
 
 
-def test_what_vanished_while_a_file_is_broken_is_kept_until_it_can_be_read(place: Place) -> None:
+def test_vanished_service_is_kept_until_a_broken_file_can_be_read(place: Place) -> None:
     """It may have moved into that file; run after run, until that file is good again."""
     place.write(a=service("a"), b=service("b"))
     place.read(keep=True)
@@ -116,7 +116,7 @@ def test_what_vanished_while_a_file_is_broken_is_kept_until_it_can_be_read(place
     assert place.copy().keys() == {"b.yaml"}
 
 
-def test_what_moved_into_a_good_file_is_not_there_twice(place: Place) -> None:
+def test_service_moved_out_of_a_broken_file_counts_once(place: Place) -> None:
     """The fresh one counts, not the copy of the broken file."""
     place.write(a=service("a", 80) + "---\n" + service("x"))
     place.read(keep=True)

@@ -106,8 +106,8 @@ TEXTS = [
 @given(st.lists(st.dictionaries(st.sampled_from("xyz"), st.sampled_from(TEXTS), min_size=1), min_size=1, max_size=8))
 @example([{"z": "kind: Deployment\n"}, {"z": service("a", 8081), "x": "kind: Deployment\n"}])
 @settings(max_examples=60, deadline=None)
-def test_who_remembers_reads_the_same_where_only_contents_change(steps: list[dict[str, str]]) -> None:
-    """One name in two files, aliases, notices, statuses, Gateways, emptied and broken files among them."""
+def test_manifests_read_with_a_cache_equal_a_fresh_read(steps: list[dict[str, str]]) -> None:
+    """With duplicate names, aliases, notices, statuses, Gateways, emptied and broken files among them."""
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
         places, memory = (Place(Path(one)), Place(Path(other))), ParseCache()
         for place in places:

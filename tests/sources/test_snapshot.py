@@ -6,8 +6,8 @@ from locallb.model.memory import few_replaced, replaced
 from locallb.sources.snapshot import flat
 
 
-def test_what_one_source_has_alone_is_given_on_as_it_is() -> None:
-    """Not as a copy, which would be compared item by item all the way to the plan."""
+def test_items_of_a_single_source_are_passed_on_uncopied() -> None:
+    """A copy would be compared item by item all the way to the plan."""
     services = ("a", "b")
     assert flat([(), services, ()]) is services
     assert flat([services, ("c",)]) == ("a", "b", "c")

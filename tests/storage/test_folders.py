@@ -86,7 +86,7 @@ def test_a_file_of_this_moment_is_always_opened(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("settled")
-def test_what_can_be_read_no_longer_is_reported(tmp_path: Path) -> None:
+def test_file_that_became_unreadable_is_reported(tmp_path: Path) -> None:
     """What was read before doesn't stand in for it."""
     (tmp_path / "a.yaml").write_text("one")
     before = read(tmp_path)

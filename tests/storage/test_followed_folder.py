@@ -214,8 +214,10 @@ def test_a_queue_that_ran_over_has_all_looked_at(
     assert len(whole) == 2
 
 
-def test_who_writes_on_and_on_keeps_nobody_from_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What comes while the queue is emptied is named the next time."""
+def test_continuous_writes_do_not_keep_a_folder_from_being_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Changes that come while the queue is emptied are named the next time."""
     directory, reads, take = Directory(tmp_path), 0, os.read
     for name in ("a.yaml", "b.yaml"):
         directory.change("write", name, "one")

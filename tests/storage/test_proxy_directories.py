@@ -144,8 +144,8 @@ def test_run_record_is_written_read_and_removed(proxies: Proxies) -> None:
 
 
 @pytest.mark.parametrize("name", ["owner.json", "process.json"])
-def test_what_others_put_into_a_directory_is_neither_followed_nor_waited_for(proxies: Proxies, name: str) -> None:
-    """A link, a FIFO and a device stand for nothing that can be read; so does a directory that is a link."""
+def test_links_and_fifos_in_a_proxy_directory_are_not_followed(proxies: Proxies, name: str) -> None:
+    """They stand for nothing that can be read; so does a directory that is a link."""
     for hostile in (os.mkfifo, lambda path: path.symlink_to("/dev/zero")):
         proxies.make(ID, owner("web"), ProxyName("web"))
         (proxies.root / ID / name).unlink(missing_ok=True)
@@ -158,8 +158,8 @@ def test_what_others_put_into_a_directory_is_neither_followed_nor_waited_for(pro
     assert {directory.id: directory.owner for directory in proxies.list()} == {ID: owner("web"), "0123456789ac": None}
 
 
-def test_what_cannot_be_read_for_a_moment_is_neither_nobodys_nor_gone(proxies: Proxies) -> None:
-    """Where no file can be opened: it isn't to be removed, and what runs there isn't forgotten."""
+def test_temporarily_unreadable_proxy_directory_is_neither_ownerless_nor_gone(proxies: Proxies) -> None:
+    """While no file can be opened it must not be removed, nor its process forgotten."""
     made = proxies.make(ID, owner("web"), ProxyName("web"))
     proxies.record(ID, RECORD)
     with few_files(0):

@@ -29,7 +29,7 @@ files.write(Path(sys.argv[1]), "text")
 """
 
 
-def test_what_a_living_writer_writes_stays_and_goes_once_it_is_killed(tmp_path: Path) -> None:
+def test_unfinished_file_stays_until_its_writer_is_killed(tmp_path: Path) -> None:
     """However long it takes; in directories directly below as well."""
     below = tmp_path / "kind"
     below.mkdir()
@@ -111,7 +111,7 @@ def test_a_link_is_put_in_place_at_once_or_not_at_all(tmp_path: Path) -> None:
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["directory", "link"]
 
 
-def test_what_dead_writers_of_one_file_left_beside_it_goes(tmp_path: Path) -> None:
+def test_unfinished_files_of_dead_writers_are_removed(tmp_path: Path) -> None:
     """Links too, once no living writer can be about to put them in place; nothing of other files, nothing fresh."""
     path = tmp_path / "a[b].service"
     left = [tmp_path / ".a[b].service.01234567.new", tmp_path / ".a[b].service.89abcdef.new"]

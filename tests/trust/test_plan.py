@@ -62,8 +62,8 @@ def test_trust_replaces_only_this_users_earlier_authority(there: list[TrustStore
     assert plan_untrust(None, gone, ME).steps == ()
 
 
-def test_what_somebody_else_put_there_is_reported() -> None:
-    """It stays believed, so who undoes has to hear of it."""
+def test_authority_installed_by_others_stays_and_is_reported() -> None:
+    """It stays trusted, so undoing has to say so."""
     by_hand = TrustStore(Kind.NSS, "/s", "x", (entry("local-lb", KNOWN.fingerprint),))
     assert [step.done for step in plan_trust(KNOWN, [by_hand], ME).steps] == [True]
     assert plan_untrust(KNOWN, [by_hand], ME).notes == (
@@ -101,7 +101,7 @@ def test_commands_are_as_a_shell_takes_them(store: TrustStore, lines: list[str],
     assert tuple(tuple(shlex.split(line)) for line in lines) == step.commands
 
 
-def test_what_cannot_be_changed_is_reported_once() -> None:
-    """With what helps."""
+def test_store_that_cannot_be_changed_is_reported_once() -> None:
+    """With the remedy."""
     store = TrustStore(Kind.NSS, "/s", "x", lacks="it takes certutil")
     assert plan_trust(KNOWN, [store, store], ME).notes == ("/s: it takes certutil",)

@@ -19,7 +19,7 @@ def step(place: Path, *gather: str) -> TrustStep:
     return TrustStep(store, True, "local-lb-0-ab", "ab", str(place / "ca.crt"))
 
 
-def test_what_cannot_be_gathered_is_as_before(tmp_path: Path) -> None:
+def test_failed_update_of_the_system_store_restores_the_former_file(tmp_path: Path) -> None:
     """The file that was there, or none."""
     adding = step(tmp_path, "false")
     for before in (None, "old"):
@@ -31,8 +31,8 @@ def test_what_cannot_be_gathered_is_as_before(tmp_path: Path) -> None:
         assert Path(system_file(adding)).exists() is bool(before)
 
 
-def test_what_cannot_be_read_for_a_moment_is_not_taken_for_absent(tmp_path: Path) -> None:
-    """Where no file can be opened: it would be removed when the gathering fails as well."""
+def test_temporarily_unreadable_authority_file_does_not_count_as_absent(tmp_path: Path) -> None:
+    """It would be removed when the update of the store fails as well."""
     adding = step(tmp_path, "true")
     Path(system_file(adding)).write_text("old")
     for spare in range(2):

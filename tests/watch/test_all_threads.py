@@ -313,8 +313,8 @@ def test_a_thread_that_breaks_off_is_told_counted_and_goes_on(case: Case, task: 
     becomes(lambda: not THREADS.trouble())
 
 
-def test_what_is_done_once_is_told_and_counted(case: Case) -> None:
-    """Whoever needs it asks again."""
+def test_escaped_error_of_a_single_task_is_reported_and_counted(case: Case) -> None:
+    """The next request starts it again."""
 
     def work() -> None:
         raise UnexpectedError

@@ -114,8 +114,8 @@ def test_a_cluster_is_silent_for_everybody_as_long_as_it_is_stale(loop: Loop, wo
     assert not UNREACHABLE.why(ACCESS[AWAY])
 
 
-def test_what_a_silent_cluster_makes_fail_is_tried_once_it_answers_and_rarely_before(loop: Loop, world: World) -> None:
-    """Looking at this host again and again wouldn't help; what failed of other clusters may be this host's fault."""
+def test_failures_of_a_silent_cluster_are_retried_once_it_answers_and_rarely_before(loop: Loop, world: World) -> None:
+    """Looking at this host again wouldn't help; failures of other clusters may be this host's fault."""
     keys = of_away, of_demo = ObjectKey(AWAY, "n", "web"), ObjectKey(DEMO, "n", "web")
     result: Any = SimpleNamespace(changes={})
     outcome = Outcome(result, dict.fromkeys(keys, "it can't be written"))

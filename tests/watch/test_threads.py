@@ -108,8 +108,8 @@ def test_failing_thread_is_restarted_with_back_off(monkeypatch: pytest.MonkeyPat
         (MemoryError(), "this host gives no more memory or threads (MemoryError); end other programs"),
     ],
 )
-def test_what_the_host_refuses_is_nobodys_mistake(error: BaseException, told: str) -> None:
-    """Nothing is to be reported, and what helps is said."""
+def test_host_limits_are_reported_with_the_remedy_and_not_as_bugs(error: BaseException, told: str) -> None:
+    """The sentence doesn't ask for a report."""
     sentence = Threads().escaped(Task.LOOP, "loop", error)
     assert sentence.startswith(f"the thread loop broke off: {told}")
     assert "report" not in sentence

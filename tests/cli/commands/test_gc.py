@@ -91,10 +91,10 @@ def test_no_cluster_is_asked_while_others_are_kept_from_the_stack(left: Stage, m
     assert let_go == [found]
 
 
-def test_what_an_update_took_over_while_others_were_asked_is_no_leftover(
+def test_gc_keeps_what_an_update_took_over_while_leftovers_were_listed(
     left: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The Service and the name that were found are the state's by the time the stack is ours."""
+    """The Service and the name are in the state by the time gc holds the stack."""
     key = ObjectKey(ClusterName("c"), "n", "web")
     found = LeftService(Owner(Session.open(left.root, "dev").home, key), Access("c", "none"))
     name = SimpleNamespace(name="web.test", let_go=lambda: pytest.fail("it was let go"))
@@ -119,8 +119,8 @@ def test_what_an_update_took_over_while_others_were_asked_is_no_leftover(
     assert asked == ["dev"]
 
 
-def test_what_a_broken_off_update_handed_over_is_no_leftover(left: Stage) -> None:
-    """The project was moved; the ledger names the new owner, and the state, until the next update, the old one."""
+def test_gc_keeps_a_claim_handed_over_by_an_interrupted_update(left: Stage) -> None:
+    """The project was moved: the ledger names the new owner, the state the old one until the next update."""
     session = Session.open(left.root, "dev")
     (claim,) = Ledger(paths.ledger_directory()).claims()
     moved = replace(claim.owner, home=session.home._replace(root="/where/it/was"))

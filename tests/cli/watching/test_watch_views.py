@@ -156,8 +156,8 @@ def test_where_a_service_is_found(ports: list[tuple[int, str, int]], said: str) 
     assert where([], labels) == ""
 
 
-def test_of_a_thousand_services_the_troubled_and_the_recent_are_shown_and_the_rest_is_counted() -> None:
-    """Whoever looks sees first what may need somebody."""
+def test_watch_view_shows_troubled_and_recent_services_first_and_counts_the_rest() -> None:
+    """Of a thousand Services, those that may need attention come first."""
     names = [f"s{number:04d}" for number in range(1000)]
     screen = Screen("dev")
     event = planned_large(names)
@@ -192,8 +192,8 @@ def test_a_mapped_port_is_shown_as_clients_find_it() -> None:
     assert f"curl http://127.0.0.1:{port.port.mapped}/" in text
 
 
-def test_what_is_left_to_say_after_the_end() -> None:
-    """What goes on, and the commands that come next; before the first plan nothing is called absent."""
+def test_closing_message_counts_serving_services_and_names_next_commands() -> None:
+    """Before the first plan nothing is reported as absent."""
     screen = Screen("dev")
     assert "Reading the sources." in render(screen)
     assert screen.farewell.startswith("Stopped watching. `locallb status`")
@@ -346,8 +346,8 @@ def test_a_load_balancer_that_fails_for_the_same_reason_again_is_reported_once()
     assert [len(lines) for lines in told] == [1, 0, 1, 1, 1]
 
 
-def test_what_was_only_checked_is_not_said_to_be_updated() -> None:
-    """The start of a watch on a stack that is as planned: nothing to do, and nothing changed now."""
+def test_checked_but_unchanged_services_are_not_shown_as_updated() -> None:
+    """Neither in lines nor in the table, when a watch starts on a stack that is as planned."""
     snapshot = snapshot_of("web", "api", "db")
     start = dataclasses.replace(planned(snapshot, marks=[Mark(Cause.START)]), unchecked=3)
     names = ("web", "api", "db")

@@ -159,8 +159,8 @@ def test_a_claim_whose_service_is_gone_is_not_handed_out() -> None:
     assert words(given(service("new"), state=everything)["new"]) == "PoolExhausted"
 
 
-def test_of_two_services_that_hold_one_address_the_older_keeps_it() -> None:
-    """A crash or a hand edit can bring that about; the younger gets a new one."""
+def test_address_held_by_two_services_stays_with_the_older() -> None:
+    """A crash or a manual edit can cause that; the younger gets a new one."""
     both = [claim("10.0.0.3", "a"), claim("10.0.0.3", "b")]
     services = service("a", created="2026-02-02"), service("b", created="2026-01-01")
     for where in ("ledger", "state"):
@@ -397,8 +397,8 @@ def test_a_refused_request_refuses_every_family() -> None:
     assert words(given(service("web", "fd99::1", families=BOTH))["web"]) == "OutOfPool"
 
 
-def test_of_two_requests_for_one_address_the_older_is_granted() -> None:
-    """The younger is told who has it."""
+def test_address_requested_by_two_services_goes_to_the_older() -> None:
+    """The younger is told which Service has it."""
     got = given(service("a", "10.0.0.2", created="2"), service("b", "10.0.0.2", created="1"))
     assert words(got["b"]) == "10.0.0.2"
     assert got["a"] == Problem(
@@ -426,8 +426,8 @@ def test_a_request_for_one_family_leaves_alone_what_another_asks_for_in_the_othe
     assert (words(got["web"]), words(got["asks"])) == ("10.0.0.3 fd00::2", "fd00::1")
 
 
-def test_what_a_refused_service_asked_for_is_free_for_others() -> None:
-    """A Service that gets nothing keeps nobody from anything."""
+def test_refused_service_leaves_its_requested_address_to_others() -> None:
+    """Also where it was refused because of the other family."""
     refused = service("a", "10.0.0.2", "fd99::9", families=BOTH, created="1")
     assert words(given(refused, service("b", "10.0.0.2", created="2"))["b"]) == "10.0.0.2"
     half = service("a", "10.0.0.2", families=BOTH, policy=REQUIRE, created="1")

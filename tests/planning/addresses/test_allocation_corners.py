@@ -28,8 +28,8 @@ def sharing(name: str, *status: str, key: str = "k", created: str = "", requeste
     return replace(service(name, *asked, status=status, created=created), sharing_key=key)
 
 
-def test_who_asks_for_one_family_comes_first_in_the_other_too() -> None:
-    """An older one that asks for nothing, and can do without, leaves it the last address."""
+def test_service_that_requests_one_family_precedes_older_ones_in_the_other() -> None:
+    """An older one that requests nothing, and can do without, leaves it the last address."""
     old = service("old", families=BOTH, policy=PREFER, created="1")
     young = service("young", "10.0.0.2", families=BOTH, policy=REQUIRE, created="2")
     answers = given(old, young, pools=[pool(FOUR, LAST_SIX)])
@@ -38,7 +38,7 @@ def test_who_asks_for_one_family_comes_first_in_the_other_too() -> None:
 
 
 @pytest.mark.parametrize("order", tuple(permutations(range(3))), ids=str)
-def test_who_may_join_several_joins_the_lowest_whatever_is_read_first(order: Sequence[int]) -> None:
+def test_sharing_service_joins_the_lowest_address_in_any_read_order(order: Sequence[int]) -> None:
     """Of those that its key has."""
     held = [claim(f"10.0.0.{3 - number}", f"s{number}") for number in range(3)]
     owners = [sharing(f"s{number}") for number in range(3)]
@@ -82,8 +82,8 @@ def test_services_of_one_key_that_only_their_status_puts_together_stay_together(
 @pytest.mark.parametrize(
     ("key", "told"), [("", "which belongs to Service a/n/old"), ("other", "which is shared by a/n/old")]
 )
-def test_who_is_refused_an_address_is_told_whether_it_is_shared(key: str, told: str) -> None:
-    """By who has it."""
+def test_refusal_says_whether_the_requested_address_is_shared(key: str, told: str) -> None:
+    """And which Service has it."""
     held = [claim("10.0.0.3", "old")]
     asker = sharing("web", requested="10.0.0.3", created="2")
     answer = given(sharing("old", key=key, created="1"), asker, ledger=held)["web"]
@@ -92,9 +92,7 @@ def test_who_is_refused_an_address_is_told_whether_it_is_shared(key: str, told: 
 
 
 @pytest.mark.parametrize(("keys", "reasons"), [(("k", "k"), 0), (("k", "other"), 1), (("k", ""), 1), (("", ""), 1)])
-def test_of_new_services_that_ask_for_one_address_only_those_of_one_key_get_it(
-    keys: tuple[str, str], reasons: int
-) -> None:
+def test_new_services_share_a_requested_address_only_with_the_same_key(keys: tuple[str, str], reasons: int) -> None:
     """Nobody holds it yet; the older comes first."""
     old = sharing("old", key=keys[0], created="1", requested="10.0.0.3")
     answers = given(old, sharing("young", key=keys[1], created="2", requested="10.0.0.3"))
@@ -104,7 +102,7 @@ def test_of_new_services_that_ask_for_one_address_only_those_of_one_key_get_it(
 
 @pytest.mark.parametrize("oldest", range(8))
 @pytest.mark.parametrize("source", ["ledger", "state"])
-def test_of_many_that_claim_one_address_the_oldest_keeps_it(oldest: int, source: str) -> None:
+def test_address_claimed_by_many_services_stays_with_the_oldest(oldest: int, source: str) -> None:
     """Whatever they are called, and in whatever order they are read."""
     claims = [claim("10.0.0.3", f"s{number}") for number in range(8)]
     there = [service(f"s{number}", created="1" if number == oldest else "2") for number in range(8)]
@@ -114,8 +112,8 @@ def test_of_many_that_claim_one_address_the_oldest_keeps_it(oldest: int, source:
     assert [name for name, answer in answers.items() if words(answer) == "10.0.0.3"] == [f"s{oldest}"]
 
 
-def test_who_shares_may_ask_for_its_own_address_while_another_leaves_it() -> None:
-    """Nobody else may join meanwhile."""
+def test_sharing_service_keeps_its_requested_address_while_another_leaves_it() -> None:
+    """No other Service may join meanwhile."""
     held = [claim("10.0.0.3", "web"), claim("10.0.0.3", "gone")]
     answers = given(sharing("web", requested="10.0.0.3"), sharing("new", requested="10.0.0.3"), ledger=held)
     assert (words(answers["web"]), words(answers["new"])) == ("10.0.0.3", "InUse")
@@ -132,22 +130,22 @@ def test_nobody_joins_an_address_that_one_of_another_key_has_to_leave_first() ->
     assert "10.0.0.3, which is shared by a/n/old;" in answers["new"].message
 
 
-def test_of_several_that_are_gone_the_first_by_name_is_named() -> None:
-    """The same one each time."""
+def test_refusal_names_the_first_of_several_deleted_holders() -> None:
+    """By name, so that it is the same one each time."""
     held = [claim("10.0.0.3", f"gone{number}") for number in (2, 0, 1)]
     answer = given(service("web", "10.0.0.3"), ledger=held)["web"]
     assert isinstance(answer, Problem)
     assert "is not yet released by Service a/n/gone0" in answer.message
 
 
-def test_who_comes_later_joins_also_what_only_a_status_says() -> None:
-    """Nobody is known to leave it."""
+def test_new_service_joins_an_address_known_only_from_a_status() -> None:
+    """No Service is known to leave it."""
     answers = given(sharing("old", "10.0.0.3", created="1"), sharing("new", created="2"))
     assert words(answers["new"]) == words(answers["old"]) == "10.0.0.3"
 
 
-def test_of_several_strangers_the_first_is_named() -> None:
-    """The same one each time."""
+def test_refusal_names_the_first_of_several_foreign_holders() -> None:
+    """By name, so that it is the same one each time."""
     held = [claim("10.0.0.3", f"other{number}", OTHER_HOME) for number in (2, 0, 1)]
     answer = given(service("web", "10.0.0.3"), ledger=held)["web"]
     assert isinstance(answer, Problem)

@@ -192,8 +192,8 @@ def test_a_number_of_a_service_that_is_gone_is_free_only_once_it_is_released() -
     assert numbers(replace(snapshot, claims=()))[web.key, 8080, Protocol.TCP] == 8080
 
 
-def test_what_is_mapped_as_before_is_known_by_identity() -> None:
-    """So that nothing else is planned again for it, though others come and go."""
+def test_unchanged_mapping_keeps_its_objects_when_others_come() -> None:
+    """So that nothing else is planned again for it."""
     memory, web, new = PlanMemory(), service("web"), service("a-new", 443)
     alone = memory.mapped(map_ports(Snapshot(draw.HOME, (web,)), [web]))
     beside = memory.mapped(map_ports(Snapshot(draw.HOME, (new, web)), [new, web]))

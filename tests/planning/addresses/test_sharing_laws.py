@@ -75,8 +75,8 @@ def test_the_order_of_the_input_does_not_matter(listed: list[Service], shuffle: 
 
 
 @given(services())
-def test_what_is_carried_out_is_planned_again(listed: list[Service]) -> None:
-    """A plan after its own execution changes no address, shared or not."""
+def test_carried_out_plan_keeps_every_address_shared_or_not(listed: list[Service]) -> None:
+    """A plan after its own execution takes no address away."""
     world = world_of(listed, ROOMY)
     first = world.answers()
     world.carry_out(first)
@@ -170,13 +170,13 @@ def test_other_keys_no_key_and_other_policies_do_not_share() -> None:
     assert len(set(got.values())) == 5
 
 
-def test_who_comes_later_joins_what_is_held() -> None:
-    """Although it is older."""
+def test_older_service_joins_the_address_that_a_younger_one_holds() -> None:
+    """The holder comes first."""
     assert given_to(one("a", 80, created="2"), one("b", 443, created="1"), held={"a": "10.0.0.7"})["b"] == "10.0.0.7"
 
 
-def test_who_has_an_address_of_its_own_keeps_it() -> None:
-    """A key is no reason to move."""
+def test_service_with_its_own_address_does_not_move_for_a_shared_key() -> None:
+    """Both keep what they hold."""
     held = {"a": "10.0.0.7", "b": "10.0.0.8"}
     assert given_to(one("a", 80), one("b", 443), held=held) == held
 

@@ -90,8 +90,8 @@ def test_no_node_port_stands_by_where_a_pod_is_drained(drained: str) -> None:
 
 @pytest.mark.parametrize("drained", [{ALL}, {"b"}, {"web-3"}])
 @pytest.mark.parametrize("straight", [True, False])
-def test_what_terminates_gets_nothing_where_the_last_ready_pod_is_drained(drained: set[str], *, straight: bool) -> None:
-    """It would without a ready one; the port refuses instead."""
+def test_terminating_pods_get_nothing_when_the_last_ready_pod_is_drained(drained: set[str], *, straight: bool) -> None:
+    """Without any ready pod they would; here the port refuses instead."""
     leaving = [{**pod(name, address, "a"), "conditions": LEAVING} for name, address in OLD.items()]
     wanted = {**service(), **(STRAIGHT if straight else {})}
     (entry,) = found(drained, wanted, endpoints(*leaving, pod("web-3", "10.1.0.3", "b")), A, B)

@@ -119,8 +119,10 @@ def test_only_a_route_that_leads_to_the_cluster_counts(routes: tuple[Route, ...]
         ("10.244.0.128/25", False, True),
     ],
 )
-def test_what_a_rule_leads_elsewhere_is_no_way(diverted: str, *, yields: bool, straight: bool) -> None:
-    """Whatever routes there are; but for a rule that comes after the main table's longer prefixes."""
+def test_pods_that_a_routing_rule_diverts_are_not_reached_directly(
+    diverted: str, *, yields: bool, straight: bool
+) -> None:
+    """Whatever routes there are, unless the rule comes after the main table's longer prefixes."""
     reach = reach_of(parsed(A, B).nodes, ROUTED, (Diversion(ip_network(diverted), "a VPN", yields),))
     assert reach.has(ip_address("10.244.0.7")) is straight
 
@@ -159,8 +161,8 @@ def test_without_a_route_to_the_cluster_everything_is_as_it_was() -> None:
         assert isinstance(found(*some, routes=(DEFAULT,)).health, HttpCheck)
 
 
-def test_one_endpoint_without_a_route_keeps_its_port_with_node_ports_and_going_over_changes_endpoints_only() -> None:
-    """All or nothing, and the kind of check stays: going over to pods and back is a push of endpoints."""
+def test_port_goes_to_pods_only_if_every_endpoint_has_a_route() -> None:
+    """The kind of check stays the same, so switching to pods and back is a push of endpoints."""
     some = service(), A, B, endpoints(POD, OTHER)
     partly = found(*some, routes=ROUTED)
     wholly = found(*some, routes=by("172.18.0.2", "10.244.0.0/24", "10.244.1.0/24"))
@@ -197,8 +199,8 @@ def test_without_endpoint_slices_node_ports_serve_whatever_is_chosen() -> None:
     assert (words(entry), entry.health) == (NODE_PORTS, HttpCheck(10256))
 
 
-def test_who_chooses_pods_reaches_them_by_the_default_route_too() -> None:
-    """A port without nodePort is Unreachable otherwise."""
+def test_backends_pods_also_uses_the_default_route() -> None:
+    """Otherwise a port without nodePort is Unreachable."""
     some = service(ports=[{"port": 80}]), A, endpoints(POD)
     assert found(*some, routes=(DEFAULT,), backends="pods").straight
     problem = found(*some, routes=(DEFAULT,)).problem
@@ -276,8 +278,8 @@ def test_kube_proxys_rules_hold_for_pods() -> None:
     assert none.problem.reason is Reason.NO_BACKENDS
 
 
-def test_what_is_reached_is_worked_out_once() -> None:
-    """A thousand Services ask for it at every change of one: the very same answer is compared at no cost."""
+def test_reach_of_equal_nodes_and_routes_is_computed_once() -> None:
+    """A thousand Services ask for it at every change; an identical object is compared at no cost."""
     nodes = parsed(A, B).nodes
     assert reach_of(nodes, ROUTED) is reach_of(parsed(A, B).nodes, by("172.18.0.2", "10.244.0.0/24"))
     assert reach_of(nodes, ROUTED) != reach_of(nodes, (BRIDGE,))

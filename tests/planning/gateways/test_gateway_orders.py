@@ -146,7 +146,7 @@ def test_a_drain_holds_behind_gateways(orders: Mapping[ObjectKey, Order], backen
         ("status=503", "orders nothing, because until is a time such as"),
     ],
 )
-def test_what_an_annotation_orders_in_vain_is_reported(text: str, told: str) -> None:
-    """With what to write."""
+def test_fault_annotation_without_effect_is_reported(text: str, told: str) -> None:
+    """With what to write instead."""
     of_it = [notice for notice in planned({}, annotated=text).notices if "the annotation local-lb.dev/fault" in notice]
     assert [told in notice for notice in of_it] == ([True] if told else [])

@@ -44,7 +44,7 @@ def test_beyond_that_the_later_ones_take_the_cheaper_way() -> None:
     assert [ways[key(n)] for n in range(60)] == [Discovery.EDS] * 8 + [Discovery.STATIC] * 52
 
 
-def test_who_does_not_fit_is_missing() -> None:
+def test_service_beyond_the_inotify_budget_gets_no_share() -> None:
     """The 65th of 65 gets no proxy."""
     assert set(share_out(needs(65), 128)) == {key(n) for n in range(64)}
 

@@ -92,8 +92,10 @@ def test_the_order_of_what_was_read_means_nothing(history: list[set[str]], setti
 
 
 @given(HISTORIES, SHARED | GROWING | SPARES)
-def test_who_stays_keeps_the_proxy_whoever_comes_or_goes(history: list[set[str]], settings: ProxySettings) -> None:
-    """A Service of both runs is served by the same proxy in both."""
+def test_remaining_services_keep_their_proxy_when_others_come_or_go(
+    history: list[set[str]], settings: ProxySettings
+) -> None:
+    """A Service of two runs is served by the same proxy in both."""
     world = World(settings)
     before = world.run(sorted(history[0]))
     for names in history[1:]:
@@ -108,8 +110,8 @@ def test_who_stays_keeps_the_proxy_whoever_comes_or_goes(history: list[set[str]]
 
 
 @given(HISTORIES, SHARED | GROWING | SPARES)
-def test_what_was_carried_out_is_a_fixpoint(history: list[set[str]], settings: ProxySettings) -> None:
-    """The same Services again change nothing, no spare either."""
+def test_assignment_of_unchanged_services_is_a_fixpoint(history: list[set[str]], settings: ProxySettings) -> None:
+    """The same Services again change nothing, not even a spare."""
     world = World(settings)
     for names in history:
         made = world.run(sorted(names))
@@ -167,10 +169,8 @@ def test_shared_proxies_grow_with_the_services_and_go_with_their_last(
 
 
 @given(st.sets(st.sampled_from(NAMES), min_size=2), st.integers(1, 3), st.integers(1, 3))
-def test_who_had_a_number_of_proxies_and_has_none_keeps_those_that_serve(
-    names: set[str], before: int, each: int
-) -> None:
-    """However full they are: nobody moves, and who comes gets a place elsewhere."""
+def test_removing_the_proxy_count_moves_no_service(names: set[str], before: int, each: int) -> None:
+    """However full the proxies are; a new Service gets a place in another one."""
     world = World(ProxySettings(Sharing.SHARED, count=before))
     old = world.run(sorted(names)).assignments
     world.settings = ProxySettings(Sharing.SHARED, each=each)

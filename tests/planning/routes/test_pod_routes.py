@@ -118,8 +118,8 @@ def test_a_network_of_another_owner_is_left_to_them(other: Route) -> None:
 
 
 @pytest.mark.parametrize("destination", ["10.0.0.0/8", "10.244.1.0/24", "10.244.1.64/26"])
-def test_what_somebody_keeps_from_leading_anywhere_stays_so(destination: str) -> None:
-    """As who wants nothing to leave while a VPN is down; default routes don't count, of whatever kind."""
+def test_no_pod_route_is_made_inside_a_blackhole_route(destination: str) -> None:
+    """It may be meant for a VPN that is down; default routes don't count, of whatever type."""
     kept = Route(ip_network(destination), "blackhole")
     host = HostFacts(addresses=HostAddresses(routes=(BRIDGE,)), may_route=True)
     plan = routes_of(Snapshot(HOME, nodes=(WORKER,), host=replace(host, routes=(BRIDGE, kept))), settings())
@@ -170,8 +170,8 @@ def test_named_ranges_count_instead_and_may_be_public() -> None:
     assert told == ""
 
 
-def test_of_two_clusters_the_one_that_has_the_routes_keeps_them() -> None:
-    """Otherwise the first one by name."""
+def test_pod_range_of_two_clusters_stays_with_the_one_that_has_the_route() -> None:
+    """Without a route it goes to the first cluster by name."""
     other = node("worker", "172.18.0.4", "10.244.1.0/24", cluster="a")
     assert planned(nodes=(WORKER, other))[0] == ["a: 10.244.1.0/24 via 172.18.0.4"]
     held = route("10.244.1.0/24", "172.18.0.3", protocol=POD_PROTOCOL, metric=metric_of(HOME))
@@ -211,8 +211,8 @@ def gained(*routes: Route, ways: tuple[str, ...] = (), **changes: object) -> tup
     return make_plan(snapshot, parse_settings({"sources": sources, **changes})).left_out
 
 
-def test_what_routes_would_gain_is_said_where_they_could_be_made() -> None:
-    """By the key that helps; not where there are some, where nothing could be made, and where nobody wants it."""
+def test_pod_routes_are_suggested_only_where_they_could_be_made() -> None:
+    """With the key to set; not where there are some, where none could be made, and where NodePorts are chosen."""
     (told,) = gained()
     assert told.startswith("demo: connections go by NodePorts")
     assert "local-lb:podRoutes host" in told
@@ -335,10 +335,10 @@ KEYS = st.sampled_from([settings(), settings(podRoutes="container", runtime="doc
 
 
 @given(st.lists(SNAPSHOTS, min_size=1, max_size=3), st.lists(KEYS, min_size=1, max_size=2), st.data())
-def test_what_is_remembered_is_what_would_be_planned(
+def test_remembered_routes_equal_freshly_planned_ones(
     snapshots: list[Snapshot], keys: list[Settings], data: st.DataObject
 ) -> None:
-    """Whatever changes in between, or nothing does."""
+    """Whatever changes in between."""
     memory = PlanMemory()
     for _ in range(6):
         snapshot, chosen = data.draw(st.sampled_from(snapshots)), data.draw(st.sampled_from(keys))

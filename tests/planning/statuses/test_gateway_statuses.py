@@ -251,8 +251,10 @@ def api(monkeypatch: pytest.MonkeyPatch) -> GatewayApi:
 
 
 @pytest.mark.parametrize("kind", KIND)
-def test_it_takes_one_read_and_one_write_and_none_where_it_is_said(kind: ObjectKind, api: GatewayApi) -> None:
-    """What was read or written counts as known for the next one."""
+def test_gateway_status_takes_one_read_and_one_write_and_no_write_when_unchanged(
+    kind: ObjectKind, api: GatewayApi
+) -> None:
+    """The second time it is only read."""
     new = inputs_of(status_of(plan_of(*cluster()), kind))
     GatewayStatus(None).create(new)
     assert [one.split()[0] for one in api.asked] == ["get", "patch"]
@@ -261,8 +263,8 @@ def test_it_takes_one_read_and_one_write_and_none_where_it_is_said(kind: ObjectK
 
 
 @pytest.mark.parametrize("kind", KIND)
-def test_who_writes_meanwhile_is_read_again(kind: ObjectKind, api: GatewayApi) -> None:
-    """And what they wrote stays."""
+def test_gateway_status_changed_during_the_write_is_read_again(kind: ObjectKind, api: GatewayApi) -> None:
+    """What the other writer wrote stays."""
     planned = status_of(plan_of(*cluster()), kind)
     key = (kind.value, planned.key.namespace, planned.key.name)
 
@@ -297,7 +299,7 @@ def test_an_object_that_is_gone_or_another_one_is_fine(kind: ObjectKind, api: Ga
 
 
 @pytest.mark.parametrize("kind", KIND)
-def test_what_others_change_is_seen_and_repaired(kind: ObjectKind, api: GatewayApi) -> None:
+def test_foreign_change_of_a_gateway_status_is_found_and_repaired(kind: ObjectKind, api: GatewayApi) -> None:
     """By a refresh, which finds another status than the program wants."""
     planned = status_of(plan_of(*cluster()), kind)
     new = inputs_of(planned)

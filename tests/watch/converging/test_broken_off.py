@@ -122,10 +122,10 @@ def test_a_start_declares_again_what_differs_and_nothing_beside_it(
     assert bench.engine().drifted() == frozenset()
 
 
-def test_what_refers_to_a_vanished_resource_is_declared_again_with_it(
+def test_dependents_of_a_vanished_resource_are_declared_again_with_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A refresh takes the reference away: who is left out of the update would stay without it."""
+    """A refresh removes the reference; a dependent that is left out of the update would stay without it."""
 
     def declare(names: Collection[str]) -> None:
         first = LoadBalancer(NAMES[0], "1").first

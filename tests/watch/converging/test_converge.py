@@ -139,8 +139,8 @@ def test_a_rejected_service_has_its_condition_too() -> None:
     assert differing(plan, {}) == {rejection.key: ("conditions",)}
 
 
-def test_of_a_source_that_cannot_be_read_nothing_is_known() -> None:
-    """What it said last is no reason to write."""
+def test_no_difference_is_seen_in_a_source_that_cannot_be_read() -> None:
+    """Its last content is no reason to write."""
     plan = plan_of(service())
     assert differing(plan, {}).keys() == {plan.placements[0].key}
     assert differing(plan, {}, DEMO) == {}
@@ -163,8 +163,8 @@ def test_just_after_an_update_the_service_may_be_as_it_was() -> None:
     assert made.differing({}, plan, (), now=1000.5)[0].keys() == {plan.placements[0].key}
 
 
-def test_what_is_planned_as_before_costs_no_digest_and_no_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a pool is too small a thousand may be rejected, and each plan makes all of them again."""
+def test_unchanged_plan_costs_no_digest_and_no_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a pool is too small a thousand may be rejected, and each plan makes all rejections again."""
     some = [service(f"s{number}", ports=[{"port": 80, "nodePort": 30000 + number}]) for number in range(40)]
     first, second = plan_of(*some), plan_of(*some)
     assert first.rejections

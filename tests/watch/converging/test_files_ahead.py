@@ -244,8 +244,8 @@ def test_whoever_stops_waits_for_what_is_begun_and_nothing_else(monkeypatch: pyt
     assert [both.proxies[0].rendered.files, before.proxies[0].rendered.files] == there
 
 
-def test_one_proxy_that_is_changed_otherwise_keeps_no_other_from_its_routes() -> None:
-    """It is left to the update by itself."""
+def test_other_change_of_one_proxy_does_not_delay_routes_of_another() -> None:
+    """That proxy is left to the update."""
     plan = plan_of(*BEFORE)
     before, after = (with_files(plan, clusters=resources(name), routes=resources("r")) for name in "ab")
     both, (mine, others) = on_several(before, after)
@@ -390,10 +390,10 @@ def _full(*_: object, **__: object) -> None:
     raise files.FilesError("no space left on device")
 
 
-def test_what_differs_is_declared_where_a_look_would_do_for_what_is_as_planned(
+def test_changed_service_is_declared_again_after_a_full_disk_broke_off_its_update(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """One on a full disk breaks off with nothing put ahead: the next one finds the world as the state, and goes on."""
+    """Nothing was put ahead, so the next update finds the world as the state says, and declares it."""
     (tmp_path / ".state" / "locallb" / "s").mkdir(parents=True)
     monkeypatch.setattr(converge, "declare_some", lambda *_: None)
     before, after = plan_of(*BEFORE), plan_of(*AFTER)

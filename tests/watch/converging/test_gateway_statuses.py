@@ -71,8 +71,8 @@ def test_a_route_that_changes_is_one_update_and_one_write(change: str) -> None:
         assert bool(api.objects["httproutes", "shop", "lost"]["status"]["parents"]) == (change != "gone")
 
 
-def test_what_others_changed_before_the_start_is_repaired() -> None:
-    """By the look at everything that a start takes."""
+def test_status_that_others_changed_before_the_start_is_repaired() -> None:
+    """By the check of everything that a start makes."""
     plan, api = plan_of(*cluster()), GatewayApi.having(*cluster())
     with deployed(plan, api) as (_, engine):
         key = ("httproutes", "shop", "lost")
@@ -98,10 +98,10 @@ KEYS = [
 
 
 @pytest.mark.parametrize(("at", "key", "field"), KEYS)
-def test_what_others_change_while_the_loop_runs_is_repaired_by_one_update(
+def test_status_that_others_change_during_the_loop_is_repaired_by_one_update(
     at: tuple[str, str, str], key: ObjectKey, field: str
 ) -> None:
-    """Of that object alone, with one write; what stands is never touched, nor what isn't known."""
+    """Of that object alone, with one write; correct statuses are not touched, nor unknown ones."""
     plan, api = plan_of(*cluster()), GatewayApi.having(*cluster())
     with deployed(plan, api) as (_, engine):
         converger = learned(engine)

@@ -71,7 +71,7 @@ def programmed(api: GatewayApi, kind: str, name: str) -> str | None:
     return {one["type"]: one["status"] for one in said}.get("Programmed")
 
 
-def test_it_is_not_told_where_the_proxy_is_not_reachable(unproven: Unproven) -> None:
+def test_listener_set_is_not_programmed_before_its_proxy_is_reachable(unproven: Unproven) -> None:
     """By a program of everything, as `pulumi up` and `locallb up` run it."""
     plan, api = plan_of(*documents()), GatewayApi.having(*documents())
     with deployed(Plan(), api) as (_, engine):
@@ -135,8 +135,8 @@ def test_a_gateway_that_goes_takes_along_who_waited_for_its_proof(after: str) ->
         assert MORE not in converger.work(converger.wanted(then), ()).keys
 
 
-def test_one_that_only_needs_a_look_takes_nobody_along() -> None:
-    """As at a start, where its Gateway's turn may have been before."""
+def test_listener_set_that_only_needs_a_check_updates_no_gateway() -> None:
+    """As at a start, where its Gateway may have been checked before."""
     plan, api = plan_of(*documents()), GatewayApi.having(*documents())
     with deployed(plan, api) as (_, engine):
         converger = learned(engine)

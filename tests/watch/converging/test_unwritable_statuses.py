@@ -129,8 +129,8 @@ def told(narrator: Narrator, converger: Converger, plan: Plan, keys: tuple[Objec
     return [record.sentence for record in narrator.tell(Batch((RelayedEvent(0.0, update),)), [])]
 
 
-def test_what_a_hook_refuses_is_of_that_object_alone() -> None:
-    """It lacks no right; and each file of rights has a sentence of its own."""
+def test_refusal_by_a_webhook_is_no_missing_right() -> None:
+    """It concerns one object; missing rights have one sentence for each file of rights."""
     assert lacks_right(forbidden('cannot patch resource "gateways/status"'))
     assert not lacks_right(forbidden("admission webhook denied the request"))
     known = Unwritable(lambda: 0.0)

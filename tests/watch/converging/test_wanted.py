@@ -81,8 +81,8 @@ def compared(wanted: WantedDigests, plan: Plan) -> Mapping[ObjectKey, str]:
     return wanted.of(plan)
 
 
-def test_what_is_told_beside_placements_that_are_the_very_same_is_wanted_again() -> None:
-    """Why somebody is refused, routes to pods, and zones of clusters."""
+def test_changed_rejections_and_routes_are_seen_beside_identical_placements() -> None:
+    """Although the placements are the very same objects."""
     wanted, memory = WantedDigests(), PlanMemory()
     plans = [make_plan(snapshot(*some("a", "b", b={**SCTP, "port": number})), settings(), memory) for number in (7, 8)]
     assert [*map(id, plans[0].placements)] == [*map(id, plans[1].placements)]
@@ -94,7 +94,7 @@ def test_what_is_told_beside_placements_that_are_the_very_same_is_wanted_again()
     assert compared(wanted, with_routes) != compared(wanted, fewer)
 
 
-def test_one_that_is_placed_alone_costs_one_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_service_placed_alone_costs_one_digest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own, however many others there are."""
     wanted, memory, asked = WantedDigests(), PlanMemory(), list[str]()
     first, second = TWO, snapshot(*some("a", "b", a={**ON["a"], "port": 9090}))
@@ -116,8 +116,8 @@ def compared_of(wanted: WantedDigests, plan: Plan) -> set[str]:
     return {key.name for key in wanted.of(plan) if key.cluster}
 
 
-def test_what_stands_in_the_way_on_this_host_is_told_of_each_plan_again() -> None:
-    """Of those that are served and of those that are refused; not what somebody else has to do."""
+def test_obstacles_on_this_host_are_found_again_for_each_plan() -> None:
+    """For served and for rejected Services; not what has to be done elsewhere."""
     troubles, memory, host = Troubles(lambda _proxies: {}), PlanMemory(), HostFacts(1024)
     low = {number: {"port": number, "name": f"p{number}", "nodePort": 30000 + number} for number in (80, 81, 8080)}
     said: list[str] = []

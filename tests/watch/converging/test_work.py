@@ -46,10 +46,10 @@ def _serving(keys: Iterable[ObjectKey]) -> list[ObjectKey]:
 
 
 @given(works())
-def test_what_is_only_told_comes_along_where_it_is_little_and_after_all_that_serves_where_it_is_much(
+def test_few_statuses_join_an_update_and_many_come_after_all_that_serves(
     work: Work,
 ) -> None:
-    """So a route's status costs a new Gateway no update of its own, and a thousand of them hold up none."""
+    """So a route's status costs a new Gateway no update of its own, and a thousand of them delay none."""
     portion = work.first()
     kinds = [key.namespace for key in portion.keys]
     serving = [kind for kind in kinds if kind in {"gone", "changed", "new"}]
@@ -61,8 +61,8 @@ def test_what_is_only_told_comes_along_where_it_is_little_and_after_all_that_ser
         assert (work.broken, work.gone, work.changed, work.new) == ((), (), (), ())
 
 
-def test_one_route_and_its_new_gateway_are_one_update() -> None:
-    """And what was there and changes goes before what is new, as ever."""
+def test_route_and_its_new_gateway_are_one_update() -> None:
+    """Changes of what exists go before what is new, as always."""
     web, route, other = (ObjectKey(ClusterName("c"), "n", name) for name in ("web", "route", "other"))
     assert Work(new=(web,), told=(route,)).first().keys == (web, route)
     left = Work(changed=(other,), new=(web,), told=(route,))

@@ -44,7 +44,7 @@ def following(answers: Api, access: Access, pair: Pair, names: tuple[str, ...] =
     return followed
 
 
-def test_what_may_be_watched_is_known_at_once_whatever_becomes_of_it(
+def test_secrets_and_config_maps_that_may_be_watched_are_followed_at_once(
     api: tuple[Api, Access], pairs: tuple[Pair, Pair]
 ) -> None:
     """Changed, gone, there again; also after a watch has ended. Nothing but metadata is watched, of no other object."""
@@ -71,10 +71,10 @@ def test_what_may_be_watched_is_known_at_once_whatever_becomes_of_it(
     followed.stop()
 
 
-def test_who_may_not_watch_is_told_once_how_to_until_that_right_is_given(
+def test_missing_right_to_watch_is_hinted_once_until_it_is_given(
     api: tuple[Api, Access], pairs: tuple[Pair, Pair]
 ) -> None:
-    """It is no trouble: what may be read is served. A right that is taken away is told again, nothing else breaks."""
+    """It is no trouble: what may be read is served. A right that is taken away is reported again."""
     answers, access = api
     followed = following(answers, access, pairs[0])
     becomes(lambda: followed.parsed().hints)
@@ -115,7 +115,7 @@ def test_no_more_are_followed_than_a_bound_and_none_that_is_named_no_more(
 @pytest.mark.parametrize(
     "line", [b"[1]", b'{"type": "ODD"}', b'{"type": "ADDED", "object": {"kind": "Secret"}}', b"\xff"]
 )
-def test_what_no_api_says_breaks_a_watch_and_nothing_else(
+def test_invalid_watch_event_ends_that_watch_and_nothing_else(
     api: tuple[Api, Access], pairs: tuple[Pair, Pair], monkeypatch: pytest.MonkeyPatch, line: bytes
 ) -> None:
     """It is tried again; what was read stays."""

@@ -374,10 +374,10 @@ def test_an_api_that_is_away_is_no_news_of_gateways(api: tuple[Api, Access]) -> 
     followed.stop()
 
 
-def test_what_is_read_once_is_what_is_followed(
+def test_gateway_api_read_once_equals_what_is_followed(
     api: tuple[Api, Access], pairs: tuple[Pair, Pair], tmp_path: Path
 ) -> None:
-    """With the same requests; of what may not be read then, the last good reading counts."""
+    """With the same requests; of kinds that may not be read, the last good reading counts."""
     answers, access = api
     serve_one(answers, https())
     answers.secrets = {"shop/secrets/c": secret(pairs[0])}
@@ -417,10 +417,10 @@ def test_until_it_is_known_what_gateways_need_counts_as_last_read(api: tuple[Api
     assert {"Gateway", "HTTPRoute", "GatewayClass"} <= {str(one["kind"]) for some in kept.values() for one in some}
 
 
-def test_what_its_users_change_of_a_gateway_brings_turns(
+def test_users_change_of_a_route_grants_extra_requests(
     api: tuple[Api, Access], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As with Services: a route does, however often it changes at once; its status doesn't."""
+    """As with Services: one grant, however often it changes at once; its status grants none."""
     answers, access = api
     serve_one(answers)
     brought: list[str] = []
@@ -435,8 +435,8 @@ def test_what_its_users_change_of_a_gateway_brings_turns(
     followed.stop()
 
 
-def test_what_others_change_of_a_status_is_seen_and_writers_are_told(api: tuple[Api, Access]) -> None:
-    """And who writes next need not ask what the object is."""
+def test_foreign_status_change_is_seen_and_passed_to_writers(api: tuple[Api, Access]) -> None:
+    """So the next writer need not read the object."""
     answers, access = api
     serve_one(answers)
     wakes: list[int] = []
@@ -459,8 +459,8 @@ def test_what_others_change_of_a_status_is_seen_and_writers_are_told(api: tuple[
     followed.stop()
 
 
-def test_of_statuses_that_may_be_old_nothing_is_known(api: tuple[Api, Access]) -> None:
-    """Who can't look any more repairs nothing."""
+def test_statuses_that_may_be_old_count_as_unknown(api: tuple[Api, Access]) -> None:
+    """A loop that can't watch them any more repairs nothing."""
     answers, access = api
     serve_one(answers)
     followed = follower(access)

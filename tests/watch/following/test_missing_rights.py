@@ -106,8 +106,10 @@ def test_a_right_that_goes_missing_is_no_outage_at_once(
     followed.stop()
 
 
-def test_what_is_read_once_is_served_as_well(api: tuple[Api, Access], tmp_path: Path) -> None:
-    """By `up`, also where the last good reading had endpoints; the source isn't old for that."""
+def test_single_read_without_the_right_to_endpoints_serves_by_node_ports(
+    api: tuple[Api, Access], tmp_path: Path
+) -> None:
+    """By `up`, also where the last good reading had endpoints; the source isn't stale for that."""
     answers, access = api
     source = KubernetesSource(NAME, kubeconfig=access.kubeconfig)
     assert read_kubernetes(source, tmp_path, tmp_path, keep=True).reading.parsed.slices

@@ -75,10 +75,10 @@ def test_blocks_of_calico_and_ranges_of_cilium_are_read(api: tuple[Api, Access],
 
 
 @pytest.mark.parametrize("odd", [(500, b"{}"), (200, b"rubbish"), (200, b'{"kind": "Odd"}'), (200, b"[]"), REFUSAL])
-def test_what_cannot_be_asked_counts_as_last_read_and_is_reported(
+def test_unreadable_pod_ranges_count_as_last_read_and_are_reported(
     odd: tuple[int, bytes], api: tuple[Api, Access], tmp_path: Path
 ) -> None:
-    """Services are served all the same, by `up` and while it is followed; the sentence goes with the trouble."""
+    """Services are served all the same, by `up` and while following; the sentence goes with the trouble."""
     answers, access = api
     answers.others[BLOCKS] = [block("10.9.0.0/26")]
     read(access, tmp_path)
@@ -147,8 +147,8 @@ def test_whoever_follows_next_asks_no_sooner(api: tuple[Api, Access], monkeypatc
     assert answers.paths.count(CALICO_PATH) == asked
 
 
-def test_what_failed_is_known_to_whoever_follows_after_the_next(api: tuple[Api, Access]) -> None:
-    """Each hands on what it saw itself, and not what it was told of others' kinds."""
+def test_failures_of_lists_are_handed_on_from_follower_to_follower(api: tuple[Api, Access]) -> None:
+    """Each hands on what it saw itself, and not what it was told of other kinds."""
     answers, access = api
     with following(access) as first:
         becomes(first.ready)

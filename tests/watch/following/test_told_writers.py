@@ -80,8 +80,8 @@ def test_writers_are_told_of_gateways_and_routes_until_those_are_left(access: Ac
     writers.end()
 
 
-def test_of_what_nobody_writes_to_nobody_is_told(access: Access) -> None:
-    """A Node, an EndpointSlice."""
+def test_nodes_are_not_passed_to_writers(access: Access) -> None:
+    """Nobody writes to them."""
     writers, node = ToldWriters(access), document("Node")
     writers.listed("Node", {Identity.of(node): node}, ())
     writers.opened("Node")
@@ -90,8 +90,8 @@ def test_of_what_nobody_writes_to_nobody_is_told(access: Access) -> None:
     writers.end()
 
 
-def test_who_follows_no_more_tells_nothing_that_comes_late(access: Access) -> None:
-    """Another one follows by then, and what that tells is newer."""
+def test_ended_follower_passes_nothing_to_writers(access: Access) -> None:
+    """Another one follows by then, and what that passes on is newer."""
     writers, late = ToldWriters(access), document(SERVICE)
     writers.end()
     writers.listed(SERVICE, {Identity.of(late): late}, ())

@@ -94,10 +94,10 @@ def test_all_requests_to_a_cluster_that_is_followed_wait_for_their_turn(
         ("POST", "/apis/coordination.k8s.io/v1/namespaces/n/leases", MOST + OWED, False),
     ],
 )
-def test_what_somebody_waits_for_goes_before_what_waits(
+def test_patches_and_leases_go_before_reads_and_events(
     method: str, path: str, patches: int, *, waits_for_turn: bool
 ) -> None:
-    """Patches before reads and events, though not without bound; leases always."""
+    """Patches up to a bound, leases always."""
     moment, access = Moment(), Access("k", "c")
     quotas = moment.quotas
     quotas.put(access, 0)
@@ -159,10 +159,10 @@ TOLD: Mapping[str, tuple[list[tuple[str, dict[str, Any]]], int]] = {
 
 
 @pytest.mark.parametrize("name", TOLD)
-def test_what_its_users_change_brings_a_service_turns_and_nothing_else_does(
+def test_only_changes_by_users_grant_a_service_extra_requests(
     name: str, api: tuple[Api, Access], moment: Moment
 ) -> None:
-    """Once in a while, however much an open watch tells of it; statuses and finalizers are ours and others'."""
+    """At a limited rate, however many events there are; statuses and finalizers don't count."""
     answers, access = api
     answers.services = [web()]
     followed = follower(access)
@@ -178,8 +178,8 @@ def test_what_its_users_change_brings_a_service_turns_and_nothing_else_does(
     followed.stop()
 
 
-def test_what_is_only_listed_brings_nothing(api: tuple[Api, Access], moment: Moment) -> None:
-    """A loop that begins, or a watch that has ended, asks no more than at any time, whatever is new there."""
+def test_listed_objects_grant_no_extra_requests(api: tuple[Api, Access], moment: Moment) -> None:
+    """At a start, or after a watch has ended, whatever is new there."""
     answers, access = api
     answers.services = [balancer(f"s{number}") for number in range(10)]
     followed = follower(access)

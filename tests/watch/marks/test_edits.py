@@ -131,8 +131,8 @@ def test_edits_of_the_configuration_leave_no_watch_behind(tmp_path: Path, monkey
     becomes(lambda: threading.active_count() <= threads - 3)
 
 
-def test_what_could_not_be_watched_is_watched_at_the_next_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loop goes on after what nobody expected: then it must not take itself for one that follows."""
+def test_failed_start_of_watching_is_repeated_at_the_next_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an unexpected error the loop must not take itself for one that follows."""
     marks: list[Mark] = []
     home = Home("p", "s", str(tmp_path))
     triggers = Triggers(home, tmp_path / "stack.yaml", marks.append)

@@ -62,8 +62,8 @@ def test_after_one_that_wrote_it_the_runs_in_it_are_followed(stack: Stack, plann
     assert stack.asked == 1
 
 
-def test_of_one_that_broke_off_nobody_knows(stack: Stack, planner: Planner) -> None:
-    """What it did may be in the journal only, which no stamp of the state tells."""
+def test_state_is_read_again_after_an_update_that_broke_off(stack: Stack, planner: Planner) -> None:
+    """Its effects may be in the journal only, which no stamp of the state shows."""
     planner.doubted()
     planner.ended()
     assert stack.asked == 1

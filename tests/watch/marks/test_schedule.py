@@ -93,8 +93,8 @@ def test_while_the_whole_fails_marks_wait_for_its_next_try(failures: int, chance
 
 
 @pytest.mark.parametrize("cause", [Cause.CONFIGURATION, Cause.KUBECONFIG, Cause.KIND])
-def test_what_may_have_repaired_the_whole_does_not_wait_for_its_next_try(cause: Cause) -> None:
-    """Whoever corrects a mistake sees at once whether it was the last one; if it wasn't, the count goes on."""
+def test_changed_configuration_is_tried_without_waiting(cause: Cause) -> None:
+    """A corrected mistake shows at once; if it wasn't the last one, the count of failures goes on."""
     schedule = Schedule()
     for _ in range(20):
         schedule = schedule.broken(0.0, 0)
@@ -290,7 +290,7 @@ def test_while_the_whole_fails_nothing_that_is_due_makes_it_look_without_a_pause
     assert looked < 60 / WHOLE.longest + 10
 
 
-def test_what_depends_on_something_else_is_tried_rarely_and_at_once_when_that_is_back() -> None:
+def test_dependent_is_retried_rarely_and_at_once_when_its_dependency_is_back() -> None:
     """A thousand load balancers of one shared proxy that can't start cost next to nothing."""
     schedule = Schedule().ended(0.0, (), {A: "d", B: "d"}, 0, dependent={A})
     assert schedule.retries[A].at == OF_OTHERS.first
@@ -299,8 +299,8 @@ def test_what_depends_on_something_else_is_tried_rarely_and_at_once_when_that_is
     assert schedule.hurried(1.0, []) == schedule
 
 
-def test_what_failed_by_itself_and_then_for_want_of_something_else_waits_as_the_latter() -> None:
-    """And the other way round: earlier failures had another reason."""
+def test_retry_pace_follows_the_latest_kind_of_failure() -> None:
+    """In both directions: earlier failures had another reason."""
     schedule = Schedule()
     for dependent, first in (
         (set[ObjectKey](), UPDATES.first),
@@ -321,8 +321,8 @@ def test_earliest_requested_look_counts(moments: list[float]) -> None:
 
 
 @given(st.lists(st.floats(0, 100), min_size=2, max_size=5, unique=True))
-def test_of_several_alarms_the_first_rings_first_and_the_others_in_their_turn(times: list[float]) -> None:
-    """None is forgotten for another one, none rings early."""
+def test_alarms_ring_one_by_one_in_the_order_of_their_times(times: list[float]) -> None:
+    """None is lost, none rings early."""
     schedule = Schedule()
     for number, at in enumerate(times):
         schedule = schedule.alarmed(at, Mark(Cause.SOURCE, str(number)))

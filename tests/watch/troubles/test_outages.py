@@ -19,10 +19,10 @@ history = st.lists(st.tuples(st.floats(0, 20), names, names), max_size=20)
 
 
 @given(history)
-def test_who_has_been_away_for_longer_than_a_repair_takes_is_told_until_it_serves(
+def test_proxy_down_longer_than_a_repair_takes_is_an_outage_until_it_serves(
     steps: list[tuple[float, frozenset[str], frozenset[str]]],
 ) -> None:
-    """Since the first repair in vain, however many follow; whoever isn't told yet has a time at which it is."""
+    """Since the first failed repair, however many follow; a shorter one has a time at which it will count."""
     outages, now, away = Outages(), 0.0, dict[str, float]()
     for gap, failed, ended in steps:
         now += gap
