@@ -98,8 +98,13 @@ class ClaimFiles:
         return entries
 
     def held_by(self, owner: Owner, address: IPAddress, names: Iterable[str]) -> Sequence[ClaimFile]:
-        """Read what one owner has of an address; others' claims that can't be read hide nothing that has its name."""
+        """Read what one owner has of an address; others' claims that can't be read hide nothing that has its name.
+
+        Raises LedgerError where its own can't be read.
+        """
         named = read_entry(self.path / entry_name(address, owner), address)
+        if named and named.claim.unread:
+            raise LedgerError(named.problem)
         try:
             return self.look(address, names).of(owner)
         except LedgerError:
@@ -133,7 +138,7 @@ class ClaimFiles:
         for name in unfinished(names):
             rival = claimed_in(self.path / name)
             if rival and rival.uid != os.geteuid():
-                yield Claim(rival.address, UNKNOWN)
+                yield Claim(rival.address, UNKNOWN, problem=rival.problem, unread=bool(rival.problem))
 
     def names(self) -> list[str]:
         """List what is there; nothing where there is no directory. Raises LedgerError."""

@@ -25,7 +25,7 @@ from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Ow
 from locallb.model.memory import Memory
 from locallb.model.naming import owner_fields, owner_from
 from locallb.model.snapshot import Claim, MappedPort
-from locallb.model.system_errors import UNTOLD, refusal
+from locallb.model.system_errors import FAILING, SCARCE, refusal
 from locallb.storage import files, stamps
 
 UNKNOWN = Owner(Home("", "", ""), ObjectKey(ClusterName(""), "", ""))
@@ -50,19 +50,24 @@ class LedgerError(ClientError):
 
 @dataclass(frozen=True, slots=True)
 class ClaimFile:
-    """A file of the ledger; `problem` says why its owner is UNKNOWN."""
+    """A file of the ledger."""
 
     path: Path
     claim: Claim
     sharing: str = ""
     """The key under which others of the same stack may hold the address, too; empty for nobody."""
-    problem: str = ""
+
+    @property
+    def problem(self) -> str:
+        """Why its owner is UNKNOWN; empty where it isn't."""
+        return self.claim.problem
 
 
 def read_entry(path: Path, address: IPAddress) -> ClaimFile | None:
     """Read a claim; whatever is wrong with it makes the owner UNKNOWN. None if it is gone.
 
-    Raises LedgerError where the host can't read it: whose it is isn't known then, and who plans must not go by that.
+    One that a failing disk doesn't give is `unread`: who has the address keeps it, and nobody else gets it. Raises
+    LedgerError where the host lacks what it takes to read any.
     """
     try:
         file = files.find_shared(path, LARGEST)
@@ -82,19 +87,22 @@ def read_entry(path: Path, address: IPAddress) -> ClaimFile | None:
         else:
             return ClaimFile(path, Claim(address, owner, ports), sharing)
     except files.FilesError as error:
+        told = f"who holds {address} can't be told: {error}"
+        if error.is_scarcity:
+            raise LedgerError(told) from error
         if error.is_of_host:
-            raise LedgerError(f"who holds {address} can't be told: {error}") from error
+            return ClaimFile(path, Claim(address, UNKNOWN, problem=told, unread=True))
         why = str(error)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         why = "it is damaged"
     problem = f"{path} holds it, but {why}: remove the file if nobody uses {address}"
-    return ClaimFile(path, Claim(address, UNKNOWN), problem=problem)
+    return ClaimFile(path, Claim(address, UNKNOWN, problem=problem))
 
 
 def _newer(path: Path, address: IPAddress, written: int) -> ClaimFile:
     """Return the claim of a newer version, which may mean more than this one understands."""
     problem = f"{path} holds it in the format {written}, and this version knows {FORMAT}: install a later local-lb"
-    return ClaimFile(path, Claim(address, UNKNOWN), problem=problem)
+    return ClaimFile(path, Claim(address, UNKNOWN, problem=problem))
 
 
 def read_known(path: str, address: IPAddress, memory: Memory[ClaimFile | None]) -> ClaimFile | None:
@@ -127,21 +135,6 @@ def _is_forged(uid: int, owner: Owner) -> bool:
         return False
 
 
-def read_term(path: Path) -> int:
-    """Return the term of leaders that a file has; -1 if there is none, or it isn't one.
-
-    Raises LedgerError where the host can't read it: whoever isn't the leader any more mustn't be taken for one.
-    """
-    try:
-        return int(files.read_shared(path, LARGEST) or -1)
-    except files.FilesError as error:
-        if error.is_of_host:
-            raise LedgerError(f"who led this stack last can't be told: {error}") from error
-        return -1
-    except ValueError:
-        return -1
-
-
 def entry_text(address: IPAddress | None, owner: Owner, sharing: str, ports: Iterable[MappedPort] = ()) -> str:
     """Write a claim; one that isn't shared has no word of it, and one of a whole address none of ports."""
     shared = {"sharing": sharing} if sharing else {}
@@ -170,15 +163,18 @@ class UnderWay(NamedTuple):
     """A claim that somebody is about to make."""
 
     address: IPAddress
-    uid: int
-    """Who."""
+    uid: int = -1
+    """Who; -1 where that isn't known."""
+    problem: str = ""
+    """Why it isn't."""
 
 
 def claimed_in(path: Path) -> UnderWay | None:
     """Read from an unfinished file what somebody is about to claim; None if that is nobody's work any more.
 
-    Raises LedgerError where the host can't tell. That nobody may look at this one file is no such case: every writer's
-    may be looked at, but not what somebody has mounted over one.
+    Where a failing disk doesn't tell, somebody may. That nobody may look at this one file is no such case: every
+    writer's may be looked at, but not what somebody has mounted over one. Raises LedgerError where the host lacks what
+    it takes to look at any.
     """
     match = _UNFINISHED.fullmatch(path.name)
     address = address_in(match["name"]) if match else None
@@ -187,9 +183,10 @@ def claimed_in(path: Path) -> UnderWay | None:
     try:
         status = path.lstat()
     except OSError as error:
-        if error.errno not in UNTOLD:
-            return None
-        raise LedgerError(f"who is about to claim {address} can't be told: {path}: {refusal(error)}") from error
+        told = f"who is about to claim {address} can't be told: {path}: {refusal(error)}"
+        if error.errno in SCARCE:
+            raise LedgerError(told) from error
+        return UnderWay(address, problem=told) if error.errno in FAILING else None
     alive = stat.S_ISREG(status.st_mode) and abs(time.time() - status.st_ctime) < _STALE
     return UnderWay(address, status.st_uid) if alive else None
 

@@ -39,9 +39,12 @@ def refuse_others(
 ) -> None:
     """Raise LedgerError for a claim that can't be understood, and if `alone` for one that doesn't share.
 
-    Claims of ports are no hindrance to each other, whoever has them, as long as they have no port in common.
+    Claims of ports are no hindrance to each other, whoever has them, as long as they have no port in common. Nor is one
+    that can't be read just now to who takes nothing new.
     """
     for entry in held:
+        if entry.claim.unread and not alone:
+            continue
         if entry.problem:
             raise LedgerError(f"{entry.claim.address} can't be claimed: {entry.problem}")
         if entry.claim.owner == owner or not alone or is_shared(entry, owner, sharing):

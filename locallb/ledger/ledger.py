@@ -9,34 +9,22 @@ A file that can't be understood is an unknown owner's claim: reported, never rem
 from __future__ import annotations
 
 import fcntl
-import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 
-from locallb.kubernetes.api.limits.fence import FENCE, Fence, NotLeaderError
+from locallb.kubernetes.api.limits.fence import FENCE, Fence
 from locallb.ledger import lock
 from locallb.ledger.address_claims import AddressClaims
 from locallb.ledger.claim_files import TURN, ClaimFiles
-from locallb.ledger.claims import (
-    TERM,
-    UNKNOWN,
-    ClaimFile,
-    LedgerError,
-    address_in,
-    entry_name,
-    is_ours,
-    read_entry,
-    read_term,
-)
+from locallb.ledger.claims import UNKNOWN, ClaimFile, LedgerError, address_in, entry_name, is_ours, read_entry
 from locallb.ledger.conflicts import ContendedError, refuse_copy, refuse_others
 from locallb.ledger.publishing import ClaimRequest, among, publish, remove, rounds
+from locallb.ledger.terms import last_term, require_leader
 from locallb.model.identities import Home, IPAddress, Owner
 from locallb.model.memory import Memory
-from locallb.model.naming import digest
 from locallb.model.snapshot import Claim, MappedPort
 from locallb.model.system_errors import reason
 from locallb.storage import files
@@ -61,12 +49,13 @@ class Ledger:
 
     def term(self, home: Home) -> int:
         """Return the last term in which a leader of this stack wrote here; -1 if there was none. Raises LedgerError."""
-        return read_term(self._term_file(home))
+        return last_term(self._files, home)
 
     def claims(self, memory: Memory[ClaimFile | None] | None = None) -> tuple[Claim, ...]:
         """Read every claim, sorted; those of owners whose project is gone and of UNKNOWN are among them.
 
-        `memory` of earlier reads saves work.
+        `memory` of earlier reads saves work. Raises LedgerError where the ledger can't be read; a single claim that
+        can't be is `unread`.
         """
         if not self.directory.is_dir():
             return ()
@@ -77,7 +66,10 @@ class Ledger:
             )
 
     def holds(self, address: IPAddress, owner: Owner, ports: tuple[MappedPort, ...] = ()) -> bool:
-        """Return whether `address`, or just `ports` of it, is `owner`'s: so says its file, or one left by a stop."""
+        """Return whether `address`, or just `ports` of it, is `owner`'s: so says its file, or one left by a stop.
+
+        Raises LedgerError where that can't be told, as one of the files can't be read.
+        """
         if not self.directory.is_dir():
             return False
         wanted = Claim(address, owner, ports)
@@ -86,7 +78,11 @@ class Ledger:
             return True
         with self._files.locked(fcntl.LOCK_SH) as names:
             held = self._files.settled(names, lambda present: self._files.read_held(address, present))
-            return any(entry.claim == wanted for entry in held)
+        if any(entry.claim == wanted for entry in held):
+            return True
+        for doubted in (entry for entry in held if entry.claim.unread):
+            raise LedgerError(doubted.problem)
+        return False
 
     def problems(self) -> tuple[str, ...]:
         """Return what in the directory isn't a claim that we understand: one sentence each."""
@@ -129,7 +125,7 @@ class Ledger:
         """Claim several at once, as one by one in this order, each tried once; return why those that fail do."""
         with self._files.locked() as names:
             for home in {claim.owner.home for claim in wanted}:
-                self._fence(home)
+                require_leader(self._files, home, self._election)
             problems: dict[ClaimRequest, LedgerError] = {}
             for number, claims in enumerate(rounds(wanted)):
                 problems |= self._take(self._files.names() if number else names, claims)
@@ -163,7 +159,7 @@ class Ledger:
         if not self.directory.is_dir():
             return
         with self._files.locked() as names:
-            self._fence(owner.home)
+            require_leader(self._files, owner.home, self._election)
             for entry in self._files.held_by(owner, address, names):
                 if mapped in {None, bool(entry.claim.ports)}:
                     remove(entry.path)
@@ -179,7 +175,7 @@ class Ledger:
 
         def deed() -> None:
             with self._files.locked() as names:
-                self._fence(new.home)
+                require_leader(self._files, new.home, self._election)
                 reown(names)
 
         wanted = ClaimRequest(address, new, sharing, ports)
@@ -224,26 +220,6 @@ class Ledger:
             path.rename(self.directory / entry_name(claim.address, claim.owner))
         except (OSError, files.FilesError) as error:
             raise LedgerError(f"the claim of {claim.address} can't be handed over: {reason(error)}") from error
-
-    def _fence(self, home: Home) -> None:
-        """Stop whoever isn't the leader of its stack; a later term than any before is written down, under the lock."""
-        term = self._election.term()
-        if term is None or term == (last := self.term(home)):
-            return
-        if term < last:
-            raise NotLeaderError(f"a later leader of {home} (term {last}) has written the ledger; term {term} is over")
-        try:
-            files.write(self._term_file(home), f"{term}\n", mode=self._files.mode(), durable=True)
-        except files.FilesError as error:
-            raise LedgerError(f"the term {term} can't be written into the ledger: {error}") from error
-
-    def _term_file(self, home: Home) -> Path:
-        """Name the file of the stack's term; where another user has put something under that name, one beside it."""
-        path = self.directory / f"{TERM}{digest([home.project, home.stack, home.root])[:16]}"
-        with suppress(OSError):
-            if path.lstat().st_uid not in {0, os.geteuid()}:
-                return path.with_name(f"{path.name}~{os.geteuid()}")
-        return path
 
 
 def _printable(name: str) -> str:

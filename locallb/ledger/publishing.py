@@ -149,16 +149,18 @@ def _given_way(ledger: ClaimFiles, beside: Mapping[ClaimRequest, Path]) -> Itera
 
 
 def _contended(claim: ClaimRequest, rivals: Iterable[Path]) -> LedgerError | None:
-    """Return that somebody else is about to claim some of it, if so. Raises LedgerError where that can't be told."""
-    where = next((path for path in rivals if not _is_apart(path, claim)), None)
-    what = f"{claim.address} is being claimed by another process ({where}): run again"
-    return ContendedError(what) if where else None
+    """Return that somebody else is about to claim some of it, or that this can't be told; None if nobody is.
 
-
-def _is_apart(rival: Path, claim: ClaimRequest) -> bool:
-    """Return whether somebody is about to claim ports of the address, all of them others than those of `claim`."""
-    entry = read_entry(rival, claim.address)
-    return entry is not None and are_apart(claim.places, entry.claim.places)
+    Whoever claims ports of the address, all of them others than those of `claim`, is no rival. Raises LedgerError where
+    the host lacks what it takes to tell.
+    """
+    for path in rivals:
+        entry = read_entry(path, claim.address)
+        if entry and entry.claim.unread:
+            return LedgerError(f"{claim.address} can't be claimed: {entry.problem}")
+        if entry is None or not are_apart(claim.places, entry.claim.places):
+            return ContendedError(f"{claim.address} is being claimed by another process ({path}): run again")
+    return None
 
 
 def _withdrawn(ledger: ClaimFiles, linked: Sequence[ClaimRequest]) -> Iterator[tuple[ClaimRequest, LedgerError]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
+from locallb.ledger.ledger import Ledger, LedgerError
 from locallb.model.errors import ClientError
 from locallb.model.fields import object_of
 from locallb.model.identities import Home, ObjectKey
@@ -34,6 +35,15 @@ class NamedResource(Resource, Protocol):
     @property
     def id(self) -> object:
         """The id that its provider gave it."""
+
+
+def every_claim(ledger: Ledger) -> tuple[Claim, ...]:
+    """Return the claims of a ledger, to find those that nobody needs. Raises LedgerError where one can't be read."""
+    claims = ledger.claims()
+    for claim in claims:
+        if claim.unread:
+            raise LedgerError(claim.problem)
+    return claims
 
 
 def claim_key(claim: Claim) -> ClaimKey:

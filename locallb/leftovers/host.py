@@ -14,7 +14,7 @@ from pathlib import Path
 
 from locallb.host.netlink import RouteError
 from locallb.ledger.ledger import UNKNOWN, Ledger
-from locallb.leftovers.claims import ClaimKey, claim_key
+from locallb.leftovers.claims import ClaimKey, claim_key, every_claim
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, ProxyId
 from locallb.model.snapshot import Claim
 from locallb.model.state_resource import POD_ROUTES, Resource
@@ -112,9 +112,9 @@ def _remove(leftover: Leftover) -> None:
 
 def _addresses(home: Home, known: Collection[ClaimKey], claims: Iterable[Claim] | None = None) -> Iterator[Leftover]:
     directory = paths.ledger_directory()
-    for claim in Ledger(directory).claims() if claims is None else claims:
+    for claim in every_claim(Ledger(directory)) if claims is None else claims:
         address, owner = claim.name, None if claim.owner == UNKNOWN else claim.owner
-        if claim_key(claim) not in known and _shown(owner, home):
+        if claim_key(claim) not in known and not claim.unread and _shown(owner, home):
             yield Leftover(LeftoverKind.ADDRESS, address, owner, _ours(owner, home), directory, claim=claim)
 
 

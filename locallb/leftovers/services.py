@@ -22,6 +22,7 @@ from locallb.kubernetes.status_patch import (
     releasing,
 )
 from locallb.ledger.ledger import Ledger
+from locallb.leftovers.claims import every_claim
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
 from locallb.model.objects import MalformedService, Service
 from locallb.model.snapshot import Access
@@ -53,7 +54,7 @@ def left_services(
     home: Home, settings: Settings, clusters: Mapping[ClusterName, Access], known: Collection[ObjectKey]
 ) -> Iterator[LeftService]:
     """Find them in the clusters that answer; `known` are those in the state of stack `home`."""
-    claims = [claim for path in paths.ledgers() for claim in Ledger(path).claims() if claim.owner.home == home]
+    claims = [claim for path in paths.ledgers() for claim in every_claim(Ledger(path)) if claim.owner.home == home]
     claim_key: dict[ObjectKey, list[str]] = {}
     for claim in claims:
         claim_key.setdefault(claim.owner.service, []).append(str(claim.address))

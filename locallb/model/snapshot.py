@@ -91,6 +91,10 @@ class Claim:
     owner: Owner
     ports: tuple[MappedPort, ...] = ()
     """What is held of an address that many share by its ports; empty where it is held as a whole."""
+    problem: str = ""
+    """Why nobody knows whose it is, and what to do; empty where that is known."""
+    unread: bool = False
+    """It can't be read just now, and may say anything."""
 
     @property
     def places(self) -> frozenset[Place]:
@@ -103,9 +107,9 @@ class Claim:
         return f"{self.address}/{self.owner.service}" if self.ports else str(self.address)
 
     @property
-    def order(self) -> tuple[int, int, Owner]:
+    def order(self) -> tuple[int, int, Owner, str]:
         """Its key for sorting."""
-        return self.address.version, int(self.address), self.owner
+        return self.address.version, int(self.address), self.owner, self.problem
 
 
 @dataclass(frozen=True, slots=True)

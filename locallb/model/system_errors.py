@@ -16,12 +16,15 @@ REMEDIES = {
     errno.EAGAIN: "raise the limit of processes (`ulimit -u`), or end others",
     errno.ENOMEM: "end other programs, or raise the limit of memory (`ulimit -v`)",
     errno.EIO: "look after that disk",
+    errno.ESTALE: "mount that file system again",
     errno.ENAMETOOLONG: "choose shorter names",
 }
 SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """The host has no more of something just now: nothing is known of what was asked for, least of all that it is gone."""
-UNTOLD = SCARCE | {errno.EIO, errno.ESTALE}
-"""The same, or the disk or the server that has it fails."""
+FAILING = frozenset({errno.EIO, errno.ESTALE})
+"""The disk or the server that has it fails: of this one file nothing is known, others may be read."""
+UNTOLD = SCARCE | FAILING
+"""Either."""
 
 _SAID = {
     "Too many open files in system": errno.ENFILE,

@@ -5,9 +5,9 @@ What is held is read first, because it decides whether a source that can't be re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import TypeVar
 
@@ -120,7 +120,9 @@ def assemble(  # noqa: PLR0913, PLR0917 - one argument a thing that is read
     )
     observed_statuses = {key: said for part in parsed for key, said in part.observed_statuses}
     complaints, notices = (_some(source.reading.stale) for source in read), (_some(part.notices) for part in parsed)
-    return SnapshotResult(snapshot, (*flat(complaints), *certifies.complaints), flat(notices), observed_statuses)
+    doubted = _some(tuple(f"{claim.problem}; nobody new gets the address" for claim in unread(claims)))
+    told = (*flat(complaints), *doubted, *certifies.complaints)
+    return SnapshotResult(snapshot, told, flat(notices), observed_statuses)
 
 
 def with_objects(home: Home, parsed: Sequence[Parsed]) -> Snapshot:
@@ -144,11 +146,19 @@ def _some(sentences: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def read_claims(memory: Memory[ClaimFile | None] | None = None) -> tuple[Claim, ...]:
-    """Read the ledger, every stack's claims; `memory` of earlier reads saves work. Raises ClientError."""
+    """Read the ledger, every stack's claims; `memory` of earlier reads saves work. Raises ClientError.
+
+    Those that can't be read just now come first.
+    """
     memory = memory or Memory()
-    claims = tuple(dict.fromkeys(claim for path in paths.ledgers() for claim in Ledger(path).claims(memory)))
+    claims = dict.fromkeys(claim for path in paths.ledgers() for claim in Ledger(path).claims(memory))
     memory.evict_unused()
-    return claims
+    return tuple(sorted(claims, key=lambda claim: not claim.unread))
+
+
+def unread(claims: Iterable[Claim]) -> Iterator[Claim]:
+    """Return those of `read_claims` that can't be read just now."""
+    return takewhile(lambda claim: claim.unread, claims)
 
 
 def known_services(home: Home, held: HeldByState, claims: Iterable[Claim]) -> set[ObjectKey]:

@@ -32,6 +32,7 @@ from locallb.sources.snapshot import (
     read_routes,
     refuse_another_runtime,
     told_of_pools,
+    unread,
     with_orders,
 )
 from locallb.sources.source import Followed, SourceRead, SourceResult, source_type
@@ -176,8 +177,15 @@ class SnapshotCache:
         return self.following[word]
 
     def _ledger(self) -> tuple[Claim, ...]:
-        """Read the ledger where one of its directories is different; files in it are replaced, never rewritten."""
-        return self._claims.of(None, lambda *_stamps: read_claims(self._remembered), *map(stamp_of, paths.ledgers()))
+        """Read the ledger where one of its directories is different; files in it are replaced, never rewritten.
+
+        Where one of them can't be read just now, the directory doesn't tell when it can.
+        """
+        stamps = map(stamp_of, paths.ledgers())
+        claims = self._claims.of(None, lambda *_stamps: read_claims(self._remembered), *stamps)
+        if any(unread(claims)):
+            self._claims.forget(None)
+        return claims
 
     def _facts(self, changes: Changes) -> tuple[HostFacts, SourceRead]:
         now = time.monotonic()

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from locallb.model.errors import ClientError
-from locallb.model.system_errors import UNTOLD, refusal
+from locallb.model.system_errors import SCARCE, UNTOLD, refusal
 from locallb.storage import unfinished
 
 PRIVATE = 0o600
@@ -27,8 +27,6 @@ SHARED = 0o640
 """Mode of a file that a container reads through our group."""
 UNFINISHED = unfinished.ENDING
 """Ending of a file that is being written. One that a crash left is overwritten by nobody and read by nobody."""
-
-
 LARGEST = 64 << 20
 """Bytes that a file in a shared directory may have at most, unless its reader says less."""
 LOCK_PATIENCE = 30.0
@@ -45,6 +43,11 @@ class FilesError(ClientError):
     def is_of_host(self) -> bool:
         """Whether the host lacks what it takes, or its disk fails: of the file itself nothing is known."""
         return isinstance(self.__cause__, OSError) and self.__cause__.errno in UNTOLD
+
+    @property
+    def is_scarcity(self) -> bool:
+        """Whether the host lacks what it takes to read any file."""
+        return isinstance(self.__cause__, OSError) and self.__cause__.errno in SCARCE
 
 
 class SharedFile(NamedTuple):

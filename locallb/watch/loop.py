@@ -33,7 +33,7 @@ from locallb.watch.look import Look, planned_event
 from locallb.watch.marks.inbox import Inbox
 from locallb.watch.marks.schedule import Schedule
 from locallb.watch.marks.triggers import Triggers
-from locallb.watch.planner import Planner, orders_end
+from locallb.watch.planner import Planner, next_look
 from locallb.watch.troubles.troubles import Troubles
 
 FULL_PASS = 60.0
@@ -170,7 +170,7 @@ class Loop:
         now, chance = time.monotonic(), jitter()
         for key in self._troubles.fell(plan, marks):
             self._schedule = self._schedule.fell(now, key, self._converger.applied, chance)
-        self._look_by(orders_end(reading), *self._troubles.look(reading, plan, self._planner.stale(), self._converger))
+        self._look_by(next_look(reading), *self._troubles.look(reading, plan, self._planner.stale(), self._converger))
 
     def _due(self, work: Work, plan: Plan, wanted: Mapping[ObjectKey, str]) -> Work:
         """Leave out what failed and waits to be tried again, and spares until nothing else changes."""

@@ -15,12 +15,14 @@ from locallb.kubernetes.api.unreachable import UNREACHABLE
 from locallb.model.identities import ClusterName, Home
 from locallb.planning.planned import Plan
 from locallb.sources.orders import seconds_until
-from locallb.sources.snapshot import SnapshotResult
+from locallb.sources.snapshot import SnapshotResult, unread
 from locallb.sources.snapshot_cache import Changes, SnapshotCache
 from locallb.sources.workspace import Workspace
 from locallb.watch.events import Cause, Mark
 from locallb.watch.marks.triggers import Triggers
 
+AGAIN = 5.0
+"""Seconds between two looks at claims of the ledger that can't be read."""
 _WHOLE = frozenset({Cause.START, Cause.FULL, Cause.CONFIGURATION})
 _UNKNOWN = object()
 
@@ -132,9 +134,14 @@ class Planner:
         self.mark(Mark(Cause.SOURCE, cluster))
 
 
-def orders_end(result: SnapshotResult) -> float | None:
-    """Return when the first order that was read is over, by the monotonic clock; None where none ends."""
-    return time.monotonic() + seconds_until(result.ends) if result.ends else None
+def next_look(result: SnapshotResult) -> float | None:
+    """Return when what was read isn't so any more, by the monotonic clock; None where that tells by itself.
+
+    The first order is over then, or it is time to try again what could not be read of the ledger.
+    """
+    left = [seconds_until(result.ends)] if result.ends else []
+    left += [AGAIN] if any(unread(result.snapshot.claims)) else []
+    return time.monotonic() + min(left) if left else None
 
 
 def changes_of(marks: Collection[Mark]) -> Changes:

@@ -264,3 +264,24 @@ def test_a_port_is_reported_with_its_holder_even_if_that_is_another_users(stage:
     write(stage, "a", "b", "third")
     with background(stage.space, PYTHON, "-c", listen.replace("8080", "9090")):
         assert "9090/TCP by a process of another user" in doctor(stage)[1]
+
+
+def test_a_claim_that_the_disk_does_not_give_keeps_its_address_and_all_else_goes_on() -> None:
+    """It is told with its file; who has the address serves on, and others are served beside it."""
+    with project() as stage, served(stage.space, f"127.0.0.1@{NODE_PORT}"):
+        write(stage, "a", "b")
+        stage.up()
+        before = stage.status()["a"]["addresses"]
+        (claim,) = (stage.root / "s/locallb/ledger").glob(f"{before[0]}~*")
+        stage.space.shell(f"mount --bind /proc/{stage.space.pid}/mem {claim}")  # whose first bytes can't be read
+        write(stage, "a", "b", "third")
+        done = stage.locallb("up", "--yes")
+        assert done.code == 1
+        assert f"who holds {before[0]} can't be told: {claim} can't be read: Input/output error; look after" in done.err
+        rows = stage.status()
+        assert rows["a"]["addresses"] == before
+        places = [f"{rows[name]['addresses'][0]}@8080" for name in ("a", "b", "third")]
+        assert asked(stage.space, *places) == [f"hello from {NODE_PORT}"] * 3
+        assert f"{claim} can't be read" in stage.locallb("doctor").out
+        stage.space.shell(f"umount {claim}")
+        stage.up()

@@ -25,7 +25,7 @@ from locallb.ledger import ledger as module
 from locallb.ledger.claim_files import ClaimFiles
 from locallb.ledger.ledger import UNKNOWN, Ledger, LedgerError
 from locallb.ledger.publishing import ClaimRequest, publish
-from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Protocol, Uid
+from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner, Protocol, Uid
 from locallb.model.snapshot import Claim, MappedPort
 
 ROOT = Path(__file__).parents[2]
@@ -35,9 +35,9 @@ SECONDS = 60.0
 Answer = TypeVar("Answer")
 
 
-def owner(name: str, root: str = "/nowhere/shop") -> Owner:
+def owner(name: str, root: str = "/nowhere/shop", uid: str = "u1") -> Owner:
     """Make the owner of a Service."""
-    return Owner(Home("shop", "dev", root), ObjectKey(ClusterName("local"), "default", name), Uid("u1"))
+    return Owner(Home("shop", "dev", root), ObjectKey(ClusterName("local"), "default", name), Uid(uid))
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_whatever_lies_in_a_claims_place_holds_that_address_and_stops_nobody(led
     ledger.claim(ip_address("127.77.0.9"), owner("nine"))
     HOSTILE[what](path)
     before = as_written(path)
-    assert Claim(ADDRESS, UNKNOWN) in promptly(ledger.claims)
+    assert (ADDRESS, UNKNOWN) in promptly(lambda: holders(ledger))
     assert [str(path) in problem for problem in promptly(ledger.problems)] == [True]
     assert not promptly(lambda: ledger.holds(ADDRESS, owner("web")))
     with pytest.raises(LedgerError, match=r"127\.77\.0\.5 can't be claimed: .*remove the file if nobody uses"):
@@ -146,6 +146,11 @@ def test_odd_names_are_told_in_letters_and_stop_nobody(ledger: Ledger, name: byt
     promptly(lambda: ledger.claim(ADDRESS, owner("web")))
     assert promptly(ledger.claims) == (Claim(ADDRESS, owner("web")),)
     promptly(lambda: ledger.release(ADDRESS, owner("web")))
+
+
+def holders(ledger: Ledger) -> list[tuple[IPAddress, Owner]]:
+    """List who has which address."""
+    return [(claim.address, claim.owner) for claim in ledger.claims()]
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, number: int, *files: Path) -> None:
@@ -173,7 +178,7 @@ def test_unreadable_ledger_file_blocks_only_its_own_address(
     claim.touch()
     unfinished.touch()
     refuse(monkeypatch, number, claim, unfinished)
-    assert ledger.claims() == (Claim(ADDRESS, UNKNOWN),)
+    assert holders(ledger) == [(ADDRESS, UNKNOWN)]
     assert [NAME in problem for problem in ledger.problems()] == [True]
     with pytest.raises(LedgerError, match=r"127\.77\.0\.5 can't be claimed"):
         ledger.claim(ADDRESS, owner("web"))
@@ -195,16 +200,87 @@ def theirs(ledger: Ledger) -> Path:
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])
-def test_mapped_address_is_released_beside_an_unreadable_claim(
+def test_a_claim_that_cannot_be_read_for_a_moment_keeps_its_address_from_everybody_new(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """All others are read, claimed and released as ever; the file is told with the remedy."""
+    ledger.claim(ADDRESS, owner("web"))
+    ledger.claim(OTHER, owner("other"))
+    path = ledger.directory / claims.entry_name(ADDRESS, owner("web"))
+    with monkeypatch.context() as patch:
+        refuse(patch, number, path)
+        assert holders(ledger) == [(ADDRESS, UNKNOWN), (OTHER, owner("other"))]
+        assert [claim.unread for claim in ledger.claims()] == [True, False]
+        (problem,) = ledger.problems()
+        assert problem.startswith(f"who holds {ADDRESS} can't be told: {path} can't be read: {os.strerror(number)}; ")
+        for name in ("web", "new"):
+            with pytest.raises(LedgerError, match=r"127\.77\.0\.5 can't be claimed: who holds .* can't be told"):
+                ledger.claim(ADDRESS, owner(name))
+        with pytest.raises(LedgerError, match="can't be told"):
+            ledger.holds(ADDRESS, owner("web"))
+        with pytest.raises(LedgerError, match="can't be told"):
+            ledger.release(ADDRESS, owner("web"))
+        ledger.release(OTHER, owner("other"))
+        ledger.claim(OTHER, owner("web"))
+    assert holders(ledger) == [(ADDRESS, owner("web")), (OTHER, owner("web"))]
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])
+def test_who_shares_an_address_with_an_unreadable_claim_goes_on(
     ledger: Ledger, theirs: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    """An owner whose own claim can't be read gets an error, and so does one that may have it."""
+    """With port mapping all are at one; whose own claim can't be read is told."""
     refuse(monkeypatch, number, theirs)
-    ledger.release(ADDRESS, owner("ours"), mapped=True)
+    ledger.reown(ADDRESS, owner("ours"), owner("ours", uid="u2"), ports=mapped(1))
+    assert ledger.holds(ADDRESS, owner("ours", uid="u2"), mapped(1))
+    ledger.claim(ADDRESS, owner("ours", uid="u2"), ports=mapped(1))
+    with pytest.raises(LedgerError, match="can't be told"):
+        ledger.reown(ADDRESS, owner("ours", uid="u2"), owner("ours", uid="u2"), ports=mapped(3))
+    ledger.release(ADDRESS, owner("absent"), mapped=True)
+    ledger.release(ADDRESS, owner("ours", uid="u2"), mapped=True)
+    ledger.release(ADDRESS, owner("ours", uid="u2"), mapped=True)
     assert [path.name for path in ledger.directory.iterdir()] == [theirs.name]
-    for name in ("theirs", "ours"):
+    for attempt in (ledger.release, ledger.holds):
         with pytest.raises(LedgerError, match="can't be told"):
-            ledger.release(ADDRESS, owner(name), mapped=True)
+            attempt(ADDRESS, owner("theirs"))
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])
+def test_who_is_about_to_claim_an_address_may_not_be_told_for_a_moment(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """It counts as claimed, and no other is concerned."""
+    unfinished = ledger.directory / f".{ADDRESS}~0123456789abcdef.json.01234567.new"
+    unfinished.touch()
+    refuse(monkeypatch, number, unfinished)
+    (claim,) = ledger.claims()
+    assert (claim.address, claim.owner, claim.unread) == (ADDRESS, UNKNOWN, True)
+    assert claim.problem.startswith(f"who is about to claim {ADDRESS} can't be told: {unfinished}: ")
+    wanted = [ClaimRequest(address, owner("web")) for address in (ADDRESS, OTHER)]
+    told = publish(ClaimFiles(ledger.directory), wanted)
+    assert list(told) == [wanted[0]]
+    assert "can't be told" in str(told[wanted[0]])
+    assert ledger.holds(OTHER, owner("web"))
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ENOTCONN])
+def test_what_another_user_mounts_under_the_name_of_a_term_keeps_no_leader_from_writing(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Its term is kept beside it."""
+
+    class Second:
+        def term(self) -> int:
+            return 2
+
+    mine = Ledger(ledger.directory, Second())  # type: ignore[arg-type]
+    mine.claim(ADDRESS, owner("web"))
+    (path,) = ledger.directory.glob("term~*")
+    path.write_text("99")
+    refuse(monkeypatch, number, path)
+    mine.claim(OTHER, owner("web"))
+    assert mine.term(owner("web").home) == 2
+    assert path.read_text() == "99"
 
 
 def test_a_claim_beside_an_unreadable_one_fails_alone(
@@ -257,7 +333,7 @@ def test_a_claim_of_a_newer_version_is_held_and_left_alone(ledger: Ledger) -> No
     (path,) = ledger.directory.glob(f"{ADDRESS}~*")
     newer = json.dumps({**json.loads(path.read_text()), "format": 3})
     path.write_text(newer)
-    assert ledger.claims() == (Claim(ADDRESS, UNKNOWN),)
+    assert holders(ledger) == [(ADDRESS, UNKNOWN)]
     for name in ("web", "other"):
         with pytest.raises(LedgerError, match="format 3, and this version knows 2: install a later local-lb"):
             ledger.claim(ADDRESS, owner(name))
@@ -271,7 +347,7 @@ def test_nobody_claims_in_the_name_of_anothers_project(ledger: Ledger, tmp_path:
     for address, root in ((ADDRESS, str(tmp_path)), (OTHER, "/nowhere/theirs")):
         ledger.claim(address, owner("web", root))
         os.chown(next(ledger.directory.glob(f"{address}~*")), 12345, 12345)
-    assert ledger.claims() == (Claim(ADDRESS, UNKNOWN), Claim(OTHER, owner("web", "/nowhere/theirs")))
+    assert holders(ledger) == [(ADDRESS, UNKNOWN), (OTHER, owner("web", "/nowhere/theirs"))]
     assert "user 12345 wrote it in the name of" in ledger.problems()[0]
     assert not ledger.holds(ADDRESS, owner("web", str(tmp_path)))
 
@@ -309,11 +385,11 @@ def test_a_file_that_is_rewritten_in_place_is_its_owners_or_somebodys(ledger: Le
     writer = threading.Thread(target=rewrite)
     writer.start()
     try:
-        seen = {claim for _ in range(300) for claim in ledger.claims()}
+        seen = {holder for _ in range(300) for holder in holders(ledger)}
     finally:
         stop.set()
         writer.join()
-    assert seen <= {Claim(ADDRESS, UNKNOWN), Claim(ADDRESS, owner("web"))}
+    assert seen <= {(ADDRESS, UNKNOWN), (ADDRESS, owner("web"))}
     assert ledger.claims() == (Claim(ADDRESS, owner("web")),)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from locallb.sources.snapshot_cache import Changes, SnapshotCache
 from locallb.sources.workspace import EVERYTHING
 from locallb.storage import paths
 from locallb.watch.events import Cause, Mark
-from locallb.watch.planner import changes_of
+from locallb.watch.planner import changes_of, next_look
 from tests.sources.seed_api import kubeconfig, served_seed
 from tests.watch.api import becomes
 
@@ -125,25 +126,50 @@ def test_looking_for_clusters_reads_no_other_source(docker: Docker, world: Snaps
     assert docker.asked == asked + 1
 
 
-@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.EIO])
-def test_a_claim_that_the_host_cannot_read_for_a_moment_is_no_unknown_owners(
-    world: SnapshotCache, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    """Neither in what is planned meanwhile nor, the ledger being the same, afterwards."""
-    Ledger(paths.ledgers()[0]).claim(ip_address("127.77.0.5"), Owner(Home("p", "dev", "/nowhere"), SERVICE))
-
+@contextmanager
+def claims_refused(monkeypatch: pytest.MonkeyPatch, number: int) -> Iterator[None]:
+    """Have the system refuse to open claims."""
     open_file = os.open
 
     def refused(path: str | Path, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
-        if str(path).endswith(".json"):
+        if str(path).endswith(".json") and "ledger" in str(path):
             raise OSError(number, os.strerror(number), str(path))
         return open_file(path, flags, mode, dir_fd=dir_fd)
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", refused)
-        with pytest.raises(ClientError, match=os.strerror(number)):
-            world.read(EVERYTHING)
+        yield
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_a_ledger_that_the_host_cannot_read_for_a_moment_is_not_planned_with(
+    world: SnapshotCache, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Nor is it what counts afterwards, the ledger being the same."""
+    Ledger(paths.ledgers()[0]).claim(ip_address("127.77.0.5"), Owner(Home("p", "dev", "/nowhere"), SERVICE))
+    with claims_refused(monkeypatch, number), pytest.raises(ClientError, match=os.strerror(number)):
+        world.read(EVERYTHING)
     assert holders(world.read(EVERYTHING)) == [SERVICE]
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])
+def test_a_claim_that_a_disk_does_not_give_for_a_moment_is_told_and_looked_at_again(
+    world: SnapshotCache, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: int
+) -> None:
+    """All else is planned with meanwhile. It is read once it can be, the ledger being the same."""
+    wrote(tmp_path)("web")
+    ledger = Ledger(paths.ledgers()[0])
+    ledger.claim(ip_address("127.77.0.5"), Owner(Home("p", "dev", "/nowhere"), SERVICE))
+    (path,) = ledger.directory.iterdir()
+    with claims_refused(monkeypatch, number):
+        reading = world.read(EVERYTHING)
+        assert names(reading) == {"web"}
+        (told,) = reading.complaints
+        assert told.startswith(f"who holds 127.77.0.5 can't be told: {path} can't be read: {os.strerror(number)}; ")
+        assert told.endswith("; nobody new gets the address")
+        assert next_look(reading) is not None
+    reading = world.read(Changes())
+    assert (holders(reading), reading.complaints, next_look(reading)) == ([SERVICE], (), None)
 
 
 def test_a_cluster_in_the_making_is_worth_looks_for_a_while(

@@ -154,15 +154,17 @@ def _with_stack(
     remedy = "`locallb state restore` goes back to the last good state"
     known, under_way = troubles.guard("state", session.resources_and_under_way, ((), ()), remedy)
     wanted = troubles.guard("state", lambda: claim_keys_in(known), frozenset())
+    missing, unread = wanted - set(map(claim_key, claims)), {str(c.address): c.problem for c in claims if c.unread}
+    told = tuple(text for text in plan[0].complaints if not text.startswith(tuple(unread.values()))) if plan else ()
     return replace(
         seen,
-        source_problems=plan[0].complaints if plan else (),
+        source_problems=told,
         source_notices=(*plan[0].notices, *plan[1].notices) if plan else (),
         left_out=plan[1].left_out if plan else (),
         sources=len(session.settings.sources) if plan else 0,
         services=len(plan[1].placements) + len(plan[1].rejections) if plan else 0,
         proxies=_proxies(known),
-        unclaimed=tuple(sorted({claim.name for claim in wanted - set(map(claim_key, claims))})),
+        unclaimed=tuple(sorted({claim.name for claim in missing if claim.name.partition("/")[0] not in unread})),
         leftovers=troubles.guard("ledger", lambda: _leftovers(session, known, under_way, claims), ()),
         state=f"{counted(len(known), 'resource')} in {path}" if path.exists() else f"nothing deployed yet ({path})",
         state_problems=state_problems,

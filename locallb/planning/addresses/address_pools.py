@@ -19,7 +19,8 @@ from locallb.model.objects import Service
 from locallb.model.reasons import Problem
 from locallb.model.snapshot import HostFacts
 from locallb.planning.addresses import refusals
-from locallb.planning.addresses.holders import ByGroup, ByService, Holdings, may_share
+from locallb.planning.addresses.holder_kinds import ByGroup, ByService, may_share
+from locallb.planning.addresses.holders import Holdings
 from locallb.planning.addresses.refusals import Asked
 from locallb.planning.selection import selects
 

@@ -11,11 +11,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Protocol as Interface
 
-from locallb.model.identities import IPAddress, ObjectKey, Owner
+from locallb.model.identities import IPAddress, ObjectKey
 from locallb.model.objects import Service
 from locallb.model.snapshot import Claim, Snapshot
+from locallb.planning.addresses.holder_kinds import ByGroup, ByOther, ByPin, ByService, Holder
 from locallb.planning.addresses.pins import Pins
 
 Age = tuple[str, ObjectKey]
@@ -24,97 +24,6 @@ Age = tuple[str, ObjectKey]
 def age(service: Service) -> Age:
     """Return what sorts Services from the oldest to the youngest: creation time, then key."""
     return service.created, service.key
-
-
-class Holder(Interface):
-    """Who holds an address."""
-
-    def admits(self, service: Service) -> bool:
-        """Return whether `service` may get the address, as far as its holder goes."""
-
-    def __str__(self) -> str:
-        """Return it as the rest of a sentence that begins with "which"."""
-
-
-@dataclass(frozen=True, slots=True)
-class ByService:
-    """Held by a Service of this stack, or listed in the status of any Service."""
-
-    key: ObjectKey
-    why: str = "belongs to"
-
-    def admits(self, service: Service) -> bool:
-        """Admit this very Service, whatever its uid."""
-        return service.key == self.key
-
-    def __str__(self) -> str:
-        return f"{self.why} Service {self.key}"
-
-
-@dataclass(frozen=True, slots=True)
-class ByGroup:
-    """Held by Services of this stack with one sharing key, the oldest first."""
-
-    members: tuple[Service, ...]
-    leaving: bool = False
-    """Somebody else held it and hasn't released it: its data plane may still stand, so nobody joins."""
-
-    @property
-    def sharing_key(self) -> str:
-        """The sharing key that they have in common."""
-        return self.members[0].sharing_key
-
-    def admits(self, service: Service) -> bool:
-        """Admit members, and who has the same key."""
-        return service in self.members or (service.sharing_key == self.sharing_key and not self.leaving)
-
-    def stronger(self, service: Service) -> tuple[Service, ...]:
-        """Return the members whose hold counts more than that of `service`: older ones, or all if it holds nothing."""
-        return self.members[: self.members.index(service)] if service in self.members else self.members
-
-    def __str__(self) -> str:
-        return f"is shared by {', '.join(str(member.key) for member in self.members)}"
-
-
-def may_share(service: Service, other: Service) -> bool:
-    """Return whether two Services may have one address: one key, no port in common, the same traffic policy."""
-    return (
-        bool(service.sharing_key)
-        and service.sharing_key == other.sharing_key
-        and service.traffic_policy is other.traffic_policy
-        and not {(port.port, port.protocol) for port in service.ports}
-        & {(port.port, port.protocol) for port in other.ports}
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class ByPin:
-    """Kept free by the configuration for Services of one name or pattern, in whichever cluster they are."""
-
-    service: str
-    """`<namespace>/<name>`, either with `*`."""
-    pins: Pins
-
-    def admits(self, service: Service) -> bool:
-        """Admit the Services that have this pin."""
-        return self.pins.of(service.key) == self.service
-
-    def __str__(self) -> str:
-        return f"is pinned to {self.service}"
-
-
-@dataclass(frozen=True, slots=True)
-class ByOther:
-    """Held by what no plan of this stack can move: another stack, a process, a Node."""
-
-    why: str
-
-    def admits(self, _service: Service) -> bool:
-        """Admit nobody."""
-        return False
-
-    def __str__(self) -> str:
-        return self.why
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +42,9 @@ def holdings(snapshot: Snapshot, services: Sequence[Service], pins: Pins) -> Hol
     Service that lists it), our own state, the ledger. `services` are those of `snapshot` that get an address from us;
     only those can keep one. Claims are matched by key, not by uid: who is recreated under its name keeps its address.
     Ours in the ledger are the claims of this stack's home, and those that our state has word for word: after a move of
-    the project both still name the old place (the ledger itself refuses a copy of a project that lives on).
+    the project both still name the old place (the ledger itself refuses a copy of a project that lives on). A claim of
+    nobody knows whom, damaged or not to be read just now, takes nothing from who holds the address by the ledger or our
+    state, but nobody joins them.
     """
     ages = {service.key: age(service) for service in (*snapshot.services, *services)}
     ours = {service.key: service for service in services}
@@ -147,11 +58,17 @@ def holdings(snapshot: Snapshot, services: Sequence[Service], pins: Pins) -> Hol
     remembered = frozenset(snapshot.remembered)
     for claims in (state, ledger):
         for address, claimed in claims.items():
-            foreign = [
-                claim.owner for claim in claimed if claim.owner.home != snapshot.home and claim not in remembered
-            ]
-            keys = {claim.owner.service for claim in claimed}
-            holders[address] = _stranger(min(foreign)) if foreign else _claimant(keys, ages, ours)
+            known = [claim for claim in claimed if claim.owner.service.name]
+            if doubted := len(known) < len(claimed):
+                known += state.get(address, [])
+            foreign = [claim.owner for claim in known if claim.owner.home != snapshot.home and claim not in remembered]
+            keys = {claim.owner.service for claim in known}
+            if foreign:
+                holders[address] = ByOther(f"belongs to Service {min(foreign)}")
+            elif keys:
+                holders[address] = _claimant(keys, ages, ours, doubted=doubted)
+            else:
+                holders[address] = _somebody(claimed[0])
     return Holdings(holders, _ranked(holders, (ledger, state, status)))
 
 
@@ -194,11 +111,16 @@ def _oldest(keys: Iterable[ObjectKey], ages: Mapping[ObjectKey, Age], ours: Mapp
     return ByService(listing[0], "stands in the status of")
 
 
-def _claimant(keys: AbstractSet[ObjectKey], ages: Mapping[ObjectKey, Age], ours: Mapping[ObjectKey, Service]) -> Holder:
-    """Decide which of our claimants holds an address: the oldest one that is there, with whom it shares."""
+def _claimant(
+    keys: AbstractSet[ObjectKey], ages: Mapping[ObjectKey, Age], ours: Mapping[ObjectKey, Service], *, doubted: bool
+) -> Holder:
+    """Decide which of our claimants holds an address: the oldest one that is there, with whom it shares.
+
+    `doubted`: nobody knows whether there is another one.
+    """
     there = sorted(filter(ours.__contains__, keys), key=ages.__getitem__)
     if there:
-        return _together([ours[key] for key in there], leaving=len(there) < len(keys))
+        return _together([ours[key] for key in there], leaving=doubted or len(there) < len(keys))
     return ByService(min(keys), "is not yet released by")
 
 
@@ -211,10 +133,9 @@ def _together(services: Sequence[Service], *, leaving: bool) -> Holder:
     return ByGroup(tuple(members), leaving or len(members) < len(services))
 
 
-def _stranger(owner: Owner) -> ByOther:
-    if not owner.service.name:
-        return ByOther("is held by a damaged claim in the ledger")
-    return ByOther(f"belongs to Service {owner}")
+def _somebody(claim: Claim) -> ByOther:
+    what = "claim in the ledger that can't be read just now" if claim.unread else "damaged claim in the ledger"
+    return ByOther(f"is held by a {what}{f' ({claim.problem})' if claim.problem else ''}")
 
 
 def _ranked(

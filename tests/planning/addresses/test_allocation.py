@@ -240,6 +240,27 @@ def test_a_damaged_claim_belongs_to_somebody() -> None:
     )
 
 
+def doubted(address: str) -> Claim:
+    """Make a claim that can't be read just now."""
+    nobody = Owner(Home("", "", ""), ObjectKey(ClusterName(""), "", ""))
+    return Claim(ip_address(address), nobody, problem="/ledger/x can't be read; look after that disk", unread=True)
+
+
+def test_a_claim_that_cannot_be_read_takes_no_address_from_who_has_it() -> None:
+    """By the ledger or by this stack's own state, also where the claim of that is the very one; nobody new gets it."""
+    ours, other = claim("10.0.0.1", "web"), service("new", created="2")
+    for ledger, state in (([doubted("10.0.0.1"), ours], []), ([doubted("10.0.0.1")], [ours])):
+        got = given(service("web"), other, ledger=ledger, state=state)
+        assert (words(got["web"]), words(got["new"])) == ("10.0.0.1", "10.0.0.3")
+    foreign = claim("10.0.0.1", "theirs", OTHER_HOME)
+    assert words(given(service("web"), ledger=[doubted("10.0.0.1"), foreign], state=[ours])["web"]) == "10.0.0.2"
+    assert given(service("web", "10.0.0.1"), ledger=[doubted("10.0.0.1")])["web"] == Problem(
+        Reason.IN_USE,
+        "a/n/web asks for 10.0.0.1, which is held by a claim in the ledger that can't be read just now "
+        "(/ledger/x can't be read; look after that disk); ask for another address or release it there",
+    )
+
+
 def test_a_project_that_moved_keeps_its_addresses() -> None:
     """State and ledger name the old place word for word; the ledger alone would be somebody else's."""
     moved = claim("10.0.0.3", "web", HOME._replace(root="/srv/before"))

@@ -16,7 +16,18 @@ from locallb.model.network.routes import Route
 from locallb.model.objects import Service
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import HostFacts, Socket
-from tests.planning.addresses.test_allocation import BOTH, FOUR, PREFER, REQUIRE, claim, given, pool, service, words
+from tests.planning.addresses.test_allocation import (
+    BOTH,
+    FOUR,
+    PREFER,
+    REQUIRE,
+    claim,
+    doubted,
+    given,
+    pool,
+    service,
+    words,
+)
 from tests.planning.strategies import OTHER_HOME, route
 
 LAST_SIX = AddressRange(ip_address("fd00::"), ip_address("fd00::"))
@@ -158,3 +169,13 @@ def test_a_process_that_this_user_may_not_see_is_told_as_anothers() -> None:
     answer = given(service("web", "10.0.0.3"), host=host)["web"]
     assert isinstance(answer, Problem)
     assert "which the process of another user listens on" in answer.message
+
+
+def test_who_shares_an_address_with_a_claim_that_cannot_be_read_keeps_it_and_nobody_joins() -> None:
+    """Whose claim that is only the state knows."""
+    state = [claim("10.0.0.3", "a"), claim("10.0.0.3", "b")]
+    services = [sharing(name, created=name) for name in "abc"]
+    for ledger in ([doubted("10.0.0.3"), state[0]], [doubted("10.0.0.3")]):
+        answers = given(*services, ledger=ledger, state=state)
+        assert [words(answers[name]) for name in "ab"] == ["10.0.0.3", "10.0.0.3"]
+        assert words(answers["c"]) != "10.0.0.3"
