@@ -6,7 +6,9 @@ of them have is one cluster. Not here: finding (`source.FinderType`), and readin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from locallb.config.settings import PodRouting, Settings
@@ -21,6 +23,8 @@ from locallb.sources.source import Found, SourceRead, SourceResult, finder_type
 from locallb.storage import files
 from locallb.storage.paths import stack_directory
 
+_AT_ONCE = 16
+"""Finders that are asked side by side."""
 _FIRST = "called"
 """In the directory of a type of finder: the name of the one that keeps there what it found."""
 
@@ -30,7 +34,7 @@ def find_sources(home: Home, settings: Settings, *, keep: bool) -> tuple[tuple[S
 
     `keep`: write down what was found, and forget what is gone. Raises SourceError.
     """
-    findings = [(finder, _find(finder, settings, home, keep=keep)) for finder in settings.finders]
+    findings = _findings(settings, home, keep=keep)
     sources, twice = _distinct(settings, findings)
     gone = {name for _, finding in findings for name in finding.gone} - {source.cluster for source in sources}
     for cluster in gone if keep else ():
@@ -48,6 +52,15 @@ def find_sources(home: Home, settings: Settings, *, keep: bool) -> tuple[tuple[S
 def ways_to_nodes(sources: Iterable[Source]) -> Mapping[ClusterName, tuple[PodRoute, ...]]:
     """Return the ways to Nodes that sources know."""
     return {source.cluster: source.node_routes for source in sources if source.node_routes is not None}
+
+
+def _findings(settings: Settings, home: Home, *, keep: bool) -> Sequence[tuple[Finder, Found[Source]]]:
+    """Ask every finder; several side by side, as clusters that don't answer take their time. Raises SourceError."""
+    find = partial(_find, settings=settings, home=home, keep=keep)
+    if len(settings.finders) <= 1:
+        return [(finder, find(finder)) for finder in settings.finders]
+    with ThreadPoolExecutor(min(len(settings.finders), _AT_ONCE), "locallb finder") as crew:
+        return list(zip(settings.finders, crew.map(find, settings.finders), strict=True))
 
 
 def _find(finder: Finder, settings: Settings, home: Home, *, keep: bool) -> Found[Source]:

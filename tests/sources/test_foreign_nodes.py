@@ -23,6 +23,7 @@ from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import PodRouting, Settings, SettingsError
 from locallb.kubernetes.api.limits import allowance
 from locallb.model.pacing import Pace
+from locallb.sources import found as found_module
 from locallb.sources.kubernetes import nodes
 from locallb.sources.kubernetes.entry import MachinesSource
 from locallb.sources.kubernetes.nodes import MOST_WAYS, NodePolls
@@ -142,6 +143,39 @@ def page(following: str = "", padding: int = 0, items: Sequence[object] = ()) ->
     """Write a page of a list."""
     metadata = {"resourceVersion": "1", "continue": following, "x": "x" * padding}
     return json.dumps({"metadata": metadata, "items": items}).encode()
+
+
+def test_servers_are_asked_side_by_side(tmp_path: Path) -> None:
+    """Those that answer nobody cost the seconds of one; what they say stays in order."""
+    shoots = [f"a{number}" for number in range(8)]
+    all_asked = threading.Barrier(len(shoots))
+
+    def answer(request: BaseHTTPRequestHandler) -> bytes:
+        if request.path.startswith("/api/v1/namespaces/infra-a") and "/pods" in request.path:
+            all_asked.wait(60.0)
+        return page(items=[])
+
+    with answering(tmp_path / "cloudprovider", answer):
+        found, told = find(tmp_path, *shoots)
+    assert list(found) == shoots
+    assert ["takes longer" in sentence or "doesn't answer" in sentence for sentence in told] == [False] * len(shoots)
+
+
+def test_no_more_servers_are_asked_side_by_side_than_threads_are_cheap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others have their turn."""
+    monkeypatch.setattr(found_module, "_AT_ONCE", 2)
+    crews: set[str] = set()
+
+    def ask(*_: object, **__: object) -> tuple[()]:
+        crews.add(threading.current_thread().name)
+        return ()
+
+    monkeypatch.setattr(nodes, "_ask", ask)
+    shoots = [f"a{number}" for number in range(8)]
+    assert find(tmp_path, *shoots) == (dict.fromkeys(shoots, ()), [])
+    assert len(crews) <= 2
 
 
 def test_a_list_without_an_end_ends(tmp_path: Path) -> None:
