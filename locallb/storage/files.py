@@ -10,9 +10,8 @@ import fcntl
 import os
 import shutil
 import stat
-import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -69,11 +68,26 @@ def write_beside(path: Path, text: str, *, mode: int = PRIVATE, durable: bool = 
 
 def write(path: Path, text: str, *, mode: int = PRIVATE, durable: bool = False) -> None:
     """Put `text` at `path` in one step: a reader sees the old file or the new one, whole. Raises FilesError."""
-    with _beside(path, text, mode, durable=durable) as beside:
+    write_all({path: text}, mode=mode, durable=durable)
+
+
+def write_all(texts: Mapping[Path, str], *, mode: int = PRIVATE, durable: bool = False) -> None:
+    """Put each text at its path once all of them are complete beside; where one can't be, every file stays as it was.
+
+    Raises FilesError.
+    """
+    whole: dict[Path, Path] = {}
+    with ExitStack() as stack:
         try:
-            beside.replace(path)
-        except OSError as error:
-            unfinished.discard(beside)
+            for path, text in texts.items():
+                whole[path] = stack.enter_context(_beside(path, text, mode, durable=durable))
+            for path, beside in whole.items():
+                beside.replace(path)
+        except (FilesError, OSError) as error:
+            for beside in whole.values():
+                unfinished.discard(beside)
+            if isinstance(error, FilesError):
+                raise
             raise FilesError(f"{path} can't be replaced: {refusal(error)}") from error
 
 
@@ -153,21 +167,6 @@ def read_shared(path: Path, limit: int = LARGEST) -> str | None:
     """Read the text of a file where others may write, as `find_shared` does."""
     file = find_shared(path, limit)
     return None if file is None else file.text
-
-
-@contextmanager
-def scratch(what: str) -> Iterator[Path]:
-    """Lend a directory for `what`, which is gone afterwards. Raises FilesError for what can't be written there."""
-    made = ""
-    try:
-        with tempfile.TemporaryDirectory(prefix="locallb-") as made:
-            yield Path(made)
-    except OSError as error:
-        if error.filename and made and not str(error.filename).startswith(made):
-            raise
-        where = f" to {tempfile.tempdir}" if tempfile.tempdir else ""
-        remedy = "or name another directory in TMPDIR"
-        raise FilesError(f"{what} can't be written{where}: {refusal(error)}; {remedy}") from error
 
 
 @contextmanager

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+import resource
 import socket
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -16,10 +19,12 @@ from locallb.envoy import render
 from locallb.envoy.http import names
 from locallb.model.http.routes import Answer, Match, Route
 from locallb.model.http.serving import ANY, Certificate, Chain, HttpListener, HttpRoutes, Termination, VirtualHost
-from locallb.model.identities import ProxyName
+from locallb.model.identities import ClusterName, ProxyName
 from locallb.model.naming import owner_fields, proxy_owner
 from locallb.model.objects import Discovery
 from locallb.model.serving import Proxy
+from locallb.provider.resources import certificate_files
+from locallb.provider.resources.certificate_files import CertificateFilesError
 from locallb.resources.errors import ProviderError
 from locallb.storage import paths
 from tests.envoy.certificates import Authority, Pair
@@ -199,3 +204,32 @@ def test_planned_secret_is_served_among_several_of_one_name(
     file.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": [inner]}))
     certificate = driver.create(KIND, inputs(wanted, pairs[meant], file))
     assert (paths.proxies_root() / wanted.proxy / certificate["chain"]).read_text() == pairs[meant].chain.read_text()
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """Let this process write no larger files, as on a disk that is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("chain", [b"x" * 100, b"x" * 10_000], ids=["key", "chain"])
+@pytest.mark.parametrize("before", [None, (b"old chain", b"old key")], ids=["none", "a pair"])
+def test_what_does_not_fit_leaves_the_pair_from_before(
+    tmp_path: Path, chain: bytes, before: tuple[bytes, bytes] | None
+) -> None:
+    """Whichever of the two files it is; with none from before there is none, and nothing half done."""
+    certificate = Certificate(ClusterName("c"), "default", "web", "0" * 64, "")
+    if before:
+        certificate_files.write(tmp_path, certificate, *before, shared=False)
+    key = b"x" * (10_100 - len(chain))
+    with largest_file(4096), pytest.raises(CertificateFilesError, match="File too large; raise the limit"):
+        certificate_files.write(tmp_path, certificate, chain, key, shared=False)
+    assert certificate_files.read(tmp_path, certificate) == before
+    assert len(list(tmp_path.iterdir())) == (2 if before else 0)
+    certificate_files.write(tmp_path, certificate, chain, key, shared=False)
+    assert certificate_files.read(tmp_path, certificate) == (chain, key)

@@ -26,7 +26,7 @@ from locallb.sources import SourceError
 from locallb.sources.configuration import stack_settings
 from locallb.sources.hostless import holding, read_hostless
 from locallb.sources.source import source_type
-from locallb.storage import files
+from locallb.storage.scratch import scratch
 
 NEW = "the manifests"
 
@@ -66,7 +66,7 @@ def report_against(directory: Path, stack: str, other: str) -> Report:
     project = open_project(directory.resolve())
     home = Home(project.name, stack, str(project.root))
     settings = stack_settings(load_config(project, stack))
-    with files.scratch(f"what {other} has") as made:
+    with scratch(f"what {other} has") as made:
         nowhere = made / "readings"
         old = _old_side(project, settings, home, other, made)
         reading = read_hostless(home, settings, project.root, nowhere)

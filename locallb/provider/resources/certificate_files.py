@@ -16,15 +16,14 @@ class CertificateFilesError(Exception):
 
 
 def write(directory: Path, certificate: AnyCertificate, chain: bytes, key: bytes, *, shared: bool) -> None:
-    """Write both, the key for nobody but Envoy. Raises CertificateFilesError; then there is no key."""
-    mode = files.SHARED if shared else files.PRIVATE
+    """Write both, the key for nobody but Envoy. Raises CertificateFilesError; then those from before are there."""
     try:
-        files.write(directory / names.key_file(certificate), key.decode(), mode=mode)
-        files.write(directory / names.chain_file(certificate), chain.decode(), mode=mode)
-    except (files.FilesError, UnicodeDecodeError) as error:
-        files.remove(directory / names.key_file(certificate))
-        why = str(error) if isinstance(error, files.FilesError) else "it isn't PEM"
-        raise CertificateFilesError(why) from None
+        texts = {directory / name: part.decode() for name, part in zip(_files(certificate), (chain, key), strict=True)}
+        files.write_all(texts, mode=files.SHARED if shared else files.PRIVATE)
+    except UnicodeDecodeError:
+        raise CertificateFilesError("it isn't PEM") from None
+    except files.FilesError as error:
+        raise CertificateFilesError(str(error)) from None
 
 
 def read(directory: Path, certificate: AnyCertificate) -> tuple[bytes, bytes] | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from locallb.envoy.binary import installed
 from locallb.programs.program import Program
 from locallb.runtimes.docker.engine_api import Containers
-from locallb.storage import files
+from locallb.storage.scratch import scratch
 
 REPOSITORY = "local-lb/envoy"
 BINARY = "usr/local/bin/envoy"
@@ -32,7 +32,7 @@ def make_image(containers: Containers) -> str:
 
 def load_program(containers: Containers, image: str, path: Path, name: str, changes: Sequence[str] = ()) -> None:
     """Make an image of a program of this host, under this name in it. Raises ClientError."""
-    with files.scratch(f"the image {image}") as folder:
+    with scratch(f"the image {image}") as folder:
         archive = folder / "root.tar"
         with tarfile.open(archive, "w") as tar:
             add_program(tar, path, name)
