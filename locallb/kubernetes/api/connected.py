@@ -1,7 +1,7 @@
 """The HTTP client for one Kubernetes API, and what it was made from.
 
-Every request passes here: pages are checked, the quota is kept, events get a short deadline, and an API that somebody
-else named keeps to its allowance. Not here: which requests, and retries.
+Every request passes here: pages are checked, no answer is too large, the quota is kept, events get a short deadline,
+and an API that somebody else named keeps to its allowance. Not here: which requests, and retries.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from locallb.kubernetes.answers import AnswerError
 from locallb.kubernetes.api.limits.allowance import PAGES, Allowance, ask_plainly, limit_to, refuse_compressed
 from locallb.kubernetes.api.limits.deadline import limit
 from locallb.kubernetes.api.limits.quota import QUOTAS
+from locallb.kubernetes.api.limits.size import read_whole
 from locallb.model.snapshot import Access
 
 TIMEOUT = httpx2.Timeout(10.0, connect=3.0)
@@ -65,7 +66,7 @@ class Connected:
             partial(QUOTAS.hold, access),
             *([ask_plainly] if allowance else ()),
         ]
-        answered = [refuse_compressed] if allowance else []
+        answered = [*([refuse_compressed] if allowance else ()), read_whole]
         client = self.client._client._client  # noqa: SLF001 - likewise
         client.event_hooks = {"request": hooks, "response": answered}
         limit_to(allowance, client) if allowance else limit(client)

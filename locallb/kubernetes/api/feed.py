@@ -27,6 +27,7 @@ from locallb.kubernetes.access.kubeconfig import connection
 from locallb.kubernetes.access.tls import TLS
 from locallb.kubernetes.answers import ERROR, AnswerError, Object, WatchLine, lines, list_page, watch_line, whole
 from locallb.kubernetes.api.limits.quota import QUOTAS
+from locallb.kubernetes.api.limits.size import LARGEST
 from locallb.kubernetes.frontend import frontends
 from locallb.model.fields import JsonObject
 from locallb.model.snapshot import Access
@@ -44,8 +45,6 @@ SILENCE = 100.0
 """Seconds without a line after which a watch is opened again."""
 PATIENCE = 30.0
 """Seconds that one whole answer, or the head of a watch's, may take."""
-LARGEST = 256 << 20
-"""Bytes of a page of a list."""
 PAGES_AT_ONCE, PAGE_EVERY = 3, 0.5
 """Pages of a list that are asked for without a pause, and the seconds between two of the others."""
 _LIFE = 300

@@ -9,6 +9,7 @@ import httpx2
 from lightkube import ApiError
 
 from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.answers import AnswerError
 from locallb.model.formatting import printable
 from locallb.model.system_errors import scarcity
 
@@ -45,7 +46,8 @@ def unreachable(server: str, error: httpx2.HTTPError) -> KubeError:
 
 def nonsense(server: str, error: Exception) -> KubeError:
     """Explain that something other than an API server answered."""
-    told = f"{server} answers with something that isn't a Kubernetes API's ({error!r:.200})"
+    why = f"{error!s:.200}" if isinstance(error, AnswerError) else f"{error!r:.200}"
+    told = f"{server} answers with something that isn't a Kubernetes API's ({why})"
     return KubeError(Fault.UNREACHABLE, told)
 
 
