@@ -40,6 +40,11 @@ def refusal(error: OSError) -> str:
     return f"{what}; {remedy}" if remedy else what
 
 
+def has_remedy(error: BaseException | None) -> bool:
+    """Return whether `refusal` says what to do."""
+    return isinstance(error, OSError) and error.errno in REMEDIES
+
+
 def reason(error: Exception) -> str:
     """Return the same of an error of the system, and what any other one says."""
     return refusal(error) if isinstance(error, OSError) else str(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from locallb.model.identities import ClusterName, ObjectKey
+from locallb.model.system_errors import REMEDIES
 from locallb.sources import SourceError
 from locallb.sources.manifests.reading import LARGEST_FILE
 from tests.sources.support import Place, key, names, service
@@ -170,6 +172,29 @@ def test_a_directory_that_never_was_read_stops_the_run(place: Place, what: str) 
         reason = "Too many levels of symbolic links"
     sentence = f"source demo: {place.manifests} can't be read ({reason}); "
     assert refusal(place) == sentence + "name a directory of manifests, or one such file, in local-lb:sources"
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EACCES, errno.EIO])
+def test_a_directory_that_the_host_does_not_give_is_told_with_what_helps_and_nothing_else(
+    place: Place, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Another directory wouldn't; with an earlier reading as without."""
+    open_file = os.open
+
+    def refused(path: str | Path, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if str(path) == str(place.manifests):
+            raise OSError(number, os.strerror(number), path)
+        return open_file(path, flags, mode, dir_fd=dir_fd)
+
+    place.write(a=service("a"))
+    told = f"source demo: {place.manifests} can't be read ({os.strerror(number)}; {REMEDIES[number]})"
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refused)
+        assert refusal(place) == told
+    place.read(keep=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refused)
+        assert place.read([key("a")]).stale == (f"{told}, so its Services count as last read",)
 
 
 def test_a_broken_file_without_a_copy_stops_the_run_where_something_is_held(place: Place) -> None:

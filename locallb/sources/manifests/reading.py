@@ -17,6 +17,7 @@ from locallb.kubernetes.parsing.objects import ParseMemory, parse_objects
 from locallb.model.formatting import clipped
 from locallb.model.identities import ClusterName, ObjectKey
 from locallb.model.snapshot import Contents
+from locallb.model.system_errors import has_remedy
 from locallb.sources import SourceError
 from locallb.sources.manifests.entry import ManifestsSource
 from locallb.sources.manifests.files import FilesNow, ParsedFile, understood_files, with_other_contents
@@ -99,7 +100,7 @@ def read_manifests(  # noqa: PLR0913 - each optional one is a choice of its own
         folder = _folder(directory, memory)
     except FolderError as error:
         memory.folder = memory.reading = memory.now = None
-        return _from_copy_alone(source, directory, str(error), readings)
+        return _from_copy_alone(source, directory, error, readings)
     if memory.reading and memory.folder == folder:
         memory.folder = folder  # of the same, but with later stamps, and what is followed from now on
         return memory.reading
@@ -157,14 +158,15 @@ def _distrust(empty: list[str], fresh: FilesNow, last: FilesOfObjects, *, alone:
             fresh.broken[path] = " is empty (remove it, if nothing shall be in it)"
 
 
-def _from_copy_alone(source: ManifestsSource, directory: Path, why: str, readings: ReadCache) -> SourceResult:
-    last = readings.load(source.cluster)
-    told = f"source {source.cluster}: {directory} can't be read ({why})"
+def _from_copy_alone(source: ManifestsSource, directory: Path, error: FolderError, readings: ReadCache) -> SourceResult:
+    """Return what was read last; where the host says what helps, nothing else is recommended. Raises SourceError."""
+    last, helped = readings.load(source.cluster), has_remedy(error.__cause__)
+    told = f"source {source.cluster}: {directory} can't be read ({error})"
     if last is None:
-        raise SourceError(
-            f"{told}; {next((meaning for sign, meaning in _NOT_EXPANDED if sign in source.directory), _REMEDY)}"
-        )
-    stale = (f"{told}, so its Services count as last read; bring it back, or take it out of local-lb:sources",)
+        remedy = next((meaning for sign, meaning in _NOT_EXPANDED if sign in source.directory), _REMEDY)
+        raise SourceError(told if helped else f"{told}; {remedy}")
+    remedy = "" if helped else "; bring it back, or take it out of local-lb:sources"
+    stale = (f"{told}, so its Services count as last read{remedy}",)
     return _reading(source.cluster, last, FilesNow(), stale, ParseMemory())
 
 
