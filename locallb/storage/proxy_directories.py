@@ -7,6 +7,7 @@ whatever a stopped run leaves can still be told apart by owner. Not here: Envoy'
 from __future__ import annotations
 
 import json
+import os
 import re
 import secrets
 from collections.abc import Mapping
@@ -155,11 +156,32 @@ class Proxies:
             raise ProxiesError(str(error)) from error
 
     def recorded(self, proxy: ProxyId) -> ProcessRecord | None:
-        """Read what was started in the directory; None if nothing was, or nothing readable is noted."""
-        with suppress(files.FilesError, ValueError, TypeError):
+        """Read what was started in the directory; None if nothing was, or nothing is noted that makes sense.
+
+        Raises ProxiesError where it can't be read: something may be noted.
+        """
+        try:
             record = ProcessRecord(**json.loads(_small(self.path(proxy) / RECORD)))
             return replace(record, pid=int(record.pid), started=str(record.started))
-        return None
+        except (files.FilesError, ValueError, TypeError) as error:
+            if isinstance(error.__cause__, PermissionError):
+                raise ProxiesError(str(error)) from error
+            return None
+
+    def sweep(self) -> None:
+        """Remove directories and files that killed runs left half made; what can't be removed stays."""
+        with suppress(OSError):
+            for name in os.listdir(self.root):  # noqa: PTH208 - of thousands, twice as fast
+                with suppress(OSError, ProxiesError):
+                    self._sweep(name)
+
+    def _sweep(self, name: str) -> None:
+        """Remove what one name in the root stands for, or what is left in it. Raises OSError, ProxiesError."""
+        path = self.root / name
+        if _UNFINISHED.fullmatch(name) and unfinished.is_stale(path):
+            self.remove(ProxyId(name))
+        elif is_id(name) and not path.is_symlink() and any(map(unfinished.is_named_so, os.listdir(path))):  # noqa: PTH208 - likewise
+            unfinished.remove_abandoned(path)
 
     def _publish(self, proxy: ProxyId, owner: Owner, name: ProxyName) -> None:
         beside = self.root / f".{proxy}.{secrets.token_hex(4)}{files.UNFINISHED}"

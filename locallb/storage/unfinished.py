@@ -18,7 +18,7 @@ from pathlib import Path
 
 ENDING = ".new"
 _STALE = 60.0
-"""Seconds after which a link that is being put in place is one that a stopped writer left."""
+"""Seconds after which a link or a directory that is being put in place is one that a stopped writer left."""
 _NAME = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}" + re.escape(ENDING))
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -27,6 +27,11 @@ _OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 def name_beside(path: Path) -> Path:
     """Return the name of a new file beside `path`."""
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}{ENDING}")
+
+
+def is_named_so(name: str) -> bool:
+    """Return whether a file is called as one that isn't complete."""
+    return _NAME.fullmatch(name) is not None
 
 
 @contextmanager
@@ -72,7 +77,7 @@ def remove_abandoned(directory: Path) -> None:
     Not for a directory in which others may write.
     """
     for path in (*directory.glob(f".*{ENDING}"), *directory.glob(f"*/.*{ENDING}")):
-        if _NAME.fullmatch(path.name) and not path.parent.is_symlink():
+        if is_named_so(path.name) and not path.parent.is_symlink():
             with suppress(OSError):
                 _remove(path)
 
@@ -86,10 +91,14 @@ def remove_abandoned_of(path: Path) -> None:
                 _remove(beside)
 
 
+def is_stale(path: Path) -> bool:
+    """Return whether a link or a directory that is to come to its place has lain there for long. Raises OSError."""
+    return time.time() - path.lstat().st_mtime > _STALE
+
+
 def _remove(path: Path) -> None:
-    status = path.lstat()
-    if stat.S_ISLNK(status.st_mode):  # nobody can lock one
-        if time.time() - status.st_mtime > _STALE:
+    if path.is_symlink():  # nobody can lock one
+        if is_stale(path):
             path.unlink()
         return
     descriptor = os.open(path, _OLD)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from locallb.model.identities import Owner, ProxyId, ProxyName
+from locallb.model.identities import Home, Owner, ProxyId, ProxyName
+from locallb.sources.state import stack_home
 from locallb.storage.proxy_directories import ProcessRecord, Proxies, ProxiesError, ProxyDirectory
 from tests.descriptors import few_files
 from tests.ledger.test_ledger import owner
@@ -120,6 +122,33 @@ def test_half_made_directory_of_a_killed_run_is_removed(proxies: Proxies, how: s
     assert {path.name for path in proxies.root.iterdir()} == {theirs.name, *([ID] if how == "make" else [])}
 
 
+def test_what_killed_runs_left_is_swept_also_of_proxies_that_nobody_makes_again(proxies: Proxies) -> None:
+    """Directories that were never signed, and files that were never complete; not what may be in the making."""
+    old, young = (proxies.root / f".{name}.01234567.new" for name in ("aaaaaaaaaaaa", "bbbbbbbbbbbb"))
+    for unfinished in (old, young):
+        (unfinished / "deep").mkdir(parents=True)
+    os.utime(old, (0, 0))
+    made = proxies.make(ID, owner("web"), ProxyName("web"))
+    proxies.record(ID, RECORD)
+    (made.path / ".lds.json.01234567.new").touch()
+    (proxies.root / ".notes.01234567.new").touch()
+    (proxies.root / "0123456789ac").symlink_to(proxies.root / ID)
+    proxies.sweep()
+    left = {young.name, ".notes.01234567.new", ID, "0123456789ac"}
+    assert {path.name for path in proxies.root.iterdir()} == left
+    assert {path.name for path in made.path.iterdir()} == {"owner.json", "process.json"}
+    Proxies(proxies.root / "absent").sweep()
+
+
+def test_every_update_sweeps_what_killed_ones_left(proxies: Proxies, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever stack it is of."""
+    monkeypatch.setattr(Proxies, "ours", lambda: proxies)
+    made = proxies.make(ID, owner("web"), ProxyName("web"))
+    (made.path / ".lds.json.01234567.new").touch()
+    stack_home.settle(Home("shop", "dev", str(proxies.root.parent)))
+    assert [path.name for path in made.path.iterdir()] == ["owner.json"]
+
+
 def test_other_things_in_the_root_are_not_ours(proxies: Proxies) -> None:
     """Neither listed nor removed."""
     proxies.make(ID, owner("web"), ProxyName("web"))
@@ -141,6 +170,22 @@ def test_run_record_is_written_read_and_removed(proxies: Proxies) -> None:
         assert proxies.recorded(ID) is None
     proxies.record(ID, None)
     assert not (made.path / "process.json").exists()
+
+
+def test_record_of_a_run_that_may_not_be_read_is_told(proxies: Proxies, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a run as root: something may run there."""
+    path = proxies.make(ID, owner("web"), ProxyName("web")).path / "process.json"
+    proxies.record(ID, RECORD)
+    open_file = os.open
+
+    def refused(name: str | Path, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if str(name) == str(path):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(name))
+        return open_file(name, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", refused)
+    with pytest.raises(ProxiesError, match=r"process\.json can't be read: Permission denied; run this as the user"):
+        proxies.recorded(ID)
 
 
 @pytest.mark.parametrize("name", ["owner.json", "process.json"])

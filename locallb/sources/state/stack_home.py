@@ -18,6 +18,7 @@ from locallb.model.identities import Home
 from locallb.model.state_resource import CLAIMS, CONFIG
 from locallb.sources import SourceError
 from locallb.storage import files, paths, unfinished
+from locallb.storage.proxy_directories import Proxies
 
 FORMAT = 1
 """Of the stack: a version that writes what earlier ones would misread, in state or proxies' files, raises it."""
@@ -120,13 +121,14 @@ def _establish(home: Home) -> None:
 
 
 def settle(home: Home) -> None:
-    """Write down that the stack belongs here; what killed runs were writing beside goes. Raises SourceError."""
+    """Write down that the stack belongs here; what killed runs left there and of proxies goes. Raises SourceError."""
     path, text = _path(home), json.dumps({"format": FORMAT, **asdict(here(home))}, indent=1) + "\n"
     try:
         if files.read(path) != text:
             paths.private_directory(path.parent)
             files.write(path, text)
         unfinished.remove_abandoned(path.parent)
+        Proxies.ours().sweep()
     except (files.FilesError, paths.PlaceError) as error:
         raise SourceError(f"it can't be written down where stack {home.stack} belongs: {error}") from None
 
