@@ -43,11 +43,16 @@ def holder(address: IPAddress, port: int, protocol: Protocol) -> str:
             row.inode
             for row in rows(protocol)
             if row.port == port
-            and (row.address == address or row.address.is_unspecified)
+            and (row.address == address or _covers(row.address, address))
             and (protocol is Protocol.UDP or row.state == LISTEN)
         }
         return next(iter(socket_owners(inodes, ()).holders.values()), "") if inodes else ""
     return ""
+
+
+def _covers(wildcard: IPAddress, address: IPAddress) -> bool:
+    """Return whether a socket on every address may keep this one: that of IPv6 both families, that of IPv4 its own."""
+    return wildcard.is_unspecified and wildcard.version >= address.version
 
 
 def connections(places: Collection[tuple[IPAddress, int]], process: int = 0) -> int:
@@ -71,13 +76,15 @@ def connect(address: IPAddress, port: int, seconds: float) -> None:
 def rows(protocol: Protocol, state: str = "", process: int = 0) -> Iterator[Row]:
     """Return the sockets of a network namespace, all or those in one state; IPv4-mapped IPv6 as IPv4.
 
-    It is the one of `process`, which may be gone then; 0 stands for our own. Raises SocketError where
-    the host can't tell.
+    It is the one of `process`, which may be gone then; 0 stands for our own. Each counts once: the kernel may name one
+    twice where many come and go meanwhile. Raises SocketError where the host can't tell.
     """
     for table in _TABLES.get(protocol, ()):
+        seen: set[tuple[str, ...]] = set()
         for line in _lines(Path("/proc", str(process or "self"), "net", table))[1:]:
             fields = line.split()
-            if not state or fields[3] == state:
+            if (not state or fields[3] == state) and (ends := (fields[1], fields[2], fields[9])) not in seen:
+                seen.add(ends)
                 place, port = fields[1].split(":")
                 yield Row(_address(place), int(port, 16), fields[3], fields[9])
 

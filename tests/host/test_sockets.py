@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
 import socket
 from ipaddress import ip_address
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,22 @@ from locallb.host.sockets import SocketError
 from locallb.model.identities import Protocol
 
 LOCAL = ip_address("127.0.0.1")
+RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+def unused_port() -> int:
+    """Choose a port that nobody has at any address, and that the kernel gives to nobody who doesn't name it.
+
+    On a host with tens of thousands of sockets most of those that it gives are somebody's in the other protocol.
+    """
+    first, last = map(int, RANGE.read_text(encoding="ascii").split())
+    taken = {row.port for protocol in (Protocol.TCP, Protocol.UDP) for row in sockets.rows(protocol)}
+    return random.choice([port for port in (*range(10_000, first), *range(last + 1, 65_536)) if port not in taken])
+
+
+def serve(port: int) -> socket.socket:
+    """Listen at 127.0.0.1."""
+    return socket.create_server((str(LOCAL), port))
 
 
 @pytest.mark.parametrize(
@@ -29,37 +47,54 @@ def test_the_holder_of_a_port_is_named(family: int, bound: str, asked: str, prot
     """Bound to the address itself or to every address, in both families and protocols."""
     kind = socket.SOCK_STREAM if protocol is Protocol.TCP else socket.SOCK_DGRAM
     with socket.socket(family, kind) as held:
-        held.bind((bound, 0))
+        held.bind((bound, port := unused_port()))
         if protocol is Protocol.TCP:
             held.listen()
-        port = held.getsockname()[1]
         assert sockets.holder(ip_address(asked), port, protocol).endswith(f"({os.getpid()})")
     assert sockets.holder(ip_address(asked), port, protocol) == ""
 
 
 def test_listener_holds_only_its_own_address_and_protocol() -> None:
     """A port is held where it is held."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    with serve(port := unused_port()):
         assert sockets.holder(ip_address("127.0.0.2"), port, Protocol.TCP) == ""
         assert sockets.holder(LOCAL, port, Protocol.UDP) == ""
         assert sockets.holder(LOCAL, port, Protocol.SCTP) == ""
 
 
+@pytest.mark.parametrize("protocol", [Protocol.TCP, Protocol.UDP])
+def test_every_address_of_ipv4_is_none_of_ipv6(protocol: Protocol) -> None:
+    """That of IPv6 may be both."""
+    kind = socket.SOCK_STREAM if protocol is Protocol.TCP else socket.SOCK_DGRAM
+    with socket.socket(socket.AF_INET, kind) as held:
+        held.bind(("0.0.0.0", port := unused_port()))
+        if protocol is Protocol.TCP:
+            held.listen()
+        assert sockets.holder(ip_address("::1"), port, protocol) == ""
+        assert sockets.holder(LOCAL, port, protocol).endswith(f"({os.getpid()})")
+
+
 def test_connections_are_counted_on_the_server_side() -> None:
     """The server's side counts, at the given places only."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        place = (LOCAL, server.getsockname()[1])
+    place, another = (LOCAL, unused_port()), (LOCAL, unused_port())
+    with serve(place[1]), serve(another[1]):
         assert sockets.connections({place}) == 0
         with socket.create_connection((str(LOCAL), place[1])), socket.create_connection((str(LOCAL), place[1])):
             assert sockets.connections({place}) == 2
-            assert sockets.connections({(LOCAL, place[1] - 1)}) == 0
+            assert sockets.connections({another}) == 0
+
+
+def test_a_connection_that_the_kernel_names_twice_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it may where tens of thousands come and go while they are read."""
+    read = sockets._lines
+    monkeypatch.setattr(sockets, "_lines", lambda table: [*(lines := read(table)), *lines[1:]])
+    with serve(port := unused_port()), socket.create_connection((str(LOCAL), port)):
+        assert sockets.connections({(LOCAL, port)}) == 1
 
 
 def test_a_connection_that_cannot_be_had_is_reported() -> None:
     """One sentence with the place; a listener answers."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    with serve(port := unused_port()):
         sockets.connect(LOCAL, port, 2)
     with pytest.raises(SocketError, match=rf"127\.0\.0\.1 port {port} doesn't accept a TCP connection: .*refused"):
         sockets.connect(LOCAL, port, 2)
