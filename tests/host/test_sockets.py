@@ -25,7 +25,8 @@ def unused_port() -> int:
     """
     first, last = map(int, RANGE.read_text(encoding="ascii").split())
     taken = {row.port for protocol in (Protocol.TCP, Protocol.UDP) for row in sockets.rows(protocol)}
-    return random.choice([port for port in (*range(10_000, first), *range(last + 1, 65_536)) if port not in taken])
+    unused: list[int] = [port for port in (*range(10_000, first), *range(last + 1, 65_536)) if port not in taken]
+    return random.choice(unused)
 
 
 def serve(port: int) -> socket.socket:
