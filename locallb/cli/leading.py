@@ -179,9 +179,9 @@ def _await(election: Election) -> None:
     deadline = time.monotonic() + timing.lease_duration + 2 * timing.retry_period
     while not election.leads():
         if time.monotonic() > deadline:
-            told = election.problem or f"{election.holder or 'somebody else'} leads"
+            reason = election.problem or f"{election.holder or 'somebody else'} leads"
             raise NotLeaderError(
-                f"the Lease of this stack can't be had: {told}; leave the stack to it, or end it first"
+                f"the Lease of this stack can't be had: {reason}; leave the stack to it, or end it first"
             )
         time.sleep(_GLANCE)
 

@@ -136,7 +136,7 @@ class Session:
         """
         known = self.store.peek()
         wanted = (operation.resource for operation in known.pending.values() if operation.kind == "updating")
-        under_way = (replace(one, id=before.id) for one in wanted if (before := known.live.get(one.urn)))
+        under_way = (replace(resource, id=before.id) for resource in wanted if (before := known.live.get(resource.urn)))
         return tuple(known.in_order()), tuple(under_way)
 
     @property

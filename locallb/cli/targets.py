@@ -40,13 +40,13 @@ def scope_of(session: Session, targets: Sequence[str], *, keep: bool) -> tuple[S
     in_state = {resource.name for resource in resources if resource.type in _SERVING}
     names = sorted({str(placement.key) for placement in plan.placements} | in_state)
     named = {matching(target, names) for target in targets}
-    told = _waiting(named, plan, resources)
-    chosen = named | {str(gateway) for waiting, gateway in plan.awaited if str(waiting) in told}
+    listener_sets = _waiting(named, plan, resources)
+    chosen = named | {str(gateway) for waiting, gateway in plan.awaited if str(waiting) in listener_sets}
     proxies = {placement.proxy for placement in plan.placements if str(placement.key) in chosen}
     home = session.home
     roots = [
         *((kind, name) for name in chosen | proxies for kind in _SERVING),
-        *((GATEWAY_OBJECT, name) for name in told),
+        *((GATEWAY_OBJECT, name) for name in listener_sets),
     ]
     return only(root_urn(home.project, home.stack, kind, name) for kind, name in roots), planned
 

@@ -22,8 +22,8 @@ def block(name: str, lines: Sequence[str]) -> str:
 
 def block_in(text: str, name: str) -> str:
     """Return the block of this name in a text, as `block` writes it; empty where there is none."""
-    _, found, _ = _parted(_LINE.findall(text), name)
-    return "".join(found).replace(f"{_JOINED}\n", "\n")
+    _, lines, _ = _parted(_LINE.findall(text), name)
+    return "".join(lines).replace(f"{_JOINED}\n", "\n")
 
 
 def with_block(text: str, name: str, wanted: str) -> str:

@@ -131,8 +131,12 @@ class _Room:
     def refusals(self) -> Iterator[Refusal]:
         """Return who didn't get all names for want of room."""
         for key, count in self._left_out.items():
-            told = f"{key}: {count} names aren't given: servers that take updates are told of at most {MOST_OF_OBJECT}"
-            yield Refusal(key, f"{told} of an object and {MOST_OF_CLUSTER} of a cluster; use wildcards, or fewer names")
+            sentence = (
+                f"{key}: {count} names aren't given: servers that take updates are told of at most {MOST_OF_OBJECT}"
+            )
+            yield Refusal(
+                key, f"{sentence} of an object and {MOST_OF_CLUSTER} of a cluster; use wildcards, or fewer names"
+            )
 
 
 def _name(name: str, wish: NameRequest, zones: Sequence[Zone]) -> Name | str:
@@ -141,7 +145,7 @@ def _name(name: str, wish: NameRequest, zones: Sequence[Zone]) -> Name | str:
         return f"{shown(name)} can't be a name: {fault}"
     zone = zone_of(name, zones)
     if zone is None:
-        listed = ", ".join(each.name for each in zones)
+        listed = ", ".join(configured.name for configured in zones)
         return f"the name {name} is in no zone of this stack ({listed}); choose one below it" if wish.strict else ""
     made = _with_targets(name, zone, wish)
     return (isinstance(made, Name) and _unanswerable(made)) or made

@@ -67,27 +67,27 @@ class NameServer:
         """
         records, ttl = {}, 0
         for kind in TYPES:
-            if found := self._values(name, kind):
-                records[kind], ttl = found
+            if answer := self._values(name, kind):
+                records[kind], ttl = answer
         markers = {kind: texts for kind in TYPES if (texts := self._texts(marker_name(name, kind)))}
         return ServerAnswer(records, markers, ttl, self._texts(name) if classic else ())
 
     def addresses(self, name: str) -> tuple[str, ...]:
         """Return the addresses that are answered for a name. Raises NameServerError."""
-        found = (self._values(name, kind) for kind in ("A", "AAAA"))
-        return tuple(value for each in found if each for value in each[0])
+        answers = (self._values(name, kind) for kind in ("A", "AAAA"))
+        return tuple(value for answer in answers if answer for value in answer[0])
 
     def send(self, update: Update, ttl: int) -> bool:
         """Send the update; return False where a prerequisite doesn't hold any more. Raises NameServerError."""
         message = dns.update.UpdateMessage(f"{self.zone}.")
-        for each in update.present:
-            message.present(_absolute(each.name), each.kind, *_written(each))
-        for each in update.absent:
-            message.absent(_absolute(each.name), each.kind)
-        for each in (*update.gone, *update.put):
-            message.delete(_absolute(each.name), each.kind)
-        for each in update.put:
-            message.add(_absolute(each.name), ttl, each.kind, *_written(each))
+        for record_set in update.present:
+            message.present(_absolute(record_set.name), record_set.kind, *_written(record_set))
+        for record_set in update.absent:
+            message.absent(_absolute(record_set.name), record_set.kind)
+        for record_set in (*update.gone, *update.put):
+            message.delete(_absolute(record_set.name), record_set.kind)
+        for record_set in update.put:
+            message.add(_absolute(record_set.name), ttl, record_set.kind, *_written(record_set))
         code = self._exchange(message).rcode()
         if code in _DOUBTED:
             return False
@@ -120,8 +120,8 @@ class NameServer:
         return None
 
     def _texts(self, name: str) -> tuple[str, ...]:
-        found = self._values(name, "TXT")
-        return tuple(map(_joined, found[0])) if found else ()
+        answer = self._values(name, "TXT")
+        return tuple(map(_joined, answer[0])) if answer else ()
 
     def _asked(self, name: str, kind: str) -> dns.message.Message:
         query = dns.message.make_query(_absolute(name), kind)
@@ -178,11 +178,11 @@ def _absolute(name: str) -> str:
     return f"{name}."
 
 
-def _written(each: Set) -> Iterator[str]:
+def _written(record_set: Set) -> Iterator[str]:
     """Return values as a zone's file has them; a text in pieces, each of which has a length of one byte."""
-    for value in each.values:
+    for value in record_set.values:
         pieces = (value[start : start + _PIECE] for start in range(0, len(value), _PIECE))
-        yield " ".join(f'"{piece}"' for piece in pieces) if each.kind == "TXT" else value
+        yield " ".join(f'"{piece}"' for piece in pieces) if record_set.kind == "TXT" else value
 
 
 def _remedy(code: int) -> str:

@@ -57,8 +57,8 @@ def stub_block(owner: str, zones: Sequence[str], main: ConfigMap | None) -> str:
 
 def _parted(zones: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Take what `stub_zone` wrote apart."""
-    for each in zones:
-        zone, _, server = each.partition(" ")
+    for entry in zones:
+        zone, _, server = entry.partition(" ")
         yield zone, server
 
 
@@ -96,8 +96,12 @@ def refusal(place: Place, owner: str, zones: Iterable[str], main: ConfigMap | No
         why = f"ConfigMap {NAMESPACE}/{MAIN} is kept by {manager}, which would take them out again"
         return f"{why}; have that {COREFILE} import custom/*.server and make {CUSTOM}, or remove local-lb:dns.clusters"
     own = sorted(_own_zones(_data(main).get(COREFILE)))
-    if over := [zone for zone, _ in _parted(zones) if any(lies_in(zone, each) or lies_in(each, zone) for each in own)]:
-        theirs = few([clipped(each) for each in own])
+    if over := [
+        zone
+        for zone, _ in _parted(zones)
+        if any(lies_in(zone, own_zone) or lies_in(own_zone, zone) for own_zone in own)
+    ]:
+        theirs = few([clipped(own_zone) for own_zone in own])
         return f"{few(over)} would take names of {theirs}, which are the cluster's own; use another zone"
     served = set(_served(owner, main, custom))
     if twice := [zone for zone, _ in _parted(zones) if zone in served]:

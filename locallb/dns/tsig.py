@@ -22,7 +22,7 @@ class TsigKey:
 
 def parse_key(text: str) -> TsigKey | None:
     """Read the first key of a file, comments apart; None where there is none."""
-    match = _KEY.search(_COMMENT.sub(lambda found: found[1] or " ", text))
+    match = _KEY.search(_COMMENT.sub(lambda part: part[1] or " ", text))
     fields = dict(_FIELD.findall(match[2])) if match else {}
     algorithm = fields.get("algorithm", "hmac-sha256")
     if not match or "secret" not in fields or algorithm not in ALGORITHMS:

@@ -94,7 +94,7 @@ def putting(name: str, wanted: Records, marker: Marker, seen: ServerAnswer, form
     A mark of somebody else's may be a wildcard's answer: whether it stands there only the server can tell.
     """
     ours = {**(seen.having(former.marker) if former.marker else {}), **seen.ours(marker.owner)}
-    marks = {**seen.taken_over(name, former.owner), **{each: _mark(name, each, ours[each]) for each in ours}}
+    marks = {**seen.taken_over(name, former.owner), **{kind: _mark(name, kind, ours[kind]) for kind in ours}}
     classic = (Set(name, "TXT", seen.classic),) if _is_of(seen.classic, former.owner) else ()
     free = tuple(kind for kind in TYPES if kind not in marks)
     # A CNAME where a mark is to be would make servers leave the mark out silently (RFC 2136, 3.4.2.2).
@@ -106,9 +106,9 @@ def putting(name: str, wanted: Records, marker: Marker, seen: ServerAnswer, form
             *(Set(marker_name(name, kind), held) for kind in unmarked for held in ("TXT", "CNAME")),
         ),
         put=tuple(
-            each
+            record_set
             for kind, values in wanted.items()
-            for each in (Set(name, kind, values), Set(marker_name(name, kind), "TXT", (str(marker),)))
+            for record_set in (Set(name, kind, values), Set(marker_name(name, kind), "TXT", (str(marker),)))
         ),
         gone=(
             *_sets(name, (kind for kind in marks if kind not in wanted and marks[kind].name != name)),
@@ -130,7 +130,7 @@ def _mark(name: str, kind: str, marker: Marker) -> Set:
 
 
 def _sets(name: str, kinds: Iterable[str]) -> tuple[Set, ...]:
-    return tuple(each for kind in kinds for each in (Set(name, kind), Set(marker_name(name, kind), "TXT")))
+    return tuple(record_set for kind in kinds for record_set in (Set(name, kind), Set(marker_name(name, kind), "TXT")))
 
 
 def holder(owner: str, seen: ServerAnswer) -> str:

@@ -140,11 +140,11 @@ def _runs(home: Home, known: Collection[str], asked: Sequence[Runtime]) -> Itera
 def _routes(home: Home, known: Collection[str]) -> Iterator[Leftover]:
     """Find routes to pods with this stack's metric; none where routes can't be read."""
     try:
-        there = present_routes(home)
+        present = present_routes(home)
     except RouteError:
         return
     owner = Owner(home, ObjectKey(ClusterName(""), "", str(LeftoverKind.ROUTE)))
-    for route in sorted(there, key=lambda route: route.order):
+    for route in sorted(present, key=lambda route: route.order):
         if str(route) not in known:
             end = partial(remove_route, owner, route)
             run = HostRun(LeftoverKind.ROUTE, str(route), owner, Path(), apart=True, end=end)

@@ -41,7 +41,7 @@ def left_names(home: Home, settings: Settings, root: Path, known: Collection[str
             server = NameServer(zone.name, str(zone.server.address), zone.server.port, key)
             try:
                 owner = zone.server.owner or owner_id(home)
-                found = sorted(set(server.marked(owner)), key=lambda both: both[0])
+                marked = sorted(set(server.marked(owner)), key=lambda pair: pair[0])
             except ClientError:
                 continue
-            yield from (LeftName(name, marker, server) for name, marker in found if name not in known)
+            yield from (LeftName(name, marker, server) for name, marker in marked if name not in known)

@@ -88,8 +88,8 @@ def _full_pools(rooms: Iterable[Room], headroom: Headroom) -> Iterator[Violation
 
 def _forbidden_hostnames(services: Iterable[ServiceChange], allowed: tuple[str, ...]) -> Iterator[Violation]:
     for service in services:
-        found = [name for name in _hostnames(service.after) if not any(_has(a, name) for a in allowed)]
-        if names := few(["every hostname" if name == "*" else name for name in dict.fromkeys(found)]):
+        forbidden = [name for name in _hostnames(service.after) if not any(_has(a, name) for a in allowed)]
+        if names := few(["every hostname" if name == "*" else name for name in dict.fromkeys(forbidden)]):
             yield Violation(
                 Gate.HOSTNAMES,
                 f"{service.key}: serves {names}, not among those that {_KEY}.hostnames allows ({few(allowed)}); "

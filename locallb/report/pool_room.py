@@ -63,5 +63,5 @@ def _not_free(snapshot: Snapshot, settings: Settings) -> Iterator[IPAddress]:
     yield from (socket.address for socket in snapshot.host.sockets)
 
 
-def _flat(some: Iterable[Iterable[IPAddress]]) -> Iterator[IPAddress]:
-    return (address for addresses in some for address in addresses)
+def _flat(groups: Iterable[Iterable[IPAddress]]) -> Iterator[IPAddress]:
+    return (address for addresses in groups for address in addresses)

@@ -61,8 +61,11 @@ def _details(statistics: Sequence[JsonObject]) -> Mapping[str, Details]:
 def _histograms(said: JsonObject) -> Mapping[str, Latencies]:
     """Read bins since the beginning, such as `{"lower_bound": 1, "width": 0.1, "count": 3}`."""
     return {
-        str(each["name"]).split(".")[1]: Latencies(
-            {Bin(float(one["lower_bound"]), float(one["width"])): int(one["count"]) for one in each.get("totals", ())}
+        str(histogram["name"]).split(".")[1]: Latencies(
+            {
+                Bin(float(total["lower_bound"]), float(total["width"])): int(total["count"])
+                for total in histogram.get("totals", ())
+            }
         )
-        for each in said.get("details", ())
+        for histogram in said.get("details", ())
     }

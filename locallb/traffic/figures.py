@@ -34,18 +34,18 @@ class Counts:
 
     def since(self, before: Counts) -> Counts:
         """Return what came after an earlier look; all of it where the counting began again in between."""
-        if any(now < then for name, now, then in _pairs(self, before) if name != "active"):
+        if any(count < earlier for name, count, earlier in _pairs(self, before) if name != "active"):
             return self
-        gained = {name: now - then for name, now, then in _pairs(self, before)}
+        gained = {name: count - earlier for name, count, earlier in _pairs(self, before)}
         return Counts(**{**gained, "active": self.active})
 
 
 def _values(counts: Counts) -> tuple[int, ...]:
-    return tuple(getattr(counts, each.name) for each in fields(counts))
+    return tuple(getattr(counts, figure.name) for figure in fields(counts))
 
 
-def _pairs(now: Counts, then: Counts) -> Iterable[tuple[str, int, int]]:
-    return ((each.name, getattr(now, each.name), getattr(then, each.name)) for each in fields(now))
+def _pairs(counts: Counts, before: Counts) -> Iterable[tuple[str, int, int]]:
+    return ((figure.name, getattr(counts, figure.name), getattr(before, figure.name)) for figure in fields(counts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +73,16 @@ class Latencies:
     def percentile(self, percent: float) -> float | None:
         """Return the time within which so many of a hundred were answered; None without any."""
         rank, passed = self.total * percent / _WHOLE, 0
-        for each in sorted(self.counts, key=lambda each: each.low):
-            count = self.counts[each]
+        for latency_bin in sorted(self.counts, key=lambda latency_bin: latency_bin.low):
+            count = self.counts[latency_bin]
             if count and passed + count >= rank:
-                return each.low + each.width * max(0.0, rank - passed) / count
+                return latency_bin.low + latency_bin.width * max(0.0, rank - passed) / count
             passed += count
         return None
 
     def since(self, before: Latencies) -> Latencies:
         """Return what came after an earlier look; all of it where the counting began again in between."""
-        if any(self.counts.get(each, 0) < count for each, count in before.counts.items()):
+        if any(self.counts.get(latency_bin, 0) < count for latency_bin, count in before.counts.items()):
             return self
         return Latencies(Counter(self.counts) - Counter(before.counts))
 
@@ -120,7 +120,7 @@ class UpstreamFigures:
     def __add__(self, other: UpstreamFigures) -> UpstreamFigures:
         places = sorted({*self.backends, *other.backends})
         both = {place: self.backends.get(place, Counts()) + other.backends.get(place, Counts()) for place in places}
-        known = [each.details for each in (self, other) if each.details]
+        known = [figures.details for figures in (self, other) if figures.details]
         return UpstreamFigures(both, sum(known[1:], known[0]) if known else None)
 
     @property

@@ -63,10 +63,10 @@ def first(plan: Plan, most: int) -> tuple[Plan, int]:
     return replace(plan, placements=placements, proxies=proxies), left_out
 
 
-def since(now: Iterable[TrafficRow], before: Iterable[TrafficRow]) -> tuple[TrafficRow, ...]:
+def since(current: Iterable[TrafficRow], before: Iterable[TrafficRow]) -> tuple[TrafficRow, ...]:
     """Return what flowed between two looks: nothing where the first saw nothing, since nobody knows when that came."""
-    then = {row.name: row.figures for row in before if row.answers}
-    return tuple(replace(row, figures=row.figures.since(then.get(row.name, row.figures))) for row in now)
+    earlier = {row.name: row.figures for row in before if row.answers}
+    return tuple(replace(row, figures=row.figures.since(earlier.get(row.name, row.figures))) for row in current)
 
 
 def _fitting(placements: Iterable[Placement], counts: Mapping[ObjectKey, int], most: int) -> Iterator[Placement]:

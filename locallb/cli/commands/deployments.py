@@ -25,14 +25,14 @@ def up(session: Session, args: Arguments, out: Out) -> int:
     session.settings  # noqa: B018 - a mistake in the configuration is told before anything else
     as_of = session.stamp()  # nobody else is kept from the stack before it is locked
     scope, plan = scope_of(session, args.targets, keep=args.yes)
-    told: frozenset[str] = frozenset()
+    printed: frozenset[str] = frozenset()
     if not args.yes:
         with Progress(out, f"Previewing update ({session.stack})", silent=args.json) as progress:
             program, plan = session.program(plan), None
             planned = session.engine(progress.listen).preview(program, scope=scope)
         if (planned.ok and planned.unchanged) or (args.json and not planned.ok):
             return tell_outcome(session, args, out, "up", planned, what_was_planned(session, program)[1])
-        told = _ask_about(out, args, planned)
+        printed = _ask_about(out, args, planned)
         if not planned.ok:
             return ending(planned)
         if not confirmed("Perform this update?", out):
@@ -41,7 +41,7 @@ def up(session: Session, args: Arguments, out: Out) -> int:
     session.sign_in()
     with Progress(out, f"Updating ({session.stack})", silent=args.json) as progress:
         result = session.engine(progress.listen).up(program, scope=scope)
-    return tell_outcome(session, args, out, "up", result, what_was_planned(session, program)[1], told=told)
+    return tell_outcome(session, args, out, "up", result, what_was_planned(session, program)[1], printed=printed)
 
 
 def refresh(session: Session, args: Arguments, out: Out) -> int:

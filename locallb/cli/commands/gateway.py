@@ -30,7 +30,7 @@ def gateway(args: Arguments, out: Out) -> int:
     bundle = carried()
     access = resolve(args.kubeconfig, args.context, Path.cwd())
     cluster = Definitions(access)
-    seen = {name: found for name in names(bundle) if (found := cluster.definition(*name))}
+    seen = {name: definition for name in names(bundle) if (definition := cluster.definition(*name))}
     made = plan(bundle, seen, args.channel)
     if made.refusal:
         raise Refused(made.refusal)

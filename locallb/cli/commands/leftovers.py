@@ -32,21 +32,21 @@ _Row: TypeAlias = tuple[str, str, str]
 def gc(session: Session, args: Arguments, out: Out) -> int:
     """List leftovers; with --yes remove those of this stack."""
     elsewhere = _look_elsewhere(session)  # before the lock: a cluster may hang
-    found = _look(session, elsewhere)
+    findings = _look(session, elsewhere)
     removed: tuple[Leftover, ...] = ()
-    if not found.is_ours:
+    if not findings.is_ours:
         session.require_stack()  # the name may be misspelt, whatever others left here
     elif args.yes:
         with session.alone(out.warning):
-            found = _look(session, elsewhere)  # what an update had just made when it was looked for is in the state now
-            removed = _removed(found)
-    others = [*((FINALIZER, str(service), str(service.owner)) for service in found.services)]
-    others += [("name", name.name, str(session.home)) for name in found.names]
+            findings = _look(session, elsewhere)  # an update may have made it meanwhile
+            removed = _removed(findings)
+    others = [*((FINALIZER, str(service), str(service.owner)) for service in findings.services)]
+    others += [("name", name.name, str(session.home)) for name in findings.names]
     if args.json:
-        listed = [_fields(leftover, removed=leftover in removed) for leftover in found.left]
+        listed = [_fields(leftover, removed=leftover in removed) for leftover in findings.left]
         out.raw(json.dumps([*listed, *(_row_fields(row, removed=args.yes) for row in others)], indent=2))
     else:
-        _print(out, found.left, removed, others, asked=args.yes)
+        _print(out, findings.left, removed, others, asked=args.yes)
     return 0
 
 
@@ -93,12 +93,12 @@ def _named(known: Iterable[ResourceState]) -> set[str]:
     return {str(resource.inputs.get("name")) for resource in known if resource.type == DNS_NAME}
 
 
-def _removed(found: _Found) -> tuple[Leftover, ...]:
-    for service in found.services:  # while the ledger still tells whose they are
+def _removed(findings: _Found) -> tuple[Leftover, ...]:
+    for service in findings.services:  # while the ledger still tells whose they are
         service.let_go()
-    for name in found.names:
+    for name in findings.names:
         name.let_go()
-    return remove(found.left)
+    return remove(findings.left)
 
 
 def _services(session: Session, claimed: set[str]) -> tuple[LeftService, ...]:

@@ -34,8 +34,8 @@ def open_address(session: Session, args: Arguments, out: Out) -> int:
     table = look(plan)
     planned = {placement.key: placement.ports for placement in plan.placements}
     rows = _chosen(table, args)
-    found = {row.key: _of_port(links(row, planned.get(row.key, ())), args.port) for row in rows}
-    first = [of_one[0] for of_one in found.values() if of_one]
+    links_by_key = {row.key: _of_port(links(row, planned.get(row.key, ())), args.port) for row in rows}
+    first = [of_one[0] for of_one in links_by_key.values() if of_one]
     if not first:
         raise Refused(_why_none(rows, args.port))
     if args.json:
@@ -56,10 +56,10 @@ def _chosen(table: Sequence[Row], args: Arguments) -> list[Row]:
     return [row for row in table if not wanted or str(row.key) in wanted]
 
 
-def _of_port(found: Sequence[Link], number: int) -> list[Link]:
+def _of_port(candidates: Sequence[Link], number: int) -> list[Link]:
     """Return those of one port, by the Service's own number or the mapped one; all where none is asked for."""
-    own = [link for link in found if number in {0, link.port.port}]
-    return own or [link for link in found if link.port.number == number]
+    own = [link for link in candidates if number in {0, link.port.port}]
+    return own or [link for link in candidates if link.port.number == number]
 
 
 def _why_none(rows: Sequence[Row], number: int) -> str:
@@ -69,13 +69,13 @@ def _why_none(rows: Sequence[Row], number: int) -> str:
         return f"{what}; `locallb status` says why, `locallb up` serves what is planned"
     (row,) = rows
     ports = [port for port in row.ports if port.port.protocol is Protocol.TCP]
-    asked = [each for each in ports if number in {0, each.port.port, each.port.number}]
+    asked = [port for port in ports if number in {0, port.port.port, port.port.number}]
     if row.ports and not ports:
         return f"{row.key} has no port of TCP, and browsers need one; `locallb status {row.key}` tells its ports"
     if ports and not asked:
-        there = ", ".join(str(each.port.port) for each in ports)
-        return f"{row.key} has no port {number} of TCP; name one with --port: {there}"
-    why = next((each.message for each in asked if each.message), "") or row.message
+        numbers = ", ".join(str(port.port.port) for port in ports)
+        return f"{row.key} has no port {number} of TCP; name one with --port: {numbers}"
+    why = next((port.message for port in asked if port.message), "") or row.message
     if why:  # with the key, and what helps
         return f"it can't be opened yet: {why}"
     return f"{row.key} has no address that serves yet; `locallb status {row.key}` tells more"

@@ -69,20 +69,20 @@ def check(session: Session, args: Arguments, out: Out) -> int:
 def restore(session: Session, args: Arguments, out: Out) -> int:
     """Go back to the newest backup that can be used, where the state can't; asks first."""
     store = session.store
-    told: list[str] = []
+    messages: list[str] = []
     if problems := store.unusable():
         if not args.yes:
             for problem in problems:
                 out.error(problem)
             if not confirmed("Put it aside and go back to the last good state?", out):
                 return Exit.FAILED
-        store.restore(told.append)
+        store.restore(messages.append)
     if args.json:
         path = session.project.state_file(session.stack)
-        out.raw(json.dumps({"state": str(path), "problems": list(problems), "done": told}, indent=2))
+        out.raw(json.dumps({"state": str(path), "problems": list(problems), "done": messages}, indent=2))
         return Exit.OK
-    for text in told or ["The state can be used; there is nothing to restore."]:
+    for text in messages or ["The state can be used; there is nothing to restore."]:
         out.line(text)
-    if told:
+    if messages:
         out.line("Now run `locallb up`: it adopts what was made since.")
     return Exit.OK

@@ -107,8 +107,8 @@ class _Watch:
     def run(self) -> int:
         """Run until stopped; give the exit code."""
         place = self._metrics_place
-        told = pages(self._metrics, lambda: self._loop.pulse)
-        server = HttpServer(*loopback_place(place), told, refusal) if place else None
+        served_pages = pages(self._metrics, lambda: self._loop.pulse)
+        server = HttpServer(*loopback_place(place), served_pages, refusal) if place else None
         signals = Signals(self._stop, self._reload, on_terminal=isinstance(self._face, OnScreen))
         self._wake = signals.wake
         with signals.caught(resized=self._relay.poke):

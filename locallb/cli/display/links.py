@@ -37,7 +37,8 @@ def links(row: Row, planned: tuple[PlannedPort, ...] = ()) -> tuple[Link, ...]:
         return ()
     by_port = {(port.port.port, port.port.protocol): port for port in planned}
     host = next(filter(_is_usable, row.names), "") or _host(row.addresses[0])
-    ports = [each.port for each in row.ports if each.state is State.SERVING and each.port.protocol is Protocol.TCP]
+    serving = [port.port for port in row.ports if port.state is State.SERVING]
+    ports = [port for port in serving if port.protocol is Protocol.TCP]
     return tuple(
         Link(row.key, port, _url(_scheme(port, by_port.get((port.port, port.protocol))), host, port.number))
         for port in sorted(ports, key=lambda port: not _is_of_the_web(port))
@@ -62,9 +63,9 @@ def _scheme(port: ServicePort, planned: PlannedPort | None) -> str:
     """Return what is spoken: what a listener of HTTP is planned for, else what the port's own number and name say."""
     chains = [
         chain
-        for each in (planned.listeners if planned else ())
-        if isinstance(each, HttpListener)
-        for chain in each.chains
+        for listener in (planned.listeners if planned else ())
+        if isinstance(listener, HttpListener)
+        for chain in listener.chains
     ]
     secured = (
         any(chain.termination or chain.by_tls for chain in chains)

@@ -41,21 +41,21 @@ def tell_outcome(  # noqa: PLR0913, PLR0917 - what a run is told by
     result: Result,
     plan: Plan,
     *,
-    told: frozenset[str] = frozenset(),
+    printed: frozenset[str] = frozenset(),
 ) -> int:
-    """Return how a run ended: the tree or the counts, the table, the complaints; nothing that was `told`, or twice."""
+    """Print how a run ended, without sentences that were `printed` before or twice; return the exit code."""
     table = look(plan)
     if args.json:
         print_json(out, session, command, result, table)
     else:
         if command == "preview":
             print_steps(out, result, planned=True)
-            told |= _to_come(table, result)
+            printed |= _to_come(table, result)
         else:
             print_counts(out, result, planned=False)
         out.line("")
-        print_services(out, table, told, plan.left_out)
-        complain(out, result, told.union(*map(as_told, table)))
+        print_services(out, table, printed, plan.left_out)
+        complain(out, result, printed.union(*map(as_told, table)))
     if not result.ok:
         return ending(result)
     if args.expect_no_changes and not result.unchanged:
@@ -87,11 +87,10 @@ def ending(result: Result) -> int:
     return Exit.OK if result.ok else Exit.FAILED
 
 
-def complain(out: Out, result: Result, told: frozenset[str] = frozenset()) -> None:
-    """Print errors and warnings, each once, without those that were `told`."""
-    messages = {
-        diagnostic.message: diagnostic.severity for diagnostic in result.diagnostics if diagnostic.message not in told
-    }
+def complain(out: Out, result: Result, printed: frozenset[str] = frozenset()) -> None:
+    """Print errors and warnings, each once, without those that were `printed`."""
+    unprinted = [diagnostic for diagnostic in result.diagnostics if diagnostic.message not in printed]
+    messages = {diagnostic.message: diagnostic.severity for diagnostic in unprinted}
     for message, severity in messages.items():
         if severity is Severity.ERROR:
             out.error(message)

@@ -23,14 +23,14 @@ STYLES = {State.SERVING: "green", State.DEGRADED: "yellow", State.PENDING: "yell
 
 
 def print_services(
-    out: Out, rows: Sequence[Row], told: frozenset[str] = frozenset(), left_out: Sequence[str] = ()
+    out: Out, rows: Sequence[Row], printed: frozenset[str] = frozenset(), left_out: Sequence[str] = ()
 ) -> None:
-    """Print the table, below it the sentences behind the reasons that weren't `told`, and what to try next.
+    """Print the table, below it the sentences behind the reasons that weren't `printed`, and what to try next.
 
     `left_out` are sentences about what isn't in the table, which are all there is to say of an empty one.
     """
     if rows:
-        _print_table(out, rows, told)
+        _print_table(out, rows, printed)
     for sentence in left_out:
         out.line(sentence)
     if hint := next_step(rows):
@@ -38,11 +38,11 @@ def print_services(
         out.line("Try: ", (hint, "bold"))
 
 
-def _print_table(out: Out, rows: Sequence[Row], told: frozenset[str]) -> None:
+def _print_table(out: Out, rows: Sequence[Row], printed: frozenset[str]) -> None:
     named = any(row.names for row in rows)
     head = ("SERVICE", "ADDRESS", *(["NAMES"] if named else []), "PORTS", "STATE", "REASON")
     out.table(head, [_cells(row, named=named) for row in rows])
-    sentences = list(dict.fromkeys(row.message for row in rows if row.message and told.isdisjoint(as_told(row))))
+    sentences = list(dict.fromkeys(row.message for row in rows if row.message and printed.isdisjoint(as_told(row))))
     if sentences:
         out.line("")
     for sentence in sentences[:MOST_SENTENCES]:

@@ -22,23 +22,23 @@ from locallb.sources.orders import change_orders, read_orders
 
 def drain(session: Session, args: Arguments, out: Out) -> int:
     """Drain Services or some of their backends, or undo that, and show what is drained."""
-    known, told = served(session), Exit.OK
+    known, exit_code = served(session), Exit.OK
     chosen = chosen_of(args.services, known)
     names = frozenset(args.backends)
     if args.undo:
         every = tuple(key for key, order in read_orders(session.home).by_service.items() if order.drained)
-        told = _undo(session, chosen or every, known, args, out)
+        exit_code = _undo(session, chosen or every, known, args, out)
         known = served(session)
     elif chosen:
         for key in chosen:
             require_backends(known, key, names)
         more = names or frozenset({ALL})
         change_orders(session.home, chosen, lambda order: replace(order, drained=order.drained | more))
-        told = bring_about(session, with_those_before(chosen, known), args, out)
+        exit_code = bring_about(session, with_those_before(chosen, known), args, out)
         known = served(session)
     services = known.services
     _show([services[key] for key in sorted(chosen or services) if key in services], args, out)
-    return told
+    return exit_code
 
 
 def _undo(session: Session, keys: Sequence[ObjectKey], known: Served, args: Arguments, out: Out) -> Exit:

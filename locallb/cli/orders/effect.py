@@ -23,14 +23,14 @@ def bring_about(session: Session, keys: Iterable[ObjectKey], args: Arguments, ou
     names = [str(key) for key in keys]
     if missing := [name for name in names if name not in deployed]:
         out.warning(f"not deployed yet: {few(missing)}; `locallb up` serves it as it is ordered then")
-    if not (there := [name for name in names if name in deployed]):
+    if not (present := [name for name in names if name in deployed]):
         return Exit.OK
     if session.election():
         out.warning(f"the leader of stack {session.stack} applies it; if none is running, run `locallb up`")
         return Exit.OK
     session.require_runtime(planned=True)
     with Progress(out, f"Updating ({session.stack})", silent=args.json) as progress:
-        result = once_free(lambda: _updated(session, there, progress))
+        result = once_free(lambda: _updated(session, present, progress))
     if not result.ok:
         complain(out, result)
     return Exit(ending(result))

@@ -23,20 +23,20 @@ from locallb.sources.orders import change_orders, read_orders, written
 
 def fault(session: Session, args: Arguments, out: Out) -> int:
     """Order faults, or end them, and show what is in force."""
-    known, told = served(session), Exit.OK
+    known, exit_code = served(session), Exit.OK
     chosen = chosen_of(args.services, known)
     if args.ends:
         every = tuple(key for key, order in read_orders(session.home).by_service.items() if order.fault or order.down)
-        told = _end(session, chosen or every, args, out)
+        exit_code = _end(session, chosen or every, args, out)
     elif args.down or _has_shares(args):
         for key in chosen:
             _require_what_fails(known, key, args)
             require_backends(known, key, args.backends)
         change_orders(session.home, chosen, partial(_with, args=args))
-        told = bring_about(session, chosen, args, out)
-    now = (served(session) if args.ends or args.down or _has_shares(args) else known).services
-    show([now[key] for key in sorted(chosen or now) if key in now and now[key].ends], args, out)
-    return told
+        exit_code = bring_about(session, chosen, args, out)
+    services = (served(session) if args.ends or args.down or _has_shares(args) else known).services
+    show([services[key] for key in sorted(chosen or services) if key in services and services[key].ends], args, out)
+    return exit_code
 
 
 def _has_shares(args: Arguments) -> bool:
@@ -69,7 +69,9 @@ def _require_what_fails(known: Served, key: ObjectKey, args: Arguments) -> None:
         if of_connections:
             why = "only requests can be made to fail, by --delay and --status; the others are for Services"
             raise Refused(f"{key} serves by routes, where {why}")
-        if not any(isinstance(one.serves, HttpRoutes) for some in known.gateways[key].chains.values() for one in some):
+        if not any(
+            isinstance(chain.serves, HttpRoutes) for chains in known.gateways[key].chains.values() for chain in chains
+        ):
             raise Refused(f"{key} has no listener for HTTP, and only requests can be delayed or answered; name another")
         return
     if args.delay or args.status:
@@ -82,9 +84,9 @@ def _require_what_fails(known: Served, key: ObjectKey, args: Arguments) -> None:
 def _end(session: Session, keys: Collection[ObjectKey], args: Arguments, out: Out) -> Exit:
     """End what commands ordered; what annotations order ends with them only."""
     change_orders(session.home, keys, partial(_without, args=args))
-    told = bring_about(session, keys, args, out)
+    exit_code = bring_about(session, keys, args, out)
     for key, service in served(session).services.items():
         if key in keys and service.failing and not service.ordered.fault:
             out.error(f"{key} has its fault from its annotation local-lb.dev/fault; remove that where it is written")
-            told = told or Exit.FAILED
-    return told
+            exit_code = exit_code or Exit.FAILED
+    return exit_code

@@ -42,7 +42,9 @@ def served(session: Session) -> Served:
 def with_those_before(keys: Iterable[ObjectKey], known: Served) -> tuple[ObjectKey, ...]:
     """Return these and the Gateways and Ingresses that lead to them."""
     wanted = dict.fromkeys(keys)
-    leading = (key for key, one in known.gateways.items() if key in known.placements and wanted.keys() & _behind(one))
+    leading = (
+        key for key, bound in known.gateways.items() if key in known.placements and wanted.keys() & _behind(bound)
+    )
     return tuple(wanted | dict.fromkeys(leading))
 
 
@@ -69,5 +71,5 @@ def require_backends(known: Served, key: ObjectKey, names: Iterable[str]) -> Non
                 " or have pods reached straight (local-lb:backends)"
             )
         if name not in nodes | endpoints:
-            there = few(sorted(nodes | (endpoints if straight else frozenset()))) or "none"
-            raise Refused(f"{key} has no backend {clipped(name)}; name a Node, a Pod or an address: {there}")
+            choices = few(sorted(nodes | (endpoints if straight else frozenset()))) or "none"
+            raise Refused(f"{key} has no backend {clipped(name)}; name a Node, a Pod or an address: {choices}")

@@ -33,7 +33,7 @@ def refusal(request: Request) -> Page | None:
     host = host_of(request)
     if host is None or not _is_of_loopback(host):
         return _forbidden("the page is there under a loopback address or localhost only, not under another name")
-    if any([f"http://{each}" for each in request.values("host")] != [origin] for origin in request.values("origin")):
+    if any([f"http://{name}" for name in request.values("host")] != [origin] for origin in request.values("origin")):
         return _forbidden("the page is for itself only, not for pages of another origin")
     if any(site not in {"same-origin", "none"} for site in request.values("sec-fetch-site")):
         return _forbidden("another page asked for this one: type its address into the browser instead")

@@ -35,13 +35,16 @@ class Subject:
 
 def subjects(views: Iterable[View], plan: Plan) -> dict[str, Subject]:
     """Return what lanes are made of, by a name for each. Of objects with the same key each has a lane."""
-    placed = {each.key: (each, behind) for each, behind in zip(plan.placements, upstreams_of(plan), strict=True)}
-    found: dict[str, Subject] = {}
+    placed = {
+        placement.key: (placement, behind)
+        for placement, behind in zip(plan.placements, upstreams_of(plan), strict=True)
+    }
+    by_name: dict[str, Subject] = {}
     for view in views:
         name = str(view.row.key)
         subject = Subject(view, *placed.get(view.row.key, (None, ())))
-        found[name if name not in found else f"{name} {view.row.reason}"] = subject
-    return found
+        by_name[name if name not in by_name else f"{name} {view.row.reason}"] = subject
+    return by_name
 
 
 def lane(subject: Subject) -> Document:

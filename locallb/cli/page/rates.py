@@ -12,11 +12,11 @@ Rates = Mapping[str, object]
 
 def rates(rows: Iterable[TrafficRow], seconds: float) -> dict[str, list[Rates]]:
     """Return what flowed in so many seconds, by the key of the Service; nothing of those where nothing did."""
-    found: dict[str, list[Rates]] = {}
+    by_service: dict[str, list[Rates]] = {}
     for row in rows:
         if row.answers and _is_alive(row.figures.total, row.figures.details):
-            found.setdefault(str(row.key), []).append(_rates(row, seconds))
-    return found
+            by_service.setdefault(str(row.key), []).append(_rates(row, seconds))
+    return by_service
 
 
 def _is_alive(total: Counts, details: Details | None) -> bool:

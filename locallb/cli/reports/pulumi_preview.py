@@ -50,8 +50,8 @@ def report_from_pulumi(directory: Path, stack: str, path: Path) -> Report:
     snapshot = Snapshot(Home(project.name, stack, str(project.root)))
     old = deployed_side(OLD, _states(steps, new=False))
     planned = deployed_side(NEW, _states(steps, new=True))
-    told = [diagnostic for diagnostic in diagnostics if diagnostic.get("severity") == "warning"]
-    new = _with_problems(planned, [str(diagnostic.get("message", "")) for diagnostic in told])
+    warnings = [diagnostic for diagnostic in diagnostics if diagnostic.get("severity") == "warning"]
+    new = _with_problems(planned, [str(diagnostic.get("message", "")) for diagnostic in warnings])
     errors = [
         " ".join(str(diagnostic.get("message", "")).split())
         for diagnostic in diagnostics

@@ -51,11 +51,11 @@ def print_alerts(out: Out, listed: Sequence[Alert]) -> None:
     Not what is an error anyway: what can't be read, and, where errors are seen beside the report, violated policies.
     """
     errors = {Topic.UNREADABLE, Topic.POLICY} if out.together else {Topic.UNREADABLE}
-    told = [alert for alert in listed if alert.topic not in errors]
-    for alert in told[:MOST_ALERTS]:
+    important = [alert for alert in listed if alert.topic not in errors]
+    for alert in important[:MOST_ALERTS]:
         out.line(("! ", "bold red" if alert.topic is Topic.POLICY else "yellow"), visible(alert.message))
-    if len(told) > MOST_ALERTS:
-        out.line(f"  and {len(told) - MOST_ALERTS} more; `--format json` has all")
+    if len(important) > MOST_ALERTS:
+        out.line(f"  and {len(important) - MOST_ALERTS} more; `--format json` has all")
 
 
 def _cells(service: ServiceChange) -> Sequence[str | tuple[str, str]]:

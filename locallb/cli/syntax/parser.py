@@ -77,8 +77,8 @@ def _superfluous(given: argparse.Namespace, more: Sequence[str]) -> str:
     """Return what to say of words that a command doesn't take."""
     action = getattr(given, "action", None)
     command = f"{given.command} {action}" if action else str(given.command)
-    told = f"`{command}` doesn't take {' '.join(map(repr, more))}"
+    sentence = f"`{command}` doesn't take {' '.join(map(repr, more))}"
     if more[0].startswith("-"):
-        return f"{told}; `locallb {command} --help` lists what it takes"
+        return f"{sentence}; `locallb {command} --help` lists what it takes"
     target = f", a Service `--target {more[0]}`" if hasattr(given, "targets") else ""
-    return f"{told}; a stack is named by `--stack {more[0]}`{target}"
+    return f"{sentence}; a stack is named by `--stack {more[0]}`{target}"

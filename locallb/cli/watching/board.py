@@ -100,14 +100,16 @@ class Board:
         if self.planned is None:
             return []
         plan = self.planned.plan
-        of_each = self._rows.of(_rows_of, plan.placements, [self.seen.get(each.proxy) for each in plan.placements])
+        of_each = self._rows.of(
+            _rows_of, plan.placements, [self.seen.get(placement.proxy) for placement in plan.placements]
+        )
         rejected = rows(Plan(rejections=plan.rejections), {}) if plan.rejections else ()
-        told = [*chain.from_iterable(of_each), *rejected]
-        told = sorted(told, key=_ORDER) if rejected else told
-        keys = [*map(_KEY, told)]
+        all_rows = [*chain.from_iterable(of_each), *rejected]
+        all_rows = sorted(all_rows, key=_ORDER) if rejected else all_rows
+        keys = [*map(_KEY, all_rows)]
         failures, changes = map(self._failures.get, keys), map(self._changes.get, keys)
-        unasked = self._open | {each.key for each in plan.placements if each.proxy not in self.seen}
-        return list(self._views.of(_view, told, failures, changes, map(unasked.__contains__, keys)))
+        unasked = self._open | {placement.key for placement in plan.placements if placement.proxy not in self.seen}
+        return list(self._views.of(_view, all_rows, failures, changes, map(unasked.__contains__, keys)))
 
     def _plan(self, at: float, planned: Planned) -> None:
         self.failure = ""

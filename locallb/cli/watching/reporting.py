@@ -163,5 +163,5 @@ class EventReporter:
         board.seen = self._seen()
         board.take(batch)
         views = board.views()
-        told = [*narrator.tell(batch, views), *narrator.services(time.time(), views)]
-        self._face.show(told, board, views)
+        records = [*narrator.tell(batch, views), *narrator.services(time.time(), views)]
+        self._face.show(records, board, views)

@@ -92,8 +92,8 @@ class Screen:
             for room in rooms_for(given, planned.snapshot, planned.settings)[:MOST_PARTS]:
                 text.append(f"{visible(room.pool, LONGEST_NAME)} {room.family} ")
                 rest = f", {room.unavailable} unavailable" if room.unavailable else ""
-                told = f"{room.used} of {room.size} used, {room.free} free{rest}  "
-                text.append(told, "" if room.free > 0 else "yellow")
+                usage = f"{room.used} of {room.size} used, {room.free} free{rest}  "
+                text.append(usage, "" if room.free > 0 else "yellow")
         proxies = len(planned.plan.proxies) if planned else 0
         answering = sum(answer is not None for answer in self.board.seen.values())
         return text.append(f"proxies {proxies}, {answering} answer", "" if answering >= proxies else "yellow")
@@ -124,10 +124,10 @@ class Screen:
     def farewell(self) -> str:
         """The text that is printed once the terminal is restored, for the user who stopped the watch."""
         serving = count_states(list(self.views))[State.SERVING]
-        told = f"{counted(serving, 'Service')} {'goes' if serving == 1 else 'go'} on serving" if serving else ""
+        going_on = f"{counted(serving, 'Service')} {'goes' if serving == 1 else 'go'} on serving" if serving else ""
         return (
-            f"Stopped watching{f'; {told}' if told else ''}. `locallb status` shows what is there, `locallb watch` goes"
-            " on, `locallb destroy` removes it all."
+            f"Stopped watching{f'; {going_on}' if going_on else ''}. `locallb status` shows what is there,"
+            " `locallb watch` goes on, `locallb destroy` removes it all."
         )
 
     def _rest(self, shown: Sequence[View]) -> Text:

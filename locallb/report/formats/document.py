@@ -62,8 +62,8 @@ def _service(service: ServiceChange) -> Mapping[str, object]:
             }
             for difference in service.differences
         ],
-        "exposures": [_reach(each, "before", each.before) for each in service.exposures],
-        "narrowings": [_reach(each, "after", each.after) for each in service.narrowings],
+        "exposures": [_reach(exposure, "before", exposure.before) for exposure in service.exposures],
+        "narrowings": [_reach(narrowing, "after", narrowing.after) for narrowing in service.narrowings],
     }
 
 

@@ -85,8 +85,8 @@ def _port(port: Port) -> str:
 def _clients(side: Balancer | None) -> str:
     if side is None:
         return ""
-    some = dict.fromkeys(port.sources for port in side.ports if port.sources is not None)
-    return "<br>".join(_who(sources) for sources in some)
+    distinct = dict.fromkeys(port.sources for port in side.ports if port.sources is not None)
+    return "<br>".join(_who(sources) for sources in distinct)
 
 
 def _who(sources: Sequence[object]) -> str:

@@ -69,7 +69,7 @@ def difference(change: Difference) -> str:
             return f"put right: {listed(change.after)}"
         case What.ROUTES:
             parts = (("new", change.after), ("gone", change.before))
-            return "routes: " + "; ".join(f"{word}: {listed(some)}" for word, some in parts if some)
+            return "routes: " + "; ".join(f"{word}: {listed(routes)}" for word, routes in parts if routes)
         case What.SOURCES:
             return f"{where}, {_NAMES[change.what]}: {_sides(change, 'everybody')}"
         case _:

@@ -49,7 +49,7 @@ class Request:
 
     def values(self, name: str) -> list[str]:
         """Return all values of a header."""
-        return [value for each, value in self.headers if each == name]
+        return [value for header, value in self.headers if header == name]
 
 
 Pages = Mapping[str, Callable[[str], Page]]

@@ -69,16 +69,16 @@ class Narrator:
         """Return which Services are in another state than was told."""
         troubles = {view.row.key: view for view in views if view.is_troubled and view.row.reason != UPDATING}
         for key, view in troubles.items():
-            now = view.row.state, view.row.reason
-            if self._told.get(key) != now:
-                self._told[key] = now
+            current = view.row.state, view.row.reason
+            if self._told.get(key) != current:
+                self._told[key] = current
                 yield _service(at, view)
         serving = {view.row.key: view for view in views if not view.is_troubled}
         for key in [key for key in self._told if key not in troubles]:
             if key in serving:
                 yield _service(at, serving[key])
         present = {view.row.key for view in views}
-        self._told = {key: told for key, told in self._told.items() if key in present and key not in serving}
+        self._told = {key: state for key, state in self._told.items() if key in present and key not in serving}
         self._failing = {key: why for key, why in self._failing.items() if key in present or not key.cluster}
 
     def _of_event(self, at: float, event: LoopEvent, views: Sequence[View] | None) -> Iterator[LogRecord]:
@@ -103,11 +103,11 @@ class Narrator:
                 yield LogRecord(at, Level.INFO, "stopped", "stopped; what serves goes on serving")
 
     def _planned(self, at: float, planned: Planned) -> Iterator[LogRecord]:
-        told = planned.marks, len(planned.differing), planned.unchecked
-        again = bool(self._failure) and told == self._planned_for
+        summary = planned.marks, len(planned.differing), planned.unchecked
+        again = bool(self._failure) and summary == self._planned_for
         if not again and (planned.differing or any(mark.cause in _ALWAYS_TOLD for mark in planned.marks)):
             yield _plan(at, planned)
-        self._planned_for, self._plan = told, planned.plan
+        self._planned_for, self._plan = summary, planned.plan
         for text in planned.complaints:
             if text not in self._complaints:
                 yield LogRecord(at, Level.ERROR, "complaint", text, {"message": text})
@@ -135,10 +135,10 @@ class Narrator:
         for key in updated.services:
             self._failing.pop(key, None)
         self._failing |= updated.failed
-        if told := [key for key in updated.services if key not in updated.untouched | known]:
+        if changed := [key for key in updated.services if key not in updated.untouched | known]:
             self._calm = False
-            served = [key for key in told[:_NAMED] if key not in updated.failed]
-            yield _update(at, updated, told, planned_places(self._plan, served) if self._plan else {})
+            served = [key for key in changed[:_NAMED] if key not in updated.failed]
+            yield _update(at, updated, changed, planned_places(self._plan, served) if self._plan else {})
         if updated.untouched:
             yield _check(at, updated)
 
@@ -233,7 +233,7 @@ def _by_reason(failed: Iterable[Mapping[str, str]]) -> list[str]:
     names: dict[str, list[str]] = {}
     for failure in failed:
         names.setdefault(failure["message"], []).append(failure["service"])
-    return [f"{few(some, _NAMED)}: {why}" for why, some in names.items()]
+    return [f"{few(services, _NAMED)}: {why}" for why, services in names.items()]
 
 
 def _ms(seconds: float) -> str:

@@ -23,9 +23,9 @@ def where(addresses: Sequence[IPAddress], ports: Collection[str]) -> str:
 
 def planned_places(plan: Plan, keys: Collection[ObjectKey]) -> Mapping[ObjectKey, str]:
     """Return where some Services are, as far as this plan gives them addresses: for ports that can be served."""
-    found = (bisect_left(plan.placements, key, key=attrgetter("key")) for key in keys)
+    numbers = (bisect_left(plan.placements, key, key=attrgetter("key")) for key in keys)
     return {
         placement.key: where(placement.addresses, [port.port.label for port in placement.ports if not port.problem])
-        for placement in (plan.placements[place] for place in found if place < len(plan.placements))
+        for placement in (plan.placements[number] for number in numbers if number < len(plan.placements))
         if placement.key in keys
     }

@@ -209,8 +209,8 @@ def _told(board: Board) -> Metric:
     statuses = board.planned.plan.all_statuses if board.planned else ()
     counts = Tallied((status.key.kind, verdict_of(status.status)) for status in statuses)
     for kind in sorted({kind for kind, _ in counts}):
-        for told in Verdict:
-            family.add_metric([kind, told], counts[kind, told])
+        for verdict in Verdict:
+            family.add_metric([kind, verdict], counts[kind, verdict])
     return family
 
 

@@ -86,12 +86,13 @@ def _labels(row: TrafficRow) -> list[str]:
 
 def _buckets(latencies: Latencies) -> list[tuple[str, float]]:
     """Count what took at most so long, bound by bound."""
-    each = [0] * (len(BOUNDS) + 1)
-    for one, count in latencies.counts.items():
-        end = (one.low + one.width) / 1000
-        each[sum(bound < end - 1e-9 for bound in BOUNDS)] += count
-    return list(zip([*map(str, BOUNDS), "+Inf"], map(float, accumulate(each)), strict=True))
+    bucket_counts = [0] * (len(BOUNDS) + 1)
+    for latency_bin, count in latencies.counts.items():
+        end = (latency_bin.low + latency_bin.width) / 1000
+        bucket_counts[sum(bound < end - 1e-9 for bound in BOUNDS)] += count
+    return list(zip([*map(str, BOUNDS), "+Inf"], map(float, accumulate(bucket_counts)), strict=True))
 
 
 def _sum(latencies: Latencies) -> float:
-    return sum((one.low + one.width / 2) * count for one, count in latencies.counts.items()) / 1000
+    middles = ((latency_bin.low + latency_bin.width / 2, count) for latency_bin, count in latencies.counts.items())
+    return sum(middle * count for middle, count in middles) / 1000
