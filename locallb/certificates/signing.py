@@ -98,7 +98,7 @@ def seen(pem: bytes) -> CertificateDetails:
         ]
     except ValueError as error:
         raise SigningError(f"it isn't a certificate that can be used ({error})") from None
-    permitted = [name for each in constraints for name in each.permitted_subtrees or ()]
+    permitted = [name for constraint in constraints for name in constraint.permitted_subtrees or ()]
     return CertificateDetails(
         str(names[0].value) if names else "",
         hashlib.sha256(certificate.public_bytes(serialization.Encoding.DER)).hexdigest(),

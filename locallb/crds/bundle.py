@@ -37,6 +37,6 @@ def carried() -> Bundle:
     try:
         read = json.loads(lzma.decompress(files(__package__).joinpath(FILE).read_bytes()))
     except (OSError, EOFError, lzma.LZMAError, ValueError) as error:
-        told = f"{FILE} of the installed local-lb can't be read ({error!r:.100}); install local-lb again"
-        raise BundleError(told) from None
+        sentence = f"{FILE} of the installed local-lb can't be read ({error!r:.100}); install local-lb again"
+        raise BundleError(sentence) from None
     return Bundle(read["version"], {name: tuple(documents) for name, documents in read["channels"].items()})

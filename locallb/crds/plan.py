@@ -61,8 +61,8 @@ def name_of(document: Document) -> Name:
 
 def names(bundle: Bundle) -> tuple[Name, ...]:
     """Return every object of which has to be known whether it is there, whatever channel is wished."""
-    found = (name_of(document) for documents in bundle.channels.values() for document in documents)
-    return tuple(dict.fromkeys(found))
+    all_names = (name_of(document) for documents in bundle.channels.values() for document in documents)
+    return tuple(dict.fromkeys(all_names))
 
 
 def plan(bundle: Bundle, seen: Mapping[Name, Document], wished: str) -> CrdPlan:
@@ -88,11 +88,11 @@ def _refusal(document: Document, name: Name, version: str, channel: str, *, mixe
     if at(document, "metadata", "deletionTimestamp"):
         return f"{kind} {called} is being deleted; run this again once it is gone"
     has, of = _said(document, _VERSION), _said(document, _CHANNEL)
-    there = _parsed(has)
-    if there is None:
-        told = f"its annotation {_VERSION} is {shown(has) if has else 'missing'}"
-        return f"{kind} {called} is no release's of Gateway API ({told}); bring it up to date by what installed it"
-    if there > (_parsed(version) or there):
+    installed = _parsed(has)
+    if installed is None:
+        fault = f"its annotation {_VERSION} is {shown(has) if has else 'missing'}"
+        return f"{kind} {called} is no release's of Gateway API ({fault}); bring it up to date by what installed it"
+    if installed > (_parsed(version) or installed):
         return f"{kind} {called} is of {has}, newer than {version}, which this local-lb carries; use a newer local-lb"
     if kind == DEFINITION and of != channel and mixed:
         return f"{kind} {called} is of the channel {shown(of)}, others aren't; bring all to one by what made them"
@@ -108,5 +108,5 @@ def _said(document: Document, annotation: str) -> str:
 
 def _parsed(version: str) -> tuple[int, int, int, bool] | None:
     """Read a release so that later ones are greater: a candidate comes before what it is a candidate for."""
-    found = _RELEASE.fullmatch(version)
-    return (int(found[1]), int(found[2]), int(found[3]), not found[4]) if found else None
+    match = _RELEASE.fullmatch(version)
+    return (int(match[1]), int(match[2]), int(match[3]), not match[4]) if match else None

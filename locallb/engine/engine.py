@@ -123,8 +123,8 @@ class Engine:
         def work(run: Run) -> Mapping[str, Value]:
             snapshot = run.steps.recorder.snapshot
             members = snapshot.in_order_live() if scope.roots is None else snapshot.members_of(scope.roots)
-            some = [resource for resource in members if types is None or resource.type in types]
-            drifted = [*run.refresher(counting=True).drifted(some)]
+            looked_at = [resource for resource in members if types is None or resource.type in types]
+            drifted = [*run.refresher(counting=True).drifted(looked_at)]
             roots.update(snapshot.root_of(resource.urn) for resource in drifted)
             left = [*snapshot.condemned.values(), *(operation.resource for operation in snapshot.pending.values())]
             if types is None:
@@ -162,8 +162,8 @@ class Engine:
             snapshot = run.steps.recorder.snapshot
             unsettled = run.settle()
             if self._project.refresh_always if refresh is None else refresh:
-                some = snapshot.in_order_live() if scope.roots is None else list(snapshot.members_of(scope.roots))
-                run.refresher(counting=False).refresh(some)
+                looked_at = snapshot.in_order_live() if scope.roots is None else list(snapshot.members_of(scope.roots))
+                run.refresher(counting=False).refresh(looked_at)
             deployment = Deployment(self._project.name, self._stack, scope, run.steps, run.providers, unsettled)
             run.reporter.is_whole = self._run_program(program, config, deployment, preview=preview)
             if run.reporter.is_whole:

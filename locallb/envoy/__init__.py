@@ -86,7 +86,7 @@ def _render(proxy: Proxy, _checks: tuple[object, ...]) -> Rendered:
     upstreams = {upstream.name: upstream for upstream in sorted(proxy.upstreams, key=lambda upstream: upstream.name)}
     served = {name for name, upstream in upstreams.items() if upstream.backends}
     listeners = [listener(spec) for spec in proxy.listeners if spec.upstream in served]
-    listeners += [each for spec in proxy.http for each in http_listeners(spec, proxy.discovery)]
+    listeners += [http_listener for spec in proxy.http for http_listener in http_listeners(spec, proxy.discovery)]
     listeners += [name_listener(spec) for spec in proxy.names]
     lds = Discovered(sorted(listeners, key=lambda message: str(message["name"])))
     logs = {*(spec.log for spec in proxy.listeners), *(spec.log for spec in proxy.http)} - {""}

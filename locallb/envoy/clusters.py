@@ -111,12 +111,12 @@ def _socket(upstream: Upstream, discovery: Discovery) -> Message:
     inner = tls.upstream(upstream, upstream.tls, discovery) if upstream.tls else _PLAIN
     if upstream.proxy_protocol is None:
         return inner
-    told = typed(
+    transport = typed(
         f"{_SOCKETS}.proxy_protocol.v3.ProxyProtocolUpstreamTransport",
         config={"version": upstream.proxy_protocol.upper()},
         transport_socket=inner,
     )
-    return {"name": "envoy.transport_sockets.upstream_proxy_protocol", "typed_config": told}
+    return {"name": "envoy.transport_sockets.upstream_proxy_protocol", "typed_config": transport}
 
 
 _SOCKETS = "envoy.extensions.transport_sockets"

@@ -70,8 +70,8 @@ def _noted(fault: Fault | None, leading: str) -> Message:
 _FACTORIES = {_CLUSTER: _CLUSTER, _FATE: "envoy.string"}
 
 
-def _before(until: str, then: str, otherwise: str) -> str:
-    return f'request.time < timestamp("{until}") ? ({then}) : {otherwise}'
+def _before(until: str, meanwhile: str, otherwise: str) -> str:
+    return f'request.time < timestamp("{until}") ? ({meanwhile}) : {otherwise}'
 
 
 def _format(expression: str) -> Message:

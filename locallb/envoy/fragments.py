@@ -64,8 +64,8 @@ def render_part(part: Part) -> RenderedPart:
     """
     upstreams = {upstream.name: upstream for upstream in part.upstreams if upstream.backends or upstream.http}
     listeners = {planned.name: listener(planned) for planned in part.listeners if planned.upstream in upstreams}
-    served = (each for planned in part.http for each in http_listeners(planned, Discovery.STATIC))
-    listeners |= {str(each["name"]): each for each in served}
+    served = (http_listener for planned in part.http for http_listener in http_listeners(planned, Discovery.STATIC))
+    listeners |= {str(http_listener["name"]): http_listener for http_listener in served}
     clusters = {name: cluster(upstream, Discovery.STATIC) for name, upstream in upstreams.items()}
     logs = {*(spec.log for spec in part.listeners), *(spec.log for spec in part.http)} - {""}
     clusters |= {name: reader(name) for name in logs}

@@ -99,7 +99,7 @@ def _tcp(spec: Listener) -> Message:
     chains: list[Message] = [{**chain, **match}]
     if spec.fault or spec.detour:
         chains.append(faulty(chains[0], spec))
-    chains += [logged(each, spec.name, spec.log) for each in chains if spec.log]
+    chains += [logged(written, spec.name, spec.log) for written in chains if spec.log]
     return {"filter_chains": chains, "tcp_keepalive": KEEPALIVE}
 
 

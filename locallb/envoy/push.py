@@ -30,11 +30,11 @@ def put(directory: Path, step: rollout.Write, mode: int, patience: float = PATIE
 def roll_out(directory: Path, steps: Iterable[rollout.Step], mode: int) -> None:
     """Take the steps; between them a running Envoy gets the time to follow, once for all routes."""
     series = Series(directory, mode)
-    for of_routes, some in groupby(steps, key=_writes_routes):
+    for of_routes, group in groupby(steps, key=_writes_routes):
         if of_routes:
-            series.put_routes([step for step in some if isinstance(step, rollout.Write)])
+            series.put_routes([step for step in group if isinstance(step, rollout.Write)])
             continue
-        for step in some:
+        for step in group:
             match step:
                 case rollout.Write():
                     series.put(step)

@@ -60,4 +60,4 @@ def ordered(kind: str, message: str) -> Condition:
 
 def conditions(*said: Condition) -> JsonObject:
     """Return the field that has them."""
-    return {"conditions": [asdict(one) for one in said]}
+    return {"conditions": [asdict(condition) for condition in said]}

@@ -35,8 +35,8 @@ class Gathering:
         made = self._with_other_routes(given)
         if made is None:
             made = gathered(given)
-            routes = sum(isinstance(one.object, Route) for one in given)
-            self._each_once = routes == sum(len(each.routes) for each in made.values())
+            routes = sum(isinstance(cluster_object.object, Route) for cluster_object in given)
+            self._each_once = routes == sum(len(gathered_objects.routes) for gathered_objects in made.values())
         self._given, self._made = given, made
         return made
 
@@ -94,7 +94,7 @@ class RoutesByParent:
         made = dict(self._made)
         for old, new in pairs:
             for parent in _parents(old):
-                made[parent] = tuple(new if one is old else one for one in made[parent])
+                made[parent] = tuple(new if route is old else route for route in made[parent])
                 if self._together and parent in self._numbers:
                     self._together[1][self._numbers[parent]] = made[parent]
         self._made = made
@@ -102,11 +102,11 @@ class RoutesByParent:
 
 
 def _by_parent(routes: Iterable[Route]) -> Mapping[Reference, tuple[Route, ...]]:
-    found: dict[Reference, dict[Reference, Route]] = {}
+    by_parent: dict[Reference, dict[Reference, Route]] = {}
     for route in routes:
         for parent in route.parents:
-            found.setdefault(parent.reference, {})[route.reference] = route
-    return {parent: tuple(some.values()) for parent, some in found.items()}
+            by_parent.setdefault(parent.reference, {})[route.reference] = route
+    return {parent: tuple(by_reference.values()) for parent, by_reference in by_parent.items()}
 
 
 def _parents(route: Route) -> list[Reference]:

@@ -101,7 +101,7 @@ def gathered(objects: Iterable[ObjectOfCluster]) -> Mapping[ClusterName, Gateway
     by_cluster: dict[ClusterName, list[ApiObject]] = {}
     for cluster, api_object in objects:
         by_cluster.setdefault(cluster, []).append(api_object)
-    return {cluster: _gathered(cluster, some) for cluster, some in by_cluster.items()}
+    return {cluster: _gathered(cluster, api_objects) for cluster, api_objects in by_cluster.items()}
 
 
 def _gathered(cluster: ClusterName, objects: Iterable[ApiObject]) -> GatewayObjects:

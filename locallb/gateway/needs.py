@@ -114,4 +114,4 @@ def _listeners(objects: GatewayObjects) -> Iterator[tuple[Reference, Listener]]:
         owner = Reference(GROUP, GATEWAY, gateway.meta.key)
         yield from ((owner, listener) for listener in gateway.listeners)
         for listener_set in attached_sets(gateway, objects):
-            yield from ((listener_set.reference, one) for one in listener_set.listeners)
+            yield from ((listener_set.reference, listener) for listener in listener_set.listeners)

@@ -83,16 +83,16 @@ def _done(route: Route, targets: Mapping[str, BackendTarget]) -> str:
             return " ".join([str(route.action.status), *(value for _, value in route.response.set)])
 
 
-def _behind(some: Iterable[Target], targets: Mapping[str, BackendTarget]) -> str:
+def _behind(candidates: Iterable[Target], targets: Mapping[str, BackendTarget]) -> str:
     """Return who answers, with the share of each where there are several; 500 where nobody does."""
-    weighted = [target for target in some if target.weight]
+    weighted = [target for target in candidates if target.weight]
     total = sum(target.weight for target in weighted)
-    told = []
+    shares = []
     for target in weighted:
         behind = targets.get(target.upstream)
         name = f"{behind.service.namespace}/{behind.service.name}:{behind.port.port}" if behind else "500"
-        told.append(name if len(weighted) == 1 else f"{name} {100 * target.weight / total:.3g} %")
-    return ", ".join(told) or "500"
+        shares.append(name if len(weighted) == 1 else f"{name} {100 * target.weight / total:.3g} %")
+    return ", ".join(shares) or "500"
 
 
 def sentences(
@@ -169,7 +169,9 @@ def left_out(objects: GatewayObjects, names: frozenset[str] | None) -> Iterator[
     ours = {gateway_class.meta.key.name for gateway_class in our_classes(objects, names)}
     others = [gateway for gateway in objects.gateways if gateway.class_name not in ours]
     if others:
-        examples = few([f"{objects.cluster}/gateways/{clipped(str(one.meta.key))}" for one in others], _EXAMPLES)
+        examples = few(
+            [f"{objects.cluster}/gateways/{clipped(str(gateway.meta.key))}" for gateway in others], _EXAMPLES
+        )
         which = f"served are GatewayClasses with controllerName {CONTROLLER}"
         which += " that local-lb:gatewayClasses names" if names is not None else ""
         yield f"{counted(len(others), 'Gateway')} left out: of another class ({which}): {examples}"
@@ -178,8 +180,8 @@ def left_out(objects: GatewayObjects, names: frozenset[str] | None) -> Iterator[
 def missing_classes(clusters: Mapping[ClusterName, GatewayObjects], names: frozenset[str] | None) -> Iterator[str]:
     """Return which classes the stack names that no cluster has."""
     present = chain.from_iterable(our_classes(objects, names) for objects in clusters.values())
-    there = {gateway_class.meta.key.name for gateway_class in present}
-    for name in sorted((names or frozenset()) - there):
+    known = {gateway_class.meta.key.name for gateway_class in present}
+    for name in sorted((names or frozenset()) - known):
         yield (
             f"local-lb:gatewayClasses has {clipped(name)}, but no source has a GatewayClass of that name with"
             f" controllerName {CONTROLLER}; make it, or correct the name"

@@ -60,7 +60,7 @@ class BoundGateway(Bound):
             (number, listener.listener.hostname) for number, listener in enumerate(self.listeners) if listener.serves
         ]
         attached = (
-            (hostname, *(name for one in self.attachment.routes.get(number, ()) for name in one.names))
+            (hostname, *(name for route in self.attachment.routes.get(number, ()) for name in route.names))
             for number, hostname in serving
         )
         return tuple(dict.fromkeys(name for names in attached for name in names if name))
@@ -68,7 +68,7 @@ class BoundGateway(Bound):
     @property
     def faults(self) -> Mapping[str, Fault]:
         """The faults ordered for requests of attached routes, by route."""
-        routes = [one.route for attached in self.attachment.routes.values() for one in attached]
+        routes = [attached_route.route for attached in self.attachment.routes.values() for attached_route in attached]
         asked = [route for route in routes if route.kind in {RouteKind.HTTP, RouteKind.GRPC}]
         return {f"{route.kind} {route.meta.key}": fault for route in asked if (fault := route.meta.failing)}
 
@@ -76,7 +76,9 @@ class BoundGateway(Bound):
 def our_classes(objects: GatewayObjects, names: Collection[str] | None) -> tuple[GatewayClass, ...]:
     """Return the GatewayClasses that are served: those of our controller, of which `names` may choose."""
     return tuple(
-        one for one in objects.classes if one.controller == CONTROLLER and (names is None or one.meta.key.name in names)
+        gateway_class
+        for gateway_class in objects.classes
+        if gateway_class.controller == CONTROLLER and (names is None or gateway_class.meta.key.name in names)
     )
 
 
@@ -117,9 +119,9 @@ def bind(
 
 def _in_order(gateways: Iterable[Gateway], ours: Collection[str]) -> tuple[tuple[Gateway, ...], tuple[Reference, ...]]:
     """Return the Gateways of these classes in the order of names, and how others refer to each."""
-    mine = (one for one in gateways if one.class_name in ours and not one.meta.deleting)
+    mine = (gateway for gateway in gateways if gateway.class_name in ours and not gateway.meta.deleting)
     in_order = tuple(sorted(mine, key=lambda gateway: gateway.meta.key))
-    return in_order, tuple(one.reference for one in in_order)
+    return in_order, tuple(gateway.reference for gateway in in_order)
 
 
 def shared_objects(objects: GatewayObjects, memory: AnyMemory) -> GatewayObjects:

@@ -105,19 +105,19 @@ def headroom_findings(seen: HostInspection) -> Iterator[Finding]:
 
 def _names(seen: HostInspection) -> Iterator[Finding]:
     """Say where a question for a name ends."""
-    for each in seen.names:
-        if each.there is None:
-            text = f"{each.server} doesn't answer for {each.name}"
+    for name in seen.names:
+        if name.there is None:
+            text = f"{name.server} doesn't answer for {name.name}"
             yield Finding(Level.WARNING, "names", text, "`locallb up` starts the stack's own server; start any other")
-        elif not each.there:
-            text = f"{each.server} answers, and doesn't know {each.name}"
+        elif not name.there:
+            text = f"{name.server} answers, and doesn't know {name.name}"
             yield Finding(Level.WARNING, "names", text, "`locallb up` tells it")
-        elif each.here == each.there:
-            told = " ".join(sorted(each.here))
-            yield Finding(Level.OK, "names", f"this host's resolver knows {each.name}: {told}")
+        elif name.here == name.there:
+            addresses = " ".join(sorted(name.here))
+            yield Finding(Level.OK, "names", f"this host's resolver knows {name.name}: {addresses}")
         else:
-            other = f"says {' '.join(sorted(each.here))} for" if each.here else "doesn't know"
-            text = f"this host's resolver {other} {each.name}, which {each.server} knows: it doesn't ask there"
+            other = f"says {' '.join(sorted(name.here))} for" if name.here else "doesn't know"
+            text = f"this host's resolver {other} {name.name}, which {name.server} knows: it doesn't ask there"
             yield Finding(Level.WARNING, "names", text, "`sudo locallb host setup --apply` has it ask there")
 
 

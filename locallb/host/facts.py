@@ -182,9 +182,9 @@ def _addresses(pools: Iterable[Pool], known: Sequence[Route], *, strict: bool) -
     if any(route.is_local for route in known):
         return survey(known, tuple(_bindable()) if strict and not _number(_NONLOCAL.format("ipv6"), 0) else None)
     lone = (span for pool in pools for span in pool.ranges if span.first == span.last)
-    there = [AddressRange(_LOOPBACK[0], _LOOPBACK[-1])] if _is_here(_SCRATCH) else []
-    there += [addresses for addresses in lone if addresses.first not in _LOOPBACK and _is_here(str(addresses.first))]
-    return HostAddresses(local=tuple(there), routes=tuple(known))
+    local = [AddressRange(_LOOPBACK[0], _LOOPBACK[-1])] if _is_here(_SCRATCH) else []
+    local += [addresses for addresses in lone if addresses.first not in _LOOPBACK and _is_here(str(addresses.first))]
+    return HostAddresses(local=tuple(local), routes=tuple(known))
 
 
 def _bindable() -> Iterator[IPAddress]:

@@ -20,11 +20,11 @@ def look(name: str, zone: Zone) -> NameSeen:
 
 def asked_here(name: str) -> frozenset[str]:
     """Return the addresses that this host's resolver knows for a name; none where it doesn't answer in time."""
-    found: SimpleQueue[frozenset[str]] = SimpleQueue()
+    answers: SimpleQueue[frozenset[str]] = SimpleQueue()
     # Not in an executor, whose threads are waited for at the end of the process.
-    do_once(Task.RESOLVER, f"resolver {name}", lambda: found.put(_resolved(name)))
+    do_once(Task.RESOLVER, f"resolver {name}", lambda: answers.put(_resolved(name)))
     try:
-        return found.get(timeout=PATIENCE)
+        return answers.get(timeout=PATIENCE)
     except Empty:
         return frozenset()
 
@@ -42,6 +42,6 @@ def asked_at(name: str, zone: Zone) -> frozenset[str] | None:
 
 def _resolved(name: str) -> frozenset[str]:
     try:
-        return frozenset(str(each[4][0]) for each in socket.getaddrinfo(name, None))
+        return frozenset(str(entry[4][0]) for entry in socket.getaddrinfo(name, None))
     except OSError:
         return frozenset()

@@ -16,7 +16,7 @@ _EXAMPLES = 3
 
 def our_classes(objects: GatewayObjects, settings: IngressSettings) -> frozenset[str]:
     """Return the classes that are served: those of our controller, or the one that the stack names."""
-    controllers = {one.meta.key.name: one.controller for one in objects.ingress_classes}
+    controllers = {ingress_class.meta.key.name: ingress_class.controller for ingress_class in objects.ingress_classes}
     if settings.is_off:
         return frozenset()
     if settings.class_name is None:
@@ -29,7 +29,9 @@ def class_of(ingress: Ingress, objects: GatewayObjects) -> str:
     """Return the class of an Ingress: where it names none the default one, if there is one; else empty."""
     if ingress.class_name is not None:
         return ingress.class_name
-    return next((one.meta.key.name for one in objects.ingress_classes if one.is_default), "")
+    return next(
+        (ingress_class.meta.key.name for ingress_class in objects.ingress_classes if ingress_class.is_default), ""
+    )
 
 
 def of_our_classes(objects: GatewayObjects, settings: IngressSettings) -> tuple[Ingress, ...]:
@@ -38,21 +40,21 @@ def of_our_classes(objects: GatewayObjects, settings: IngressSettings) -> tuple[
     mine = (
         ingress for ingress in objects.ingresses if class_of(ingress, objects) in ours and not ingress.meta.deleting
     )
-    return tuple(sorted(mine, key=lambda one: one.meta.age)) if ours else ()
+    return tuple(sorted(mine, key=lambda ingress: ingress.meta.age)) if ours else ()
 
 
 def our_ingresses(objects: GatewayObjects, settings: Settings) -> tuple[Ingress, ...]:
     """Return those that the stack selects, the oldest first."""
-    return tuple(one for one in of_our_classes(objects, settings.ingress) if _is_selected(one, settings))
+    return tuple(ingress for ingress in of_our_classes(objects, settings.ingress) if _is_selected(ingress, settings))
 
 
 def grouped(objects: GatewayObjects, settings: Settings) -> Mapping[ObjectKey, tuple[Ingress, ...]]:
     """Return the Ingresses that have an address together, the oldest first, by what gets it."""
     groups: dict[ObjectKey, list[Ingress]] = {}
-    for one in our_ingresses(objects, settings):
-        key = _key(one, class_of(one, objects), objects.cluster, settings.ingress.address)
-        groups.setdefault(key, []).append(one)
-    return {key: tuple(some) for key, some in groups.items()}
+    for ingress in our_ingresses(objects, settings):
+        key = _key(ingress, class_of(ingress, objects), objects.cluster, settings.ingress.address)
+        groups.setdefault(key, []).append(ingress)
+    return {key: tuple(ingresses) for key, ingresses in groups.items()}
 
 
 def _key(ingress: Ingress, name: str, cluster: ClusterName, per: AddressPer) -> ObjectKey:
@@ -75,27 +77,33 @@ def left_out(objects: GatewayObjects, settings: Settings) -> Iterator[str]:
     """Return which Ingresses aren't served, where any could be."""
     ours = our_classes(objects, settings.ingress)
     mine = of_our_classes(objects, settings.ingress)
-    names = {one.meta.key for one in mine}
+    names = {ingress.meta.key for ingress in mine}
     others = [ingress for ingress in objects.ingresses if ingress.meta.key not in names and not ingress.meta.deleting]
     if others and ours:
         yield _left_out(objects, others, f"of another class (served: {', '.join(sorted(map(clipped, ours)))})")
-    if unselected := [one for one in mine if not _is_selected(one, settings)]:
+    if unselected := [ingress for ingress in mine if not _is_selected(ingress, settings)]:
         yield _left_out(objects, unselected, "local-lb:namespaces or local-lb:selector leaves them out")
 
 
-def _left_out(objects: GatewayObjects, some: list[Ingress], why: str) -> str:
-    examples = few([f"{objects.cluster}/ingresses/{clipped(str(one.meta.key))}" for one in some], _EXAMPLES)
-    return f"{counted(len(some), 'Ingress', 'Ingresses')} left out: {why}: {examples}"
+def _left_out(objects: GatewayObjects, ingresses: list[Ingress], why: str) -> str:
+    examples = few(
+        [f"{objects.cluster}/ingresses/{clipped(str(ingress.meta.key))}" for ingress in ingresses], _EXAMPLES
+    )
+    return f"{counted(len(ingresses), 'Ingress', 'Ingresses')} left out: {why}: {examples}"
 
 
 def class_notices(objects: GatewayObjects, settings: IngressSettings) -> Iterator[str]:
     """Return why the class that the stack names isn't served, and what of classes nobody reads."""
-    for one in objects.ingress_classes:
-        name = clipped(one.meta.key.name)
-        if settings.class_name == one.meta.key.name and one.controller != INGRESS_CONTROLLER and not settings.is_off:
+    for ingress_class in objects.ingress_classes:
+        name = clipped(ingress_class.meta.key.name)
+        if (
+            settings.class_name == ingress_class.meta.key.name
+            and ingress_class.controller != INGRESS_CONTROLLER
+            and not settings.is_off
+        ):
             yield (
-                f"{objects.cluster}: IngressClass {name} has the controller {clipped(one.controller)}, so its Ingresses"
-                f" are left alone; give it {INGRESS_CONTROLLER}, or name another class in local-lb:ingress"
+                f"{objects.cluster}: IngressClass {name} has the controller {clipped(ingress_class.controller)}, so its"
+                f" Ingresses are left alone; give it {INGRESS_CONTROLLER}, or name another class in local-lb:ingress"
             )
-        elif one.controller == INGRESS_CONTROLLER and one.has_parameters:
+        elif ingress_class.controller == INGRESS_CONTROLLER and ingress_class.has_parameters:
             yield f"{objects.cluster}: IngressClass {name} names parameters, and none are known here; leave them out"

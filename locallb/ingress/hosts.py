@@ -83,7 +83,7 @@ class Hosts:
         All others are sent away, those `elsewhere` too, although a wildcard among `names` stands for them.
         """
         away = (Route(Match(), Answer(MISDIRECTED)),)
-        others = [VirtualHost(tuple(sorted(some)), away) for some in (elsewhere, (ANY,)) if some]
+        others = [VirtualHost(tuple(sorted(domains)), away) for domains in (elsewhere, (ANY,)) if domains]
         return HttpRoutes((*self.table((*names, *below)).hosts, *others), self.by_source)
 
     def _take(self, ingress: Ingress, act: Act) -> None:
@@ -123,7 +123,7 @@ class Hosts:
 
     def _every(self, name: str) -> Iterator[Route]:
         for host in dict.fromkeys((name, *above(name), "")):
-            for entry in sorted(self._entries.get(host, ()), key=lambda each: each[:2]):
+            for entry in sorted(self._entries.get(host, ()), key=lambda candidate: candidate[:2]):
                 yield from _of_host(entry.routes, name, host)
         for host in dict.fromkeys((name, *above(name), "")):
             yield from _of_host(self._defaults.get(host, ()), name, host)

@@ -33,9 +33,9 @@ def wanted_kinds(served: Collection[str], known: KnownObjects) -> tuple[str, ...
 def named_objects(objects: Iterable[ObjectOfCluster]) -> frozenset[Reference]:
     """Return the Secrets that they name as certificates, in their own namespaces: nobody reads others."""
     return frozenset(
-        Reference("", SECRET, Named(one.meta.key.namespace, entry.secret))
-        for each in gathered(objects).values()
-        for one in of_our_classes(each, _EVERY_CLASS)
-        for entry in one.tls
+        Reference("", SECRET, Named(ingress.meta.key.namespace, entry.secret))
+        for of_cluster in gathered(objects).values()
+        for ingress in of_our_classes(of_cluster, _EVERY_CLASS)
+        for entry in ingress.tls
         if entry.secret
     )

@@ -32,26 +32,28 @@ def requested(key: ObjectKey, ingresses: Sequence[Ingress]) -> Requested:
     if asking and not key.namespace:
         why = f"{ADDRESSES_ANNOTATION} isn't heard where all Ingresses of a class have one address; set"
         why += " local-lb:ingress to have `address: ingress` or `address: namespace`"
-        return Requested(troubles=tuple((one, why) for one in asking))
+        return Requested(troubles=tuple((ingress, why) for ingress in asking))
     owner: Ingress | None = None
-    oldest = next((one for one in ingresses if not one.problem), None)
+    oldest = next((ingress for ingress in ingresses if not ingress.problem), None)
     chosen: tuple[IPAddress, ...] = ()
     troubles: list[tuple[Ingress, str]] = []
-    for one in asking:
+    for ingress in asking:
         try:
-            asked = _asked(one.meta.annotations[ADDRESSES_ANNOTATION])
+            asked = _asked(ingress.meta.annotations[ADDRESSES_ANNOTATION])
         except FieldError as error:
-            troubles.append((one, str(error)))
+            troubles.append((ingress, str(error)))
             continue
-        if one is oldest:
-            owner, chosen = one, asked
+        if ingress is oldest:
+            owner, chosen = ingress, asked
         elif owner is None and oldest:
             why = f"{ADDRESSES_ANNOTATION} asks for {' and '.join(map(str, asked))}, which only the oldest Ingress of"
-            troubles.append((one, f"{why} the address may: {oldest.meta.key}; annotate that one"))
+            troubles.append((ingress, f"{why} the address may: {oldest.meta.key}; annotate that one"))
         elif owner and asked != chosen:
             theirs = " and ".join(map(str, chosen))
             why = f"{ADDRESSES_ANNOTATION} asks for {' and '.join(map(str, asked))}, and the older Ingress"
-            troubles.append((one, f"{why} {owner.meta.key} for {theirs}, which they have together; ask for the same"))
+            troubles.append(
+                (ingress, f"{why} {owner.meta.key} for {theirs}, which they have together; ask for the same")
+            )
     return Requested(chosen, tuple(troubles))
 
 

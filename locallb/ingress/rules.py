@@ -48,7 +48,7 @@ class Rules:
         self._taken: set[_Place] = set()
         for ingress in ingresses:
             if canary := policies[ingress.meta.key].canary:
-                for rule, path in ((each, path) for each in ingress.rules for path in each.paths):
+                for rule, path in ((entry, path) for entry in ingress.rules for path in entry.paths):
                     place = _place(ingress, rule.host, path)
                     self._canaries.setdefault(place, Canaried(ingress, path.backend, canary))
 

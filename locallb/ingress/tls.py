@@ -76,8 +76,13 @@ def _local(ingress: Ingress, entry: IngressTls, authority: LocalAuthority) -> Lo
     for host in entry.hosts:
         if not local.certifies(authority, host):
             return Trouble("NoSecret", f"spec.tls names no Secret, and {local.refusal(authority, host)}")
-    every = [one for one in ingress.tls if not one.secret]
-    hosts = [host for one in every for host in one.hosts or ingress.hosts if local.certifies(authority, host)]
+    every = [without_secret for without_secret in ingress.tls if not without_secret.secret]
+    hosts = [
+        host
+        for without_secret in every
+        for host in without_secret.hosts or ingress.hosts
+        if local.certifies(authority, host)
+    ]
     return local.certificate(authority, f"ingresses/{ingress.meta.key}", hosts)
 
 
@@ -87,21 +92,21 @@ def chains(shown: Certificates, hosts: Hosts) -> Iterator[Chain]:
     A host is served by the chain that a connection to it takes, and by that of every other name: not by each of all the
     wildcards that stand for it.
     """
-    by_name = {name: each for name, each in shown.by_name.items() if name}
+    by_name = {name: presented for name, presented in shown.by_name.items() if name}
     names: dict[AnyCertificate, list[str]] = {}
     below: dict[AnyCertificate, list[str]] = {}
     elsewhere: dict[AnyCertificate, list[str]] = {}
-    for name, each in by_name.items():
-        names.setdefault(each, []).append(name)
+    for name, presented in by_name.items():
+        names.setdefault(presented, []).append(name)
         wider = _nearest(name, by_name, itself=False)
-        if wider and by_name[wider] != each:
+        if wider and by_name[wider] != presented:
             elsewhere.setdefault(by_name[wider], []).append(name)
     for host in hosts.names:
         if name := _nearest(host, by_name):
             below.setdefault(by_name[name], []).append(host)
-    for each, some in names.items():
-        table = hosts.table_within(some, below.get(each, ()), elsewhere.get(each, ()))
-        yield Chain(table, tuple(sorted(some)), Termination((each,)))
+    for presented, served_names in names.items():
+        table = hosts.table_within(served_names, below.get(presented, ()), elsewhere.get(presented, ()))
+        yield Chain(table, tuple(sorted(served_names)), Termination((presented,)))
     if last := shown.by_name.get(""):
         yield Chain(hosts.table(hosts.names), (), Termination((last,)))
 

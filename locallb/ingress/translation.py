@@ -132,10 +132,10 @@ def _bound(
 def _bounded(troubles: Iterable[tuple[Ingress, str]]) -> Iterator[tuple[Named, str]]:
     """Return each sentence once; of an Ingress that has many the first, and how many more there are."""
     named = dict.fromkeys((ingress.meta.key, why) for ingress, why in troubles)
-    every, told = Counter(key for key, _ in named), Counter[Named]()
+    every, counts = Counter(key for key, _ in named), Counter[Named]()
     for key, why in named:
-        told[key] += 1
-        if told[key] <= MOST_TOLD:
+        counts[key] += 1
+        if counts[key] <= MOST_TOLD:
             yield key, why
     for key, many in every.items():
         if many > MOST_TOLD:

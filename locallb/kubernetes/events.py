@@ -49,11 +49,11 @@ def placement_events(placement: Placement) -> tuple[Event, ...]:
         return (_warning(placement.withdrawn),)
     serving = ", ".join(port.port.label for port in placement.ports if port.listeners)
     addresses = " and ".join(str(address) for address in placement.addresses)
-    told = [Event(NORMAL, ENSURED, f"serves {serving} at {addresses}")] if serving else []
+    events = [Event(NORMAL, ENSURED, f"serves {serving} at {addresses}")] if serving else []
     problems = dict.fromkeys(port.problem for port in placement.ports if port.problem)
-    told += [_warning(problem) for problem in problems]
-    told += [Event(WARNING, notice.reason, shortened(notice.message)) for notice in placement.notices]
-    return tuple(told)
+    events += [_warning(problem) for problem in problems]
+    events += [Event(WARNING, notice.reason, shortened(notice.message)) for notice in placement.notices]
+    return tuple(events)
 
 
 def rejection_events(rejection: Rejection) -> tuple[Event, ...]:
@@ -141,7 +141,7 @@ def namespace_of(owner: Owner) -> str:
 
 def _kind(kind: ObjectKind) -> tuple[str, str]:
     """Return the apiVersion and the name of a kind."""
-    known = next((each for each in ROUTED_KINDS.values() if each.plural == kind.value), None)
+    known = next((routed_kind for routed_kind in ROUTED_KINDS.values() if routed_kind.plural == kind.value), None)
     if known:
         return f"{known.group}/{known.versions[0]}", known.name
     table = frontend(kind)

@@ -45,7 +45,7 @@ def publication(planned: Placement | Rejection) -> Published:
 def _told_of_mapping(placement: Placement) -> Iterator[Condition]:
     """Return where clients find its ports, which their entries can't say."""
     addresses = _ordered(placement)
-    places = [f"{each.port}/{each.protocol}={place(at, each.number)}" for each in placement.mapped for at in addresses]
+    places = [f"{port.port}/{port.protocol}={place(at, port.number)}" for port in placement.mapped for at in addresses]
     if places:
         yield Condition(PORT_MAPPING, "True", MAPPED, ",".join(places))
 

@@ -148,8 +148,8 @@ def publishing(
     ]
     status = {"loadBalancer": {"ingress": ingress or None}, "conditions": conditions or None}
     said = {"annotations": {PORTS_ANNOTATION: wanted.mapped or None}}
-    told = said if observed_status(live).mapped != wanted.mapped else {}
-    return {**_patch(live, **told), "status": status}
+    metadata = said if observed_status(live).mapped != wanted.mapped else {}
+    return {**_patch(live, **metadata), "status": status}
 
 
 def published(live: Live, ours: Collection[str] | None) -> Published:
@@ -163,7 +163,9 @@ def published(live: Live, ours: Collection[str] | None) -> Published:
         if ours is None or entry.get("ip") in set(ours)
     ]
     at = observed_status(live).mapped
-    said = (each for each in _ours(_conditions(live)) if each.type != PORT_MAPPING or each.message == at)
+    said = (
+        condition for condition in _ours(_conditions(live)) if condition.type != PORT_MAPPING or condition.message == at
+    )
     return Published(tuple(entries), tuple(said))
 
 

@@ -110,8 +110,8 @@ class Fault:
         if self.status:
             of_requests.append(f"{self.status.share / 100:g}% are answered {self.status.status}")
         parts = {"of new TCP connections": of_connections, "of requests": of_requests}
-        told = "; ".join(f"{whose} {', '.join(what)}" for whose, what in parts.items() if what)
-        return f"{told}, until {self.until}"
+        sentence = "; ".join(f"{whose} {', '.join(what)}" for whose, what in parts.items() if what)
+        return f"{sentence}, until {self.until}"
 
     @property
     def words(self) -> str:

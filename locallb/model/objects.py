@@ -147,7 +147,7 @@ class Service:
     @property
     def ends(self) -> tuple[str, ...]:
         """When what is ordered for it is over, as far as that ends by itself."""
-        return tuple(each.until for each in (self.failing, self.ordered.down) if each)
+        return tuple(order.until for order in (self.failing, self.ordered.down) if order)
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,7 +168,7 @@ class Proxy:
     def certificates(self) -> tuple[AnyCertificate, ...]:
         """Return what it shows of itself to clients and backends, each once."""
         terminations = [chain.termination for listener in self.http for chain in listener.chains if chain.termination]
-        used = {certificate for each in terminations for certificate in each.certificates}
+        used = {certificate for termination in terminations for certificate in termination.certificates}
         to_backends = [upstream.http.tls.client for upstream in self.upstreams if upstream.http and upstream.http.tls]
         used |= {certificate for certificate in to_backends if certificate}
         return tuple(sorted(used, key=lambda certificate: (certificate.words, certificate.digest)))

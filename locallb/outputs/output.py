@@ -79,7 +79,7 @@ def words(planned: Planned) -> list[object]:
 
 def tell(planned: Planned, parent: pulumi.Resource, ready: Sequence[pulumi.Resource]) -> None:
     """Declare whatever tells of one."""
-    told: dict[str, pulumi.Resource] = {}
+    declared: dict[str, pulumi.Resource] = {}
     for word, output in outputs().items():
         if output.tells(planned):
-            told[word] = output.declare(Telling(planned, parent, ready, dict(told)))
+            declared[word] = output.declare(Telling(planned, parent, ready, dict(declared)))

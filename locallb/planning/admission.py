@@ -62,15 +62,17 @@ def _admitted(
     servable, hopeless = _by_servable_ports(wanted, problems)
     answers = mapped.answers if mapped else memory.allocate(snapshot, servable, settings)
     given = {key: answer for key, answer in answers.items() if not isinstance(answer, Problem)}
-    assigned = memory.assignments([one for one in servable if one.key in given], snapshot, settings.proxies, files)
+    assigned = memory.assignments(
+        [service for service in servable if service.key in given], snapshot, settings.proxies, files
+    )
     seats = assigned.assignments
-    in_order = sorted((one for one in servable if one.key in seats), key=lambda service: service.key)
+    in_order = sorted((service for service in servable if service.key in seats), key=lambda service: service.key)
     beside = {key: problem for key, problem in hopeless.items() if not isinstance(answers.get(key), Problem)}
     return Admission(
         services=tuple(in_order),
-        addresses=tuple(given[one.key] for one in in_order),
-        assignments=tuple(seats[one.key] for one in in_order),
-        where={one.key: (number, seats[one.key]) for number, one in enumerate(in_order)},
+        addresses=tuple(given[service.key] for service in in_order),
+        assignments=tuple(seats[service.key] for service in in_order),
+        where={service.key: (number, seats[service.key]) for number, service in enumerate(in_order)},
         problems=problems,
         assigned=assigned,
         refused={key: answer for key, answer in {**answers, **beside}.items() if key not in seats},

@@ -55,7 +55,7 @@ class LastPlan:
         changed = [now.services[number] for number in where]
         if not slices:
             return changed
-        behind = {some.slices[number].service for some in (before, now) for number in slices}
+        behind = {seen.slices[number].service for seen in (before, now) for number in slices}
         keys = {*behind, *(service.key for service in changed)} & self.assignments.keys()
         return [service for service in now.services if service.key in keys]
 
@@ -64,16 +64,18 @@ class LastPlan:
         number, assignment = self.assignments[service.key]
         return service, self.placed[number].placement.addresses, assignment, None
 
-    def with_others(self, snapshot: Snapshot, some: Sequence[Placed]) -> LastPlan | None:
+    def with_others(self, snapshot: Snapshot, changed: Sequence[Placed]) -> LastPlan | None:
         """Return the plan with these in place of what was placed; None where the rest of it may depend on them."""
         placed, placements, proxies = list(self.placed), list(self.plan.placements), list(self.plan.proxies)
-        for one in some:
-            number, _ = self.assignments[one.placement.key]
-            was, placed[number], placements[number] = placed[number], one, one.placement
-            if _told_of_all(was.placement) != _told_of_all(one.placement) or bool(was.own) != bool(one.own):
+        for placed_again in changed:
+            number, _ = self.assignments[placed_again.placement.key]
+            was, placed[number], placements[number] = placed[number], placed_again, placed_again.placement
+            if _told_of_all(was.placement) != _told_of_all(placed_again.placement) or bool(was.own) != bool(
+                placed_again.own
+            ):
                 return None
-            if was.own and one.own:
-                proxies[_place_of(was.own, proxies)] = one.own
+            if was.own and placed_again.own:
+                proxies[_place_of(was.own, proxies)] = placed_again.own
         plan = replace(self.plan, placements=tuple(placements), proxies=tuple(proxies))
         return replace(self, snapshot=snapshot, plan=plan, placed=tuple(placed))
 
@@ -84,7 +86,7 @@ def _told_of_all(placement: Placement) -> tuple[object, ...]:
 
 
 def _place_of(proxy: PlannedProxy, proxies: Sequence[PlannedProxy]) -> int:
-    return next(number for number, one in enumerate(proxies) if one is proxy)
+    return next(number for number, candidate in enumerate(proxies) if candidate is proxy)
 
 
 def proxy_demand(service: Service, mode: Sharing) -> tuple[object, ...]:

@@ -26,9 +26,9 @@ _Any = Service | MalformedService
 
 def left_out(snapshot: Snapshot, plan: Plan, settings: Settings) -> tuple[str, ...]:
     """Return which Services of type LoadBalancer aren't this stack's, by the reason; if it has none, what was read."""
-    told = len(plan.placements) + len(plan.rejections)
-    nothing = () if told else (_nothing_to_serve(snapshot.contents),)
-    if len(snapshot.services) + len(snapshot.malformed) == told:
+    handled = len(plan.placements) + len(plan.rejections)
+    nothing = () if handled else (_nothing_to_serve(snapshot.contents),)
+    if len(snapshot.services) + len(snapshot.malformed) == handled:
         return nothing  # as nearly always, at no cost
     groups: dict[str, list[_Any]] = {}
     everything: list[_Any] = [*snapshot.services, *snapshot.malformed]
@@ -36,7 +36,10 @@ def left_out(snapshot: Snapshot, plan: Plan, settings: Settings) -> tuple[str, .
         (service for service in everything if not is_ours(service, settings)), key=lambda service: service.key
     ):
         groups.setdefault(_why(service, settings), []).append(service)
-    sentences = [f"{counted(len(some), 'Service')} left out: {why}: {_examples(some)}" for why, some in groups.items()]
+    sentences = [
+        f"{counted(len(services), 'Service')} left out: {why}: {_examples(services)}"
+        for why, services in groups.items()
+    ]
     more = len(sentences) - _GROUPS
     rest = [f"Services left out for {counted(more, 'more reason')}"] if more > 0 else []
     return (*nothing, *sentences[:_GROUPS], *rest)
@@ -47,12 +50,12 @@ def unused_pins(snapshot: Snapshot, settings: Settings) -> tuple[str, ...]:
     if not settings.pins:
         return ()
     keys = [*(service.key for service in snapshot.services), *(rejected.key for rejected in snapshot.malformed)]
-    there = {f"{key.namespace}/{key.name}" for key in keys}
+    present = {f"{key.namespace}/{key.name}" for key in keys}
     return tuple(
         f"local-lb:pins has {clipped(pin)}, but no source has a Service of that name and of type LoadBalancer;"
         " correct the name or remove the pin"
         for pin in settings.pins
-        if pin not in there and ANY not in pin
+        if pin not in present and ANY not in pin
     )
 
 
@@ -60,9 +63,9 @@ def _nothing_to_serve(contents: Sequence[Contents]) -> str:
     """Return what was read where no Service is served."""
     if not contents:
         return "Nothing to serve."
-    told = [_content(content) for content in contents[:_GROUPS]]
+    sources = [_content(content) for content in contents[:_GROUPS]]
     more = [f"{counted(len(contents) - _GROUPS, 'more source')}"] if len(contents) > _GROUPS else []
-    return f"Nothing to serve. Read: {'; '.join([*told, *more])}."
+    return f"Nothing to serve. Read: {'; '.join([*sources, *more])}."
 
 
 def _why(service: _Any, settings: Settings) -> str:
@@ -89,9 +92,9 @@ def _classes(settings: Settings) -> str:
     )
 
 
-def _examples(some: Collection[_Any]) -> str:
+def _examples(services: Collection[_Any]) -> str:
     return _few(
-        [f"{service.key.cluster}/{clipped(service.key.namespace)}/{clipped(service.key.name)}" for service in some]
+        [f"{service.key.cluster}/{clipped(service.key.namespace)}/{clipped(service.key.name)}" for service in services]
     )
 
 

@@ -190,9 +190,9 @@ def _lists(service: Service, addresses: tuple[IPAddress, ...]) -> bool:
     return all(ingress.address in addresses for ingress in service.ingress)
 
 
-def _lead_the_same_way(one: tuple[Snapshot, Settings], other: tuple[Snapshot, Settings]) -> bool:
+def _lead_the_same_way(former: tuple[Snapshot, Settings], latter: tuple[Snapshot, Settings]) -> bool:
     """Return whether the same routes to pods are made for sure."""
-    (before, settings_before), (now, settings) = one, other
+    (before, settings_before), (now, settings) = former, latter
     return settings_before == settings and _ways(before) == _ways(now)
 
 
@@ -229,8 +229,8 @@ def _same_assignments(question: _AssignmentInputs, other: _AssignmentInputs) -> 
         and _assignment_facts(seen_before) == _assignment_facts(seen)
         and len(before) == len(now)
         and all(
-            one is other or proxy_demand(one, mode) == proxy_demand(other, mode)
-            for one, other in zip(before, now, strict=True)
+            former is service or proxy_demand(former, mode) == proxy_demand(service, mode)
+            for former, service in zip(before, now, strict=True)
         )
     )
 

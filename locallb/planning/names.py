@@ -54,28 +54,28 @@ def with_names(plan: Plan, snapshot: Snapshot, gateways: Mapping[ObjectKey, Boun
     for service, placement in placements:
         requests += _requests(service, placement, gateways.get(service.key), dns)
     names = assign(requests, dns)
-    told = _bounded((*problems, *names.refused))
+    refusals = _bounded((*problems, *names.refused))
     return replace(
         plan,
         placements=tuple(
-            _named(services[placement.key], placement, names, told.get(placement.key, ()), dns)
+            _named(services[placement.key], placement, names, refusals.get(placement.key, ()), dns)
             for placement in plan.placements
         ),
         proxies=(*plan.proxies, *_servers(names, dns, frame)),
         zones=tuple(_in_clusters(dns, snapshot)),
-        notices=(*plan.notices, *chain.from_iterable(told.values()), *_unserved(frame)),
+        notices=(*plan.notices, *chain.from_iterable(refusals.values()), *_unserved(frame)),
     )
 
 
 def _bounded(refused: Iterable[Refusal]) -> Mapping[ObjectKey | None, Sequence[str]]:
     """Return what each owner is told: of many refusals the first, and how many more there are."""
-    told: dict[ObjectKey | None, list[str]] = {}
+    by_owner: dict[ObjectKey | None, list[str]] = {}
     for refusal in refused:
-        told.setdefault(refusal.key, []).append(refusal.message)
-    for key, messages in told.items():
+        by_owner.setdefault(refusal.key, []).append(refusal.message)
+    for key, messages in by_owner.items():
         if key and (more := len(messages) - MOST_TOLD) > 0:
             messages[MOST_TOLD:] = [f"{key}: {more} more names aren't given; correct these first"]
-    return told
+    return by_owner
 
 
 def _requests(service: Service, placement: Placement, gateway: Bound | None, dns: DnsSettings) -> Iterator[NameRequest]:
@@ -93,11 +93,11 @@ def _requests(service: Service, placement: Placement, gateway: Bound | None, dns
 def _faults(service: Service) -> Iterator[Refusal]:
     text = service.annotations.get(TTL)
     if text is not None and ttl_of(text.strip()) is None:
-        told = f'{service.key}: metadata.annotations["{TTL}"] is {shown(text)}; write seconds such as 60'
-        yield Refusal(service.key, told)
+        sentence = f'{service.key}: metadata.annotations["{TTL}"] is {shown(text)}; write seconds such as 60'
+        yield Refusal(service.key, sentence)
     if (many := len(list(_listed(service, HOSTNAME)))) > MOST_NAMES:
-        told = f'metadata.annotations["{HOSTNAME}"] has {many} names, of which the first {MOST_NAMES} count'
-        yield Refusal(service.key, f"{service.key}: {told}; give the others to another Service")
+        sentence = f'metadata.annotations["{HOSTNAME}"] has {many} names, of which the first {MOST_NAMES} count'
+        yield Refusal(service.key, f"{service.key}: {sentence}; give the others to another Service")
 
 
 def _hostnames(service: Service) -> tuple[str, ...]:
@@ -112,9 +112,9 @@ def _named(service: Service, placement: Placement, names: Names, refused: Sequen
     given = names.given.get(placement.key, ())
     if not given and not refused:
         return placement
-    told = tuple(Notice(REFUSED, message) for message in refused)
+    notices = tuple(Notice(REFUSED, message) for message in refused)
     hostname = _told_hostname(service, placement, given, dns)
-    return replace(placement, names=given, hostname=hostname, notices=(*placement.notices, *told))
+    return replace(placement, names=given, hostname=hostname, notices=(*placement.notices, *notices))
 
 
 def _told_hostname(service: Service, placement: Placement, given: Iterable[Name], dns: DnsSettings) -> str:
@@ -140,8 +140,8 @@ def told_hosts(ingresses: Iterable[Ingress], placement: Placement, dns: DnsSetti
 
 def _own_names(placement: Placement, given: Iterable[Name]) -> frozenset[str]:
     """Return the names that lead to a load balancer itself, and that a status may tell: no wildcard, no underscore."""
-    own = (each for each in given if set(each.addresses) == set(placement.addresses))
-    return frozenset(each.name for each in own if is_hostname(each.name))
+    own = (name for name in given if set(name.addresses) == set(placement.addresses))
+    return frozenset(name.name for name in own if is_hostname(name.name))
 
 
 def _made_by_template(key: ObjectKey, dns: DnsSettings) -> tuple[str, ...]:

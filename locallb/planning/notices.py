@@ -45,17 +45,17 @@ def notices_of(
     settings: Settings,
 ) -> tuple[Notice, ...]:
     """Return what is to be told of a Service that gets `addresses`; `lone` has sentences by cluster."""
-    told = [Notice(NODES, lone[service.key.cluster])] if service.key.cluster in lone else []
+    notices = [Notice(NODES, lone[service.key.cluster])] if service.key.cluster in lone else []
     others = _of_others(service, addresses, snapshot)
     if others and service.key.cluster in snapshot.access and not settings.take_over:
-        told.append(Notice(OTHERS, _other_controller(service, others)))
+        notices.append(Notice(OTHERS, _other_controller(service, others)))
     if service.proxy_protocol and any(port.protocol is Protocol.UDP for port in service.ports):
-        told.append(Notice(PROXY_PROTOCOL, _only_tcp(service)))
+        notices.append(Notice(PROXY_PROTOCOL, _only_tcp(service)))
     if service.failing or service.ordered.down:
-        told.append(Notice(FAULT, _ordered(service)))
+        notices.append(Notice(FAULT, _ordered(service)))
     if service.ordered.drained:
-        told.append(Notice(DRAIN, _drained(service)))
-    return tuple(told)
+        notices.append(Notice(DRAIN, _drained(service)))
+    return tuple(notices)
 
 
 def of_faults(service: Service, faults: Mapping[str, Fault]) -> tuple[Notice, ...]:
@@ -75,13 +75,13 @@ def ordered_of(notices: Iterable[Notice]) -> tuple[Notice, ...]:
 
 def _ordered(service: Service) -> str:
     fault, down = service.failing, service.ordered.down
-    told = [str(fault)] if fault else []
+    faults = [str(fault)] if fault else []
     if down:
-        told.append(f"as if refusing, {few(sorted(down.names))} gets no new TCP connections, until {down.until}")
+        faults.append(f"as if refusing, {few(sorted(down.names))} gets no new TCP connections, until {down.until}")
     by, end = "its annotation local-lb.dev/fault", "remove the annotation to end it before"
     if service.ordered.fault or down:
         by, end = "a command", f"`locallb fault {service.key} --end` ends it before"
-    return f"{service.key}: a fault {ORDERED} {by}: {'; '.join(told)}; {end}"
+    return f"{service.key}: a fault {ORDERED} {by}: {'; '.join(faults)}; {end}"
 
 
 def _drained(service: Service) -> str:

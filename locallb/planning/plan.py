@@ -54,7 +54,10 @@ def _plan_everything(snapshot: Snapshot, settings: Settings, memory: PlanMemory)
     placed = _place(inputs, admission, memory)
     plan = Plan(
         placements=tuple(placed_service.placement for placed_service in placed),
-        proxies=(*(each.own for each in placed if each.own), *memory.of_stack(admission.assigned, inputs.frame)),
+        proxies=(
+            *(placed_service.own for placed_service in placed if placed_service.own),
+            *memory.of_stack(admission.assigned, inputs.frame),
+        ),
         rejections=_rejections(inputs.snapshot, settings, admission.refused, len(placed)),
         routes=_routes_of_host(inputs),
         notices=(*_notices(inputs, placed), *gateways.notices),

@@ -65,7 +65,7 @@ def _upstreams(listener: Listener | HttpListener) -> Iterator[str]:
         )
         forwards = (action for action in actions if isinstance(action, Forward | TcpForward))
         targets = (target for forward in forwards for target in forward.targets)
-        yield from (each.upstream for each in targets if each.upstream)
+        yield from (target.upstream for target in targets if target.upstream)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,8 +42,8 @@ class Dispatcher(protocol.Provider):
     async def check(self, request: protocol.CheckRequest) -> protocol.CheckResponse:
         """Return every property that is of the wrong type or can't be used."""
         failures = self.direct.check(request.type, plain(request.new_inputs))
-        told = [protocol.CheckFailure(path, reason) for path, reason in failures]
-        return protocol.CheckResponse(inputs=request.new_inputs, failures=told)
+        reported = [protocol.CheckFailure(path, reason) for path, reason in failures]
+        return protocol.CheckResponse(inputs=request.new_inputs, failures=reported)
 
     async def diff(self, request: protocol.DiffRequest) -> protocol.DiffResponse:
         """Return which properties change, and which of them need another resource."""

@@ -51,14 +51,17 @@ def looks(directory: Path) -> Joined[_Wanted, PartSeen]:
 
 
 def _look(admin: EnvoyAdmin, wanted: Sequence[_Wanted]) -> list[PartSeen]:
-    names = {re.escape(name) for _, some in wanted for name in some}
-    parts = {f"{part[:_ENOUGH]}.*" for part, some in wanted if some}
-    listeners = {str(each.get("name")): each for each in _dumped(admin, "dynamic_listeners", names)}
+    names = {re.escape(name) for _, names_of_part in wanted for name in names_of_part}
+    parts = {f"{part[:_ENOUGH]}.*" for part, names_of_part in wanted if names_of_part}
+    listeners = {str(listener.get("name")): listener for listener in _dumped(admin, "dynamic_listeners", names)}
     clusters: dict[PartId, dict[str, str]] = {}
     for cluster in _dumped(admin, "dynamic_active_clusters", parts):
         if tagged := _tagged(cluster.get("cluster")):
             clusters.setdefault(tagged.part, {})[str(cluster["cluster"].get("name"))] = tagged.version
-    return [_seen(part, some, listeners, clusters.get(part, {}) if some else {}) for part, some in wanted]
+    return [
+        _seen(part, names_of_part, listeners, clusters.get(part, {}) if names_of_part else {})
+        for part, names_of_part in wanted
+    ]
 
 
 def _dumped(admin: EnvoyAdmin, resource: str, names: Iterable[str]) -> Iterator[JsonObject]:
@@ -85,9 +88,9 @@ def _seen(
 ) -> PartSeen:
     """Pick what is of a part, or called as one of its listeners."""
     named = {name: listeners[name] for name in names if name in listeners}
-    errors = {name: each["error_state"] for name, each in named.items() if "error_state" in each}
+    errors = {name: listener["error_state"] for name, listener in named.items() if "error_state" in listener}
     failed = {name: str(error.get("details", "")) for name, error in errors.items()}
-    tags = {name: _tagged((each.get("active_state") or {}).get("listener")) for name, each in named.items()}
+    tags = {name: _tagged((listener.get("active_state") or {}).get("listener")) for name, listener in named.items()}
     versions = {name: tagged.version for name, tagged in tags.items() if tagged and tagged.part == part}
     return PartSeen(versions, clusters, failed)
 

@@ -44,8 +44,8 @@ class PlainErrors(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # gene
             try:
                 return await method(request, context)
             except Exception as error:
-                if told := sentence(error):
-                    await context.abort(grpc.StatusCode.UNKNOWN, told)
+                if text := sentence(error):
+                    await context.abort(grpc.StatusCode.UNKNOWN, text)
                 raise
 
         return grpc.unary_unary_rpc_method_handler(plain, handler.request_deserializer, handler.response_serializer)

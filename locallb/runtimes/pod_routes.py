@@ -57,10 +57,10 @@ def present_routes(home: Home, container: str = "") -> frozenset[PodRoute]:
     if container:
         helper, identity = _helper_of(container)
         pid = helper.pid(identity)
-        there = pod_routes_of(pid, metric) if pid else frozenset()
-        if there is None:  # as in a pod: only who is in that network can say
+        present = pod_routes_of(pid, metric) if pid else frozenset()
+        if present is None:  # as in a pod: only who is in that network can say
             return helper.change(f"container:{identity}", (), (), Owner(home, _NOBODY))
-        return there
+        return present
     return frozenset(
         PodRoute(route.destination, route.gateway)
         for route in routes()
@@ -75,10 +75,10 @@ def change_routes(
 
     Raises RouteError, ClientError.
     """
-    there = present_routes(owner.home, container)
-    missing = sorted(set(put) - there, key=lambda route: route.order)
+    present = present_routes(owner.home, container)
+    missing = sorted(set(put) - present, key=lambda route: route.order)
     replaced = {route.destination for route in missing}
-    surplus = [route for route in remove if route in there and route.destination not in replaced]
+    surplus = [route for route in remove if route in present and route.destination not in replaced]
     if not missing and not surplus:
         return frozenset()
     if not container:

@@ -43,10 +43,10 @@ def find_sources(home: Home, settings: Settings, *, keep: bool) -> tuple[tuple[S
     elsewhere = {name: ways for name, ways in kept if ways}
     listed = tuple(_routed(source, elsewhere) for source in sources)
     ways = ways_to_nodes(listed)
-    told = [_told(finding, ways, repeated) for (_, finding), repeated in zip(findings, twice, strict=True)]
+    reads = [_told(finding, ways, repeated) for (_, finding), repeated in zip(findings, twice, strict=True)]
     if settings.pod_routes is not PodRouting.OFF:
         listed = tuple(source.with_pod_ranges() for source in listed)
-    return listed, tuple(told)
+    return listed, tuple(reads)
 
 
 def ways_to_nodes(sources: Iterable[Source]) -> Mapping[ClusterName, tuple[PodRoute, ...]]:
@@ -104,8 +104,10 @@ def _distinct(
                     f" {earlier.name} has it, which comes first in local-lb:sources, until that has it no more"
                 )
             else:
-                told = f"a source and a cluster of {finder.type} are both called {name}; give the source another `name`"
-                raise SourceError(told)
+                sentence = (
+                    f"a source and a cluster of {finder.type} are both called {name}; give the source another `name`"
+                )
+                raise SourceError(sentence)
         notices.append(tuple(repeated))
     return sources, notices
 

@@ -62,7 +62,10 @@ class Orders:
 
     def in_force(self, objects: tuple[ObjectOfCluster, ...]) -> tuple[ObjectOfCluster, ...]:
         """Return objects that are routed without annotated faults that are over."""
-        left = tuple(_without_fault(one) if self._is_over(annotated(one.object)) else one for one in objects)
+        left = tuple(
+            _without_fault(cluster_object) if self._is_over(annotated(cluster_object.object)) else cluster_object
+            for cluster_object in objects
+        )
         return objects if all(map(is_, left, objects)) else left
 
     def _is_over(self, fault: Fault | None) -> bool:
@@ -132,8 +135,8 @@ def annotated(thing: ApiObject) -> Fault | None:
 def next_end(snapshot: Snapshot) -> str:
     """Return when the first order is over that is in force and has an end; empty where there is none."""
     ends = [fault.until for fault in filter(None, map(_FAULT, snapshot.services))]
-    ends += [fault.until for one in snapshot.gateway_api if (fault := annotated(one.object))]
-    ends += [each.until for order in snapshot.orders.values() for each in (order.fault, order.down) if each]
+    ends += [fault.until for cluster_object in snapshot.gateway_api if (fault := annotated(cluster_object.object))]
+    ends += [timed.until for order in snapshot.orders.values() for timed in (order.fault, order.down) if timed]
     return min(ends, default="")
 
 
@@ -142,12 +145,12 @@ def seconds_until(end: str) -> float:
     return (datetime.fromisoformat(end) - datetime.now(UTC)).total_seconds()
 
 
-def _without_fault(one: ObjectOfCluster) -> ObjectOfCluster:
-    thing = one.object
+def _without_fault(cluster_object: ObjectOfCluster) -> ObjectOfCluster:
+    thing = cluster_object.object
     return (
-        one._replace(object=replace(thing, meta=replace(thing.meta, fault=None)))
+        cluster_object._replace(object=replace(thing, meta=replace(thing.meta, fault=None)))
         if isinstance(thing, _ANNOTATED)
-        else one
+        else cluster_object
     )
 
 
@@ -177,8 +180,8 @@ def _entries(document: JsonObject) -> Mapping[ObjectKey, Any]:
 
 
 def _strange(path: Path, key: ObjectKey) -> str:
-    told = f"the entry {clipped(str(key))} of {path}; mend or remove it"
-    return f"what commands ordered can't be read, and counts as over: {told}"
+    entry = f"the entry {clipped(str(key))} of {path}; mend or remove it"
+    return f"what commands ordered can't be read, and counts as over: {entry}"
 
 
 def _order_or_none(fields: JsonObject) -> Order | None:

@@ -73,12 +73,12 @@ class FolderWatch:
             ignore_permission_denied=True,
         )
         new = True
-        for some in changes:
-            if some or new:  # what happened before the watch began was not told
+        for batch in changes:
+            if batch or new:  # what happened before the watch began was not told
                 self._changed()
             new = False
             # Whatever is made again may have the number of what was removed, and nobody watches it.
-            if _identity(self._directory) != identity or (Change.deleted, str(self._directory)) in some:
+            if _identity(self._directory) != identity or (Change.deleted, str(self._directory)) in batch:
                 return
 
 

@@ -103,12 +103,12 @@ def _events(queue: int) -> Iterator[tuple[int, int, str]]:
     """
     (left,) = _SIZE.unpack(fcntl.ioctl(queue, termios.FIONREAD, bytes(_SIZE.size)))
     while left > 0:
-        some = os.read(queue, _AT_ONCE)
-        left -= len(some)
+        data = os.read(queue, _AT_ONCE)
+        left -= len(data)
         position = 0
-        while position < len(some):
-            number, mask, _, length = _EVENT.unpack_from(some, position)
+        while position < len(data):
+            number, mask, _, length = _EVENT.unpack_from(data, position)
             position += _EVENT.size
-            name = some[position : position + length].rstrip(b"\0")
+            name = data[position : position + length].rstrip(b"\0")
             position += length
             yield number, mask, os.fsdecode(name)

@@ -87,16 +87,16 @@ def ledger_directory() -> Path:
     return state_home() / "ledger"
 
 
-def is_another_directory(there: str, here: str) -> bool:
-    """Return whether `there` still exists and isn't `here` under another name; what may not be looked at exists."""
+def is_another_directory(other: str, own: str) -> bool:
+    """Return whether `other` still exists and isn't `own` under another name; a path that can't be read exists."""
     try:
-        stat = Path(there).stat()
+        stat = Path(other).stat()
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:
         return True
     try:
-        ours = Path(here).stat()
+        ours = Path(own).stat()
     except OSError:
         return True
     return (stat.st_dev, stat.st_ino) != (ours.st_dev, ours.st_ino)
@@ -152,7 +152,7 @@ def _remedy(path: Path) -> str:
 def _on_way(place: Callable[[], Path], path: Path) -> bool:
     """Return whether `path` is above or below a place of ours."""
     try:
-        found = place()
+        own = place()
     except PlaceError:  # of a home that isn't there nothing is made
         return False
-    return path.is_relative_to(found) or found.is_relative_to(path)
+    return path.is_relative_to(own) or own.is_relative_to(path)

@@ -72,9 +72,9 @@ class Joined(Generic[Question, Answer]):
 
     def _gather(self) -> None:
         """Wait for those who are expected as long as somebody comes; who isn't there then isn't expected any more."""
-        there, until = 0, time.monotonic() + LONGEST
-        while there < len(self._waiting) and time.monotonic() < until:
-            there = len(self._waiting)
+        waiting, until = 0, time.monotonic() + LONGEST
+        while waiting < len(self._waiting) and time.monotonic() < until:
+            waiting = len(self._waiting)
             if self._complete.wait(QUIET):
                 return
         self.expect(0)

@@ -78,9 +78,9 @@ class Threads:
         self._troubles: dict[object, tuple[str, str]] = {}
         self._listen: Callable[[Escape], None] | None = None
 
-    def listen(self, told: Callable[[Escape], None] | None) -> None:
-        """Let `told` know of everything that escapes from now on; None: nobody."""
-        self._listen = told
+    def listen(self, listener: Callable[[Escape], None] | None) -> None:
+        """Call `listener` with everything that escapes from now on; None: call nothing."""
+        self._listen = listener
 
     def counts(self) -> dict[str, int]:
         """Return how often something escaped, for every task."""

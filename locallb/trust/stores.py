@@ -85,8 +85,8 @@ def _keychain(home: Path) -> Iterator[TrustStore]:
 
 def _chromiums(home: Path) -> Iterator[TrustStore]:
     places = [home / place for place in CHROMIUMS]
-    there = [place for place in places if _is_there(place / nss.DATABASE)]
-    for place in there or places[:1]:
+    existing = [place for place in places if _is_there(place / nss.DATABASE)]
+    for place in existing or places[:1]:
         yield _nss(place, "Chromium, and browsers made of it")
 
 
@@ -103,7 +103,7 @@ def _nss(place: Path, asks: str) -> TrustStore:
 
 def _forbidden(place: Path) -> str:
     """Return why this user shouldn't change a store; empty where nothing is against it."""
-    nearest = next(each for each in (place / nss.DATABASE, place, *place.parents) if _is_there(each))
+    nearest = next(path for path in (place / nss.DATABASE, place, *place.parents) if _is_there(path))
     with suppress(OSError):
         if (owner := nearest.stat().st_uid) != os.geteuid():
             return f"{nearest} belongs to user {owner}: run this as that user"
@@ -119,8 +119,8 @@ def _with_entries(store: TrustStore) -> TrustStore:
             case Kind.KEYCHAIN:
                 return replace(store, entries=system.keychain_entries(store.place, os.getuid(), subject_of_user()))
             case Kind.NSS:
-                there = store.exists and program.find("certutil")
-                return replace(store, entries=nss.entries(store.place) if there else ())
+                readable = store.exists and program.find("certutil")
+                return replace(store, entries=nss.entries(store.place) if readable else ())
     except TrustError as error:
         return replace(store, lacks=str(error))
 

@@ -53,9 +53,9 @@ def change(step: TrustStep) -> None:
 def keychain_entries(place: str, uid: int, subject: str) -> tuple[StoreEntry, ...]:
     """Return the authorities in a keychain whose name begins with `subject`: it keeps no names of ours."""
     with suppress(TrustError):  # there is none
-        told = run(("security", "find-certificate", "-a", "-Z", "-c", f"{subject} ", place))
-        hashes = [found.lower() for found in _HASH.findall(told)]
-        return tuple(StoreEntry(entry_name(uid, each), frozenset({each})) for each in hashes)
+        output = run(("security", "find-certificate", "-a", "-Z", "-c", f"{subject} ", place))
+        hashes = [match.lower() for match in _HASH.findall(output)]
+        return tuple(StoreEntry(entry_name(uid, fingerprint), frozenset({fingerprint})) for fingerprint in hashes)
     return ()
 
 

@@ -50,8 +50,10 @@ def parse_dns(mistakes: Mistakes, value: object, pools: Sequence[Pool]) -> DnsSe
         if not isinstance(zone.server, Embedded):
             continue
         for pool in (pool for pool in pools if listed(pool, zone.server.address)):
-            told = f"{zone.server.address} is an address of the pool {pool.name}; choose one that no Service can get"
-            mistakes.add("dns.zones", told)
+            sentence = (
+                f"{zone.server.address} is an address of the pool {pool.name}; choose one that no Service can get"
+            )
+            mistakes.add("dns.zones", sentence)
     return DnsSettings(
         zones,
         _template(mistakes, entry.get("template", f"{_TEMPLATE}.{zones[0].name}"), zones),

@@ -31,7 +31,10 @@ def parse_pod_routes(mistakes: Mistakes, config: Mapping[str, object], sources: 
     if value not in list(PodRouting):
         mistakes.add("podRoutes", f"{shown(value)} is no place for routes; use off, host or container")
         return PodRouting.OFF
-    routing, foreign = PodRouting(str(value)), [each for each in sources if each.nodes and each.nodes.is_foreign]
+    routing, foreign = (
+        PodRouting(str(value)),
+        [source for source in sources if source.nodes and source.nodes.is_foreign],
+    )
     if routing is PodRouting.HOST:
         _refuse_foreign(mistakes, foreign)
     elif routing is PodRouting.CONTAINER and not _is_published(config):

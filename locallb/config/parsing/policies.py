@@ -52,8 +52,8 @@ def _some(mistakes: Mistakes, name: str, value: object, example: str) -> list[tu
     """Read the entries of a list that mustn't be empty."""
     entries = list(mistakes.items(f"policies.{name}", value, example))
     if isinstance(value, list | tuple) and not entries:
-        told = f"the list is empty and would forbid every {name.removesuffix('s')}; name some or remove the key"
-        mistakes.add(f"policies.{name}", told)
+        sentence = f"the list is empty and would forbid every {name.removesuffix('s')}; name some or remove the key"
+        mistakes.add(f"policies.{name}", sentence)
     return entries
 
 

@@ -126,7 +126,10 @@ def _sources(mistakes: Mistakes, value: object) -> tuple[tuple[Source, ...], tup
     parsed = [(word, source) for key, entry in entries for word, source in _source(mistakes, key, entry)]
     sources = [cast("Source", source) for word, source in parsed if not source_entry(word).finds]
     finders = [cast("Finder", finder) for word, finder in parsed if source_entry(word).finds]
-    called = [*((source.cluster, source) for source in sources), *((each.name, each) for each in finders if each.name)]
+    called = [
+        *((source.cluster, source) for source in sources),
+        *((finder.name, finder) for finder in finders if finder.name),
+    ]
     names = [name for name, _ in called]
     for name in dict.fromkeys(name for name in names if names.count(name) > 1):
         places = " and ".join(entry.place for other, entry in called if other == name)
@@ -156,8 +159,8 @@ def _refuse_repeated(mistakes: Mistakes, value: object) -> None:
     for word in (word for word in SOURCES if (source_entry(word).once)):
         alone = [number for number, entry in enumerate(listed) if [key for key in SOURCES if key in entry] == [word]]
         for number in alone[1:]:
-            told = f"there is one before it; write all names into one, {source_entry(word).once}"
-            mistakes.add(f"sources[{number}].{word}", told)
+            sentence = f"there is one before it; write all names into one, {source_entry(word).once}"
+            mistakes.add(f"sources[{number}].{word}", sentence)
 
 
 def _pins(mistakes: Mistakes, value: object) -> Mapping[str, tuple[IPAddress, ...]]:

@@ -36,6 +36,6 @@ class Shift(ThreadPoolExecutor):
             futures.wait(left)
 
 
-def dealt(some: Sequence[T], most: int) -> Sequence[Sequence[T]]:
+def dealt(items: Sequence[T], most: int) -> Sequence[Sequence[T]]:
     """Deal out one by one to at most so many hands: of neighbours, which may all take long, each gets as many."""
-    return [some[start::most] for start in range(min(len(some), most))]
+    return [items[start::most] for start in range(min(len(items), most))]

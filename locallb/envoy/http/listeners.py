@@ -31,7 +31,7 @@ def listener(spec: HttpListener, discovery: Discovery) -> Message:
     """Make the Listener of one address and port."""
     by_name = any(chain.names for chain in spec.chains)
     chains = [_chain(spec, chain, discovery) for chain in spec.chains]
-    chains += [logged(each, spec.name, spec.log) for each in chains if spec.log]
+    chains += [logged(chain, spec.name, spec.log) for chain in chains if spec.log]
     return typed(
         "envoy.config.listener.v3.Listener",
         name=spec.name,

@@ -80,7 +80,7 @@ def seconds(milliseconds: int) -> str:
 
 
 def _sources(sources: Sequence[IPNetwork]) -> Message:
-    principals: Sequence[Message] = [{"direct_remote_ip": each} for each in ranges(sources)]
+    principals: Sequence[Message] = [{"direct_remote_ip": address_range} for address_range in ranges(sources)]
     policy: Message = {"permissions": [{"any": True}], "principals": principals}
     rules: Message = {"action": "ALLOW", "policies": {"sources": policy}}
     return typed("envoy.extensions.filters.http.rbac.v3.RBACPerRoute", rbac={"rules": rules})

@@ -33,7 +33,9 @@ class Policies:
 
     def about(self, services: Collection[Named]) -> Iterator[BackendTlsPolicy]:
         """Return the policies that are about any of these Services, in the order of their names."""
-        return (one for one in self._policies if any(one.service(target) in services for target in one.services))
+        return (
+            policy for policy in self._policies if any(policy.service(target) in services for target in policy.services)
+        )
 
     def made(self, policy: BackendTlsPolicy) -> Validation:
         """Return what a policy comes to."""

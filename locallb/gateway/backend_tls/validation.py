@@ -36,8 +36,8 @@ def validation(policy: BackendTlsPolicy, bundles: Mapping[Named, AuthorityBundle
     if why := _odd(policy):
         return Validation(Trouble(INVALID, why), is_read=False)
     bundled = [_authorities(reference, bundles) for reference in policy.authorities]
-    resolved = next((one for one in bundled if isinstance(one, Trouble)), None)
-    trusted = "".join(one for one in bundled if isinstance(one, str))
+    resolved = next((bundle for bundle in bundled if isinstance(bundle, Trouble)), None)
+    trusted = "".join(bundle for bundle in bundled if isinstance(bundle, str))
     if resolved and not trusted:
         return Validation(Trouble("NoValidCACertificate", resolved.message), resolved)
     try:

@@ -186,7 +186,7 @@ def _certificates(
         named_pair(owner, certificate, objects, grants, "InvalidCertificateRef") for certificate in tls.certificates
     ]
     usable = [pair for pair in pairs if isinstance(pair, Certificate)]
-    troubles = [one for one in pairs if isinstance(one, Trouble)]
+    troubles = [pair for pair in pairs if isinstance(pair, Trouble)]
     if not tls.certificates:
         troubles.append(Trouble("InvalidCertificateRef", f"listener {listener.name} names no certificate; name one"))
     return tuple(usable), next(iter(troubles), None)
@@ -218,8 +218,8 @@ def _without_conflicts(bound: Sequence[BoundListener]) -> tuple[BoundListener, .
     return tuple(checked)
 
 
-def _without(listener: BoundListener, some: Iterable[BoundListener]) -> Iterable[BoundListener]:
-    return (other for other in some if other is not listener)
+def _without(listener: BoundListener, listeners: Iterable[BoundListener]) -> Iterable[BoundListener]:
+    return (other for other in listeners if other is not listener)
 
 
 def _conflict(listener: BoundListener, others: Iterable[BoundListener]) -> Trouble | None:
@@ -239,5 +239,5 @@ def _conflict(listener: BoundListener, others: Iterable[BoundListener]) -> Troub
     return None
 
 
-def _compatible(one: str, other: str) -> bool:
-    return {one, other} <= _WITH_NAMES or one == other == ListenerProtocol.HTTP
+def _compatible(protocol: str, other: str) -> bool:
+    return {protocol, other} <= _WITH_NAMES or protocol == other == ListenerProtocol.HTTP

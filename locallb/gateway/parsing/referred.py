@@ -84,7 +84,7 @@ def parse_backend_service(meta: Meta, data: Mapping[object, object]) -> BackendS
             )
             for entry in entries
         )
-        protocols = tuple(one.text("appProtocol") for one in entries)
+        protocols = tuple(entry.text("appProtocol") for entry in entries)
         uses_name = spec.text("type") == "ExternalName"
     except FieldError:
         return None

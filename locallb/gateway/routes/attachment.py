@@ -71,7 +71,7 @@ def attach(
                     _add(attached.setdefault(number, []), Attached(route, names))
                     taken[number, route.kind].update(names)
                     capacity.attach(number, names, _matches(route))
-    return Attachment({number: tuple(some) for number, some in attached.items()}, tuple(verdicts))
+    return Attachment({number: tuple(of_listener) for number, of_listener in attached.items()}, tuple(verdicts))
 
 
 def _add(attached: list[Attached], new: Attached) -> None:

@@ -125,8 +125,8 @@ class Upstreams:
 
         `opened` are bytes of which the TLS ended here; those of others a client may have closed itself.
         """
-        found = self.find(route, ref, opened=opened)
-        return found if isinstance(found, str) else ""
+        upstream = self.find(route, ref, opened=opened)
+        return upstream if isinstance(upstream, str) else ""
 
     def find(
         self,

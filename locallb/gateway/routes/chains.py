@@ -23,51 +23,51 @@ AttachedListener = tuple[BoundListener, Sequence[Attached]]
 
 def chains_of_port(attached: Sequence[AttachedListener], upstreams: Upstreams) -> Iterable[Chain]:
     """Return what becomes of the connections to one TCP port."""
-    plain = [Hosted(one.listener.hostname, routes) for one, routes in attached if one.listener.protocol == "HTTP"]
+    plain = [Hosted(bound.listener.hostname, routes) for bound, routes in attached if bound.listener.protocol == "HTTP"]
     if plain:
         yield Chain(http_routes(plain, upstreams))
-    for one, routes in attached:
-        name, termination = one.listener.hostname, _termination(one, routes)
-        if one.listener.protocol == ListenerProtocol.HTTPS:
-            named = [Hosted(other.listener.hostname, ()) for other, _ in attached if other is not one]
+    for bound, routes in attached:
+        name, termination = bound.listener.hostname, _termination(bound, routes)
+        if bound.listener.protocol == ListenerProtocol.HTTPS:
+            named = [Hosted(other.listener.hostname, ()) for other, _ in attached if other is not bound]
             serves = https_routes(Hosted(name, routes), named, upstreams)
             yield Chain(serves, (name,) if name else (), termination)
-        elif one.listener.protocol == ListenerProtocol.TLS:
-            others = [other.listener.hostname for other, _ in attached if other is not one]
-            yield from _by_name(one, routes, others, termination, upstreams)
-        elif one.listener.protocol == ListenerProtocol.TCP:
+        elif bound.listener.protocol == ListenerProtocol.TLS:
+            others = [other.listener.hostname for other, _ in attached if other is not bound]
+            yield from _by_name(bound, routes, others, termination, upstreams)
+        elif bound.listener.protocol == ListenerProtocol.TCP:
             yield Chain(_forward(routes[:1], upstreams))
 
 
-def _termination(one: BoundListener, routes: Sequence[Attached]) -> Termination | None:
+def _termination(bound: BoundListener, routes: Sequence[Attached]) -> Termination | None:
     """Return how TLS ends at a listener; None where it doesn't.
 
     A certificate of our own has the listener's hostname, and those of its routes that this doesn't stand for.
     """
-    tls, authority = one.listener.tls, one.authority
+    tls, authority = bound.listener.tls, bound.authority
     if tls is None or tls.mode is not TlsMode.TERMINATE:
         return None
     if authority is None:
-        return Termination(one.certificates, one.clients)
-    hosts = {one.listener.hostname, *(name for route in routes for name in route.names)}
+        return Termination(bound.certificates, bound.clients)
+    hosts = {bound.listener.hostname, *(name for route in routes for name in route.names)}
     believed = [host for host in hosts if host and local.certifies(authority, host)]
-    name = f"{one.owner.kind.lower()}s/{one.owner.key}/{one.listener.name}"
-    return Termination((local.certificate(authority, name, believed),), one.clients)
+    name = f"{bound.owner.kind.lower()}s/{bound.owner.key}/{bound.listener.name}"
+    return Termination((local.certificate(authority, name, believed),), bound.clients)
 
 
 def _by_name(
-    one: BoundListener,
+    bound: BoundListener,
     routes: Sequence[Attached],
     others: Sequence[str],
     termination: Termination | None,
     upstreams: Upstreams,
 ) -> Iterable[Chain]:
     """Return a chain for each hostname of TLSRoutes: that of the oldest, unless another listener has the name."""
-    mine = one.listener.hostname
+    mine = bound.listener.hostname
     for name in sorted({name for route in routes for name in route.names}, key=specificity):
         if any(covers(other, name) and specificity(other) < specificity(mine) for other in others):
             continue
-        having = [each for each in routes if name in each.names]
+        having = [route for route in routes if name in route.names]
         serves = _forward(having[:1], upstreams, opened=termination is not None)
         yield Chain(serves, (name,) if name else (), termination, by_tls=True)
 

@@ -46,11 +46,13 @@ def observed_statuses(
 ) -> tuple[tuple[ObjectKey, ObservedRouteStatus], ...]:
     """Return what an object says, if it is of one of these kinds and its status is written. Never raises."""
     kind = kind_of_object(document, kinds)
-    told = told_kind(kind.name) if kind else None
+    object_kind = told_kind(kind.name) if kind else None
     meta = parse_meta(document, namespaced=kind.namespaced) if kind else None
-    if not told or not meta:
+    if not object_kind or not meta:
         return ()
-    return ((ObjectKey(cluster, *meta.key, told), ObservedRouteStatus(_ours(object_of(document.get("status"))))),)
+    return (
+        (ObjectKey(cluster, *meta.key, object_kind), ObservedRouteStatus(_ours(object_of(document.get("status"))))),
+    )
 
 
 def _ours(status: Status) -> Status:
@@ -75,7 +77,11 @@ def _entry(entry: Status) -> Status:
 
 
 def _conditions(status: Status) -> list[Status]:
-    return [_condition(each) for each in objects_of(status.get("conditions")) if str(each.get("type")) in OURS]
+    return [
+        _condition(condition)
+        for condition in objects_of(status.get("conditions"))
+        if str(condition.get("type")) in OURS
+    ]
 
 
 def _condition(said: Status) -> Status:

@@ -77,9 +77,11 @@ def is_said(live: Live) -> bool:
     """Return whether anything stands there that we may have said, beyond that it waits for a controller."""
     said = live.get("status") or {}
     conditions = said.get("conditions") or ()
-    told = any(condition.get("type") in OURS and condition.get("status") != "Unknown" for condition in conditions)
+    has_conditions = any(
+        condition.get("type") in OURS and condition.get("status") != "Unknown" for condition in conditions
+    )
     is_served = bool((said.get("loadBalancer") or {}).get("ingress"))
-    return told or is_served or any(map(is_ours, _entries(said)))
+    return has_conditions or is_served or any(map(is_ours, _entries(said)))
 
 
 def withdrawn(said: Status) -> Status:

@@ -93,10 +93,10 @@ def class_status(gateway_class: GatewayClass) -> ApiStatus:
 def gateway_status(bound: BoundGateway, outcome: Outcome) -> ApiStatus:
     """Return the status of a Gateway."""
     mine = [(number, listener) for number, listener in enumerate(bound.listeners) if listener.owner.kind == "Gateway"]
-    listeners = [_listener(number, one, bound, outcome) for number, one in mine]
-    accepted = [set_ for set_ in bound.sets if any(_is_fine(one, outcome) for one in _of(set_, bound))]
+    listeners = [_listener(number, listener, bound, outcome) for number, listener in mine]
+    accepted = [set_ for set_ in bound.sets if any(_is_fine(listener, outcome) for listener in _of(set_, bound))]
     status = {
-        **conditions(*_gateway_conditions(bound, outcome, [one for _, one in mine])),
+        **conditions(*_gateway_conditions(bound, outcome, [listener for _, listener in mine])),
         "addresses": [*_addresses(outcome)],
         "listeners": listeners,
         "attachedListenerSets": len(accepted),
@@ -143,7 +143,7 @@ def _listener(number: int, mine: BoundListener, bound: BoundGateway, outcome: Ou
         programmed = Trouble(INVALID, programmed.message)
     elif not programmed and (trouble := bound.trouble or outcome.trouble):
         programmed = Trouble(PENDING, trouble.message)
-    told = [
+    written = [
         verdict(ACCEPTED, accepted),
         verdict(PROGRAMMED, programmed, message=outcome.places.get((mine.listener.port, mine.transport), "")),
         verdict(RESOLVED, mine.resolved),
@@ -153,12 +153,12 @@ def _listener(number: int, mine: BoundListener, bound: BoundGateway, outcome: Ou
     ]
     if others := [other.listener.name for other in bound.listeners if _overlap(mine, other)]:
         why = f"its hostnames are those of {', '.join(others)} as well, so clients may reuse connections for both"
-        told.append(Condition(OVERLAPPING_TLS, "True", "OverlappingHostnames", why))
+        written.append(Condition(OVERLAPPING_TLS, "True", "OverlappingHostnames", why))
     return {
         "name": mine.listener.name,
         "supportedKinds": [{"group": GROUP, "kind": kind.value} for kind in mine.kinds],
         "attachedRoutes": len(bound.attachment.routes.get(number, ())),
-        **conditions(*told),
+        **conditions(*written),
     }
 
 
@@ -184,7 +184,7 @@ def _set_status(set_: ListenerSet, bound: BoundGateway, outcome: Outcome, object
         why = f"Gateway {bound.gateway.meta.key} doesn't allow it; look at its allowedListeners"
         return conditions(*(verdict(kind, Trouble("NotAllowed", why)) for kind in (ACCEPTED, PROGRAMMED)))
     mine = {number: listener for number, listener in enumerate(bound.listeners) if listener.owner == set_.reference}
-    odd = [one.listener.name for one in mine.values() if not _is_fine(one, outcome)]
+    odd = [listener.listener.name for listener in mine.values() if not _is_fine(listener, outcome)]
     refused = Trouble(INVALID, set_.problem) if set_.problem else None
     if refused is None and len(odd) == len(mine):
         refused = Trouble("ListenersNotValid", "none of its listeners can be served; look at their conditions")
@@ -192,7 +192,7 @@ def _set_status(set_: ListenerSet, bound: BoundGateway, outcome: Outcome, object
     parent = Trouble("ParentNotProgrammed", outcome.trouble.message) if outcome.trouble else None
     return {
         **conditions(verdict(ACCEPTED, refused, message=message), verdict(PROGRAMMED, refused or parent)),
-        "listeners": [_listener(number, one, bound, outcome) for number, one in mine.items()],
+        "listeners": [_listener(number, listener, bound, outcome) for number, listener in mine.items()],
     }
 
 
@@ -238,10 +238,10 @@ def route_status(verdicts: Sequence[ParentVerdict], backends: Backends) -> ApiSt
 
 
 def _parent(view: ParentVerdict, resolved: Trouble | None) -> Status:
-    told = [verdict(ACCEPTED, view.accepted), verdict(RESOLVED, resolved)]
+    written = [verdict(ACCEPTED, view.accepted), verdict(RESOLVED, resolved)]
     if not view.accepted and (dropped := _dropped(view.route)):
-        told.append(Condition(PARTIALLY_INVALID, "True", UNSUPPORTED, dropped))
-    return {"parentRef": dict(view.parent.written), "controllerName": CONTROLLER, **conditions(*told)}
+        written.append(Condition(PARTIALLY_INVALID, "True", UNSUPPORTED, dropped))
+    return {"parentRef": dict(view.parent.written), "controllerName": CONTROLLER, **conditions(*written)}
 
 
 def _dropped(route: Route) -> str:

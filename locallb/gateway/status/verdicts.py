@@ -33,34 +33,34 @@ def verdict_of(status: str) -> Verdict:
     """Return what a status says, given as JSON."""
     said: JsonObject = json.loads(status)
     of_object = _entries(said)
-    if any(_is(one, kind, "False") for one in of_object for kind in (ACCEPTED, PROGRAMMED)):
+    if any(_is(entry, kind, "False") for entry in of_object for kind in (ACCEPTED, PROGRAMMED)):
         return Verdict.REFUSED
     return Verdict.PARTLY if any(map(_is_partly, [*of_object, *said.get("listeners", ())])) else Verdict.ACCEPTED
 
 
-def _is_partly(one: JsonObject) -> bool:
-    wrong = any(_is(one, kind, "False") for kind in (ACCEPTED, PROGRAMMED, RESOLVED))
-    return wrong or _is(one, PARTIALLY_INVALID, "True")
+def _is_partly(entry: JsonObject) -> bool:
+    wrong = any(_is(entry, kind, "False") for kind in (ACCEPTED, PROGRAMMED, RESOLVED))
+    return wrong or _is(entry, PARTIALLY_INVALID, "True")
 
 
-def _is(one: JsonObject, kind: str, status: str) -> bool:
-    return any((said["type"], said["status"]) == (kind, status) for said in _conditions(one))
+def _is(entry: JsonObject, kind: str, status: str) -> bool:
+    return any((said["type"], said["status"]) == (kind, status) for said in _conditions(entry))
 
 
-def _conditions(one: JsonObject) -> Iterator[Mapping[str, str]]:
-    yield from one.get("conditions", ())
+def _conditions(entry: JsonObject) -> Iterator[Mapping[str, str]]:
+    yield from entry.get("conditions", ())
 
 
 def bad_news(before: Status, wanted: Status) -> tuple[tuple[str, str], ...]:
     """Return reason and sentence of all that is refused from now on, each once; `before` is what stood there."""
     known = frozenset(_refused(before))
-    return tuple(dict.fromkeys(each for each in _refused(wanted) if each not in known))
+    return tuple(dict.fromkeys(refusal for refusal in _refused(wanted) if refusal not in known))
 
 
 def _refused(status: Status) -> Iterator[tuple[str, str]]:
-    for one in (*filter(_may_be_ours, _entries(status)), *(status.get("listeners") or ())):
-        of = f"listener {one['name']}: " if "name" in one else ""
-        for said in one.get("conditions") or ():
+    for entry in (*filter(_may_be_ours, _entries(status)), *(status.get("listeners") or ())):
+        of = f"listener {entry['name']}: " if "name" in entry else ""
+        for said in entry.get("conditions") or ():
             kind, is_true = said.get("type"), said.get("status")
             if (kind in _WANTED and is_true == "False") or (kind == PARTIALLY_INVALID and is_true == "True"):
                 yield str(said.get("reason")), f"{of}{said.get('message')}"
@@ -74,5 +74,5 @@ def _entries(status: Status) -> list[Status]:
     return [status, *(entry for key in ENTRIES for entry in status.get(key) or ())]
 
 
-def _may_be_ours(one: Status) -> bool:
-    return "controllerName" not in one or is_ours(one)
+def _may_be_ours(entry: Status) -> bool:
+    return "controllerName" not in entry or is_ours(entry)

@@ -35,13 +35,13 @@ class PoolAlias:
         return " ".join(adding(self.address))
 
 
-def pool_aliases(pools: Iterable[Pool], there: Collection[IPAddress]) -> Iterator[PoolAlias]:
+def pool_aliases(pools: Iterable[Pool], present: Collection[IPAddress]) -> Iterator[PoolAlias]:
     """Return the first addresses that each pool may hand out."""
     for pool in pools:
         for family in Family:
             usable = candidates(pool, family)
             for number in range(min(usable.size, MOST)):
-                yield PoolAlias(pool.name, usable[number], usable[number] in there)
+                yield PoolAlias(pool.name, usable[number], usable[number] in present)
 
 
 def alias_notes(pools: Iterable[Pool]) -> Iterator[str]:
@@ -54,11 +54,11 @@ def alias_notes(pools: Iterable[Pool]) -> Iterator[str]:
 
 def parsed(text: str) -> frozenset[IPAddress]:
     """Read the addresses in what `ifconfig lo0` prints; what makes no sense is left out."""
-    found = set()
+    addresses = set()
     for match in _ENTRY.finditer(text):
         with suppress(ValueError):
-            found.add(ip_address(match["address"]))
-    return frozenset(found)
+            addresses.add(ip_address(match["address"]))
+    return frozenset(addresses)
 
 
 def adding(address: IPAddress) -> tuple[str, ...]:

@@ -32,18 +32,18 @@ def looked_at(zones: Sequence[Zone]) -> tuple[str, ...]:
     return (RESOLVED, HOSTS, MACOS, *directories, *files) if zones else ()
 
 
-def takes_zones(there: Collection[str]) -> bool:
+def takes_zones(resolvers: Collection[str]) -> bool:
     """Return whether this host has a resolver that can be told of zones."""
-    return RESOLVED in there or MACOS in there or DNSMASQ_DIRECTORY in there
+    return RESOLVED in resolvers or MACOS in resolvers or DNSMASQ_DIRECTORY in resolvers
 
 
-def resolver_files(zones: Sequence[Zone], there: Mapping[str, str]) -> Mapping[str, str]:
+def resolver_files(zones: Sequence[Zone], resolvers: Mapping[str, str]) -> Mapping[str, str]:
     """Return the files that this host's resolver needs, for the first one that takes zones."""
-    if RESOLVED in there:
+    if RESOLVED in resolvers:
         return dict(_files(zones, RESOLVED_DIRECTORY))
-    if MACOS in there:
+    if MACOS in resolvers:
         return dict(_files(zones, MACOS_DIRECTORY))
-    return dict(_files(zones, DNSMASQ_DIRECTORY)) if DNSMASQ_DIRECTORY in there else {}
+    return dict(_files(zones, DNSMASQ_DIRECTORY)) if DNSMASQ_DIRECTORY in resolvers else {}
 
 
 def resolver_steps(seen: HostSeen) -> Iterator[Step]:
@@ -77,19 +77,19 @@ def routing_files(name: str) -> Iterator[str]:
     yield from (_path(directory, zone) for directory in (*_SERVICES, MACOS_DIRECTORY) for zone in zones)
 
 
-def resolver_notes(zones: Sequence[Zone], there: Mapping[str, str]) -> Iterator[str]:
+def resolver_notes(zones: Sequence[Zone], resolvers: Mapping[str, str]) -> Iterator[str]:
     """Return what to mind."""
     if not zones:
         return
     servers = sorted({str(zone.server) for zone in zones})
-    if not takes_zones(there):
+    if not takes_zones(resolvers):
         names = ", ".join(zone.name for zone in zones)
         yield (
             f"this host has neither systemd-resolved nor {DNSMASQ_DIRECTORY}, so nothing routes {names} to"
             f" {' and '.join(servers)}: {HOSTS} has the names of now, no wildcards; run `locallb host setup --apply`"
             " again where they change, or install dnsmasq"
         )
-    elif RESOLVED in there and len(servers) > 1:
+    elif RESOLVED in resolvers and len(servers) > 1:
         yield (
             "systemd-resolved asks any of its servers for any of its zones, and this stack has"
             f" {' and '.join(servers)}: have one server answer for all zones"

@@ -56,8 +56,10 @@ class Plugin:
             arguments = tuple(str(argument) for argument in section.get("args") or ())
             return cls(access, str(section["apiVersion"]), command, arguments, variables)
         except (KeyError, TypeError, AttributeError):
-            told = f"the context {access.context} of {access.kubeconfig} can't be used: its user's `exec` isn't valid"
-            raise KubeError(Fault.KUBECONFIG, told) from None
+            sentence = (
+                f"the context {access.context} of {access.kubeconfig} can't be used: its user's `exec` isn't valid"
+            )
+            raise KubeError(Fault.KUBECONFIG, sentence) from None
 
     def __str__(self) -> str:
         """Begin the sentence that says what is wrong with it."""
@@ -127,8 +129,8 @@ def _renew(plugin: Plugin, credential: _Credential) -> None:
     if credential.attempts.is_well or credential.attempts.is_due(time.monotonic()):
         _ask(plugin, credential)
     if credential.failure:
-        told = f"{plugin} gives no token: {credential.failure}; run it by hand to see why"
-        raise KubeError(Fault.KUBECONFIG, told)
+        sentence = f"{plugin} gives no token: {credential.failure}; run it by hand to see why"
+        raise KubeError(Fault.KUBECONFIG, sentence)
 
 
 def _ask(plugin: Plugin, credential: _Credential) -> None:

@@ -49,13 +49,13 @@ def unwritten(path: str) -> bytes | None:
 
 def namespace() -> str:
     """Return the namespace of this pod, by its variable or its own files; empty outside. Raises KubeError."""
-    told = os.environ.get(NAMESPACE_VARIABLE, "")
-    if not told:
+    name = os.environ.get(NAMESPACE_VARIABLE, "")
+    if not name:
         with suppress(OSError, UnicodeDecodeError):
-            told = (ACCOUNT / "namespace").read_text(encoding="ascii").strip()
-    if told and not _LABEL.fullmatch(told):
+            name = (ACCOUNT / "namespace").read_text(encoding="ascii").strip()
+    if name and not _LABEL.fullmatch(name):
         raise KubeError(
             Fault.KUBECONFIG,
-            f"{NAMESPACE_VARIABLE} is {told[:80]!r}, which can't be a namespace; take it from metadata.namespace",
+            f"{NAMESPACE_VARIABLE} is {name[:80]!r}, which can't be a namespace; take it from metadata.namespace",
         )
-    return told
+    return name

@@ -102,8 +102,8 @@ def _chosen(content: Content, context: str) -> Access:
     name = context or str(content.values.get("current-context") or "")
     if not name:
         names = few([clipped(str(context)) for context in content.lists["contexts"]]) or "none"
-        told = f"{content.path} has no current context; name one in `context`: it has {names}"
-        raise KubeError(Fault.KUBECONFIG, told)
+        sentence = f"{content.path} has no current context; name one in `context`: it has {names}"
+        raise KubeError(Fault.KUBECONFIG, sentence)
     if name not in content.lists["contexts"]:
         raise content.absent(name)
     return Access(str(content.path), name)
@@ -147,9 +147,9 @@ def connection(access: Access) -> Connection:
     if access.context not in content.lists["contexts"]:
         raise content.absent(access.context)
     cluster, user = (_part(content, kind, access) for kind in ("cluster", "user"))
-    told = next(_unusable(cluster, user), None)
-    if told:
-        raise KubeError(Fault.KUBECONFIG, f"the context {access.context} of {path} can't be used: {told}")
+    why = next(_unusable(cluster, user), None)
+    if why:
+        raise KubeError(Fault.KUBECONFIG, f"the context {access.context} of {path} can't be used: {why}")
     server = str(cluster.get("server") or "")
     proxy = cluster.get("proxy-url") or None
     files = tuple(str(path.parent / str(part[key])) for part in (cluster, user) for key in _FILES if part.get(key))
@@ -176,8 +176,8 @@ def _require_regular(files: Collection[str], access: Access) -> None:
         try:
             foreign_files.require_regular(Path(file), Path(file).stat(), LARGEST)
         except OSError as error:
-            told = f"the context {access.context} of {access.kubeconfig} can't be used: {file}: {refusal(error)}"
-            raise KubeError(Fault.KUBECONFIG, told) from None
+            sentence = f"the context {access.context} of {access.kubeconfig} can't be used: {file}: {refusal(error)}"
+            raise KubeError(Fault.KUBECONFIG, sentence) from None
 
 
 def _unusable(cluster: Section, user: Section) -> Iterator[str]:
@@ -212,8 +212,8 @@ def _server_name(cluster: Section) -> str:
 def _part(content: Content, kind: str, access: Access) -> Section:
     name, known = str(content.lists["contexts"][access.context].get(kind)), content.lists[f"{kind}s"]
     if name not in known:
-        told = f"{access.kubeconfig} has no {kind} {name}, which its context {access.context} names"
-        raise KubeError(Fault.KUBECONFIG, told)
+        sentence = f"{access.kubeconfig} has no {kind} {name}, which its context {access.context} names"
+        raise KubeError(Fault.KUBECONFIG, sentence)
     return known[name]
 
 

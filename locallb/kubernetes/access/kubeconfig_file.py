@@ -65,13 +65,13 @@ class Content:
     def absent(self, context: str) -> KubeError:
         """Explain that a kubeconfig has no such context."""
         names = few([clipped(str(name)) for name in self.lists["contexts"]])
-        there = f"it has {names}" if names else "it has none"
+        contents = f"it has {names}" if names else "it has none"
         if self.proves_absence:
-            return KubeError(Fault.NO_CONTEXT, f"{self.path} has no context {clipped(context)}; {there}")
+            return KubeError(Fault.NO_CONTEXT, f"{self.path} has no context {clipped(context)}; {contents}")
         return KubeError(
             Fault.KUBECONFIG,
             f"{self.path} has no context {clipped(context)} now, but it may be half-written, because nothing follows"
-            f" its list of contexts; {there}",
+            f" its list of contexts; {contents}",
         )
 
 
@@ -90,8 +90,8 @@ def read_content(path: Path) -> Content:
     except OSError as error:
         raise unreadable(str(path), error) from None
     except DocumentError as error:
-        told = f"{path} isn't a kubeconfig" + (f": line {error.line}: {error.what}" if error.line else "")
-        raise KubeError(Fault.KUBECONFIG, told) from None
+        sentence = f"{path} isn't a kubeconfig" + (f": line {error.line}: {error.what}" if error.line else "")
+        raise KubeError(Fault.KUBECONFIG, sentence) from None
     if not any(document.value for document in documents):
         raise KubeError(Fault.KUBECONFIG, f"{path} is empty; it may be half-written")
     try:

@@ -18,14 +18,14 @@ _TOKEN = re.compile(rb"[ -~]+")
 
 def require_token(user: Section, access: Access) -> None:
     """Refuse a user's token that can't be sent, without telling it. Raises KubeError."""
-    told = ""
+    why = ""
     if user.get("tokenFile"):
         path = Path(access.kubeconfig).parent / str(user["tokenFile"])
-        told = "" if _TOKEN.fullmatch(_content(path, access)) else f"{path} has no token in one line; write one there"
+        why = "" if _TOKEN.fullmatch(_content(path, access)) else f"{path} has no token in one line; write one there"
     elif user.get("token") and not _TOKEN.fullmatch(str(user["token"]).encode("utf-8", "replace")):
-        told = "its user's token isn't one line of plain characters; copy it again"
-    if told:
-        raise KubeError(Fault.KUBECONFIG, f"the context {access.context} of {access.kubeconfig} can't be used: {told}")
+        why = "its user's token isn't one line of plain characters; copy it again"
+    if why:
+        raise KubeError(Fault.KUBECONFIG, f"the context {access.context} of {access.kubeconfig} can't be used: {why}")
 
 
 def _content(path: Path, access: Access) -> bytes:

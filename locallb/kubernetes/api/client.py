@@ -87,8 +87,11 @@ class Cluster:
 
     def service(self, namespace: str, name: str, kind: ObjectKind = ObjectKind.SERVICE) -> Object | None:
         """Return a Service, or an object of another kind; None if there is none. Raises KubeError."""
-        asked = (self._get(object_name(kind, namespace, name), each, namespace, name) for each in written_types(kind))
-        return next((one for one in asked if one is not None), None)
+        asked = (
+            self._get(object_name(kind, namespace, name), written_type, namespace, name)
+            for written_type in written_types(kind)
+        )
+        return next((answer for answer in asked if answer is not None), None)
 
     def secret(self, namespace: str, name: str) -> Object | None:
         """Return a Secret; None if there is none. Raises KubeError. Whoever asks keeps what is in it to themselves."""
@@ -120,8 +123,8 @@ class Cluster:
         """
         WRITES.add("status")
         what = f"the status of {object_name(kind, namespace, name)}"
-        done = (self._patch(what, each, namespace, name, patch) for each in written_types(kind))
-        return next((one for one in done if one is not None), None)
+        done = (self._patch(what, written_type, namespace, name, patch) for written_type in written_types(kind))
+        return next((answer for answer in done if answer is not None), None)
 
     def _patch(
         self, what: str, kind: type[GenericNamespacedResource], namespace: str, name: str, patch: Mapping[str, object]

@@ -55,8 +55,8 @@ class Connected:
                 proxy=reached.proxy,
             )
         except (OSError, ssl.SSLError, ConfigError, ValueError, TypeError) as error:
-            told = f"the context {access.context} of {access.kubeconfig} can't be used: {error}"
-            raise KubeError(Fault.KUBECONFIG, told) from None
+            sentence = f"the context {access.context} of {access.kubeconfig} can't be used: {error}"
+            raise KubeError(Fault.KUBECONFIG, sentence) from None
         if reached.plugin:
             self.client._client._client.auth = PluginAuth(reached.plugin)  # noqa: SLF001 - no other way to its requests
         hooks: list[Callable[[httpx2.Request], None]] = [

@@ -53,13 +53,13 @@ class Definitions(Cluster):
         """Return what a refusal means here, where no rights of ours help."""
         said = " ".join(message.split())[:_LONGEST]
         if code == httpx2.codes.CONFLICT:
-            told = f"{what} is managed by somebody else ({said}); bring it up to date by what installed it"
-            return KubeError(Fault.CONFLICT, told)
+            sentence = f"{what} is managed by somebody else ({said}); bring it up to date by what installed it"
+            return KubeError(Fault.CONFLICT, sentence)
         if code in {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}:
             remedy = "name the --context of somebody who may write CustomResourceDefinitions and admission policies"
-            told = f"{connected.server} refuses {what} ({code}: {said}); {remedy}"
-            return KubeError(Fault.REFUSED, told, forbidden=True)
+            sentence = f"{connected.server} refuses {what} ({code}: {said}); {remedy}"
+            return KubeError(Fault.REFUSED, sentence, forbidden=True)
         if code == httpx2.codes.NOT_FOUND:
-            told = f"{connected.server} doesn't know {what} ({code}: {said}); Kubernetes does from 1.30 on"
-            return KubeError(Fault.REFUSED, told)
+            sentence = f"{connected.server} doesn't know {what} ({code}: {said}); Kubernetes does from 1.30 on"
+            return KubeError(Fault.REFUSED, sentence)
         return super()._refused(connected, what, code, said)

@@ -37,17 +37,17 @@ def gateway_discovery(access: Access) -> Feed:
 
 def gateway_kinds(asking: Feed) -> Mapping[str, Place]:
     """Return where the kinds that a cluster has are listed, each in the preferred version. Raises KubeError."""
-    found: dict[str, Place] = {}
+    places: dict[str, Place] = {}
     for version in sorted(
         _listed(asking, ROOT, "APIGroup", "versions", "version") & _RANKS.keys(), key=_RANKS.__getitem__
     ):
-        missing = [kind for kind in KINDS.values() if kind.name not in found and version in kind.versions]
+        missing = [kind for kind in KINDS.values() if kind.name not in places and version in kind.versions]
         if missing:
             plurals = _plurals(asking, f"{ROOT}/{version}")
-            found |= {
+            places |= {
                 kind.name: (f"{GROUP}/{version}", kind.path(version)) for kind in missing if kind.plural in plurals
             }
-    return found
+    return places
 
 
 def ingress_review(access: Access) -> Feed:

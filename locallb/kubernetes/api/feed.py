@@ -96,8 +96,8 @@ class Feed:
                 event_hooks={"request": [reached.name_server, partial(QUOTAS.hold, access)]},
             )
         except (OSError, ssl.SSLError, ConfigError, ValueError, TypeError) as error:
-            told = f"the context {access.context} of {access.kubeconfig} can't be used: {error}"
-            raise KubeError(Fault.KUBECONFIG, told) from None
+            sentence = f"the context {access.context} of {access.kubeconfig} can't be used: {error}"
+            raise KubeError(Fault.KUBECONFIG, sentence) from None
 
     def close(self) -> None:
         """Close the connections; only for the thread that reads."""
@@ -169,12 +169,12 @@ class Feed:
         """Return what is said of a watch that begins after `version`."""
         return {"allowWatchBookmarks": "true", "resourceVersion": version, "timeoutSeconds": str(_LIFE)}
 
-    def _event(self, told: WatchLine) -> Event:
-        if told.type == ERROR:
-            if told.object.get("code") == _GONE:
+    def _event(self, line: WatchLine) -> Event:
+        if line.type == ERROR:
+            if line.object.get("code") == _GONE:
                 raise ExpiredError
-            raise KubeError(Fault.UNREACHABLE, f"{self._server} ended a watch: {told.object.get('message', '')!s:.200}")
-        return Event(told.type, told.object, told.version)
+            raise KubeError(Fault.UNREACHABLE, f"{self._server} ended a watch: {line.object.get('message', '')!s:.200}")
+        return Event(line.type, line.object, line.version)
 
     def _get(self, parameters: Mapping[str, str]) -> bytes:
         """Read a whole answer."""
@@ -228,10 +228,10 @@ class Feed:
         if answer.status_code == _GONE:
             raise ExpiredError
         text = next(answer.iter_bytes(_EXCERPT), b"").decode(errors="replace")
-        told = f"{self._server} doesn't give its {self.kind}s ({answer.status_code}: {text[:200]})"
+        sentence = f"{self._server} doesn't give its {self.kind}s ({answer.status_code}: {text[:200]})"
         forbidden = answer.status_code == httpx2.codes.FORBIDDEN
         denied = forbidden or answer.status_code == httpx2.codes.UNAUTHORIZED
-        raise KubeError(Fault.REFUSED if denied else Fault.UNREACHABLE, told, forbidden=forbidden)
+        raise KubeError(Fault.REFUSED if denied else Fault.UNREACHABLE, sentence, forbidden=forbidden)
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
@@ -239,10 +239,10 @@ class Feed:
         try:
             yield
         except AnswerError as error:
-            told = f"{self._server} answers with something that isn't a Kubernetes API's ({error!s:.200})"
-            raise KubeError(Fault.UNREACHABLE, told) from None
+            sentence = f"{self._server} answers with something that isn't a Kubernetes API's ({error!s:.200})"
+            raise KubeError(Fault.UNREACHABLE, sentence) from None
         except (httpx2.HTTPError, httpx2.StreamError, ssl.SSLError, OSError) as error:
-            told = f"{self._server} doesn't answer ({str(error) or type(error).__name__:.200})"
-            raise KubeError(Fault.UNREACHABLE, told) from None
+            sentence = f"{self._server} doesn't answer ({str(error) or type(error).__name__:.200})"
+            raise KubeError(Fault.UNREACHABLE, sentence) from None
         except (ConfigError, httpx2.InvalidURL) as error:
             raise KubeError(Fault.KUBECONFIG, f"{self._server} can't be asked: {error}") from None

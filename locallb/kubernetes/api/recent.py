@@ -28,13 +28,13 @@ class Recent:
         self._open: set[tuple[Access, ObjectKind]] = set()
 
     def note(
-        self, access: Access, namespace: str, name: str, told: Object, kind: ObjectKind = ObjectKind.SERVICE
+        self, access: Access, namespace: str, name: str, live: Object, kind: ObjectKind = ObjectKind.SERVICE
     ) -> None:
         """Take one over, unless it is older: the answer to a patch may come after what a watch told next."""
         with self._lock:
             known = self._seen.setdefault((access, kind), {})
-            if not _is_older(told, known.get((namespace, name))):
-                known[namespace, name] = told
+            if not _is_older(live, known.get((namespace, name))):
+                known[namespace, name] = live
 
     def drop(self, access: Access, namespace: str, name: str, kind: ObjectKind = ObjectKind.SERVICE) -> None:
         """Forget a deleted object."""
@@ -65,9 +65,9 @@ class Recent:
         return self.find(access, namespace, name, kind) if (access, kind) in self._open else None
 
 
-def _is_older(told: Object, known: Object | None) -> bool:
+def _is_older(live: Object, known: Object | None) -> bool:
     """Compare resourceVersions of one object, which grow (KEP-5504); those that are no numbers tell nothing."""
-    (uid, new), (known_uid, old) = _version(told), _version(known or {})
+    (uid, new), (known_uid, old) = _version(live), _version(known or {})
     return uid == known_uid and new is not None and old is not None and new < old
 
 

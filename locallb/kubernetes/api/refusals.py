@@ -40,15 +40,15 @@ def wish(error: httpx2.HTTPStatusError) -> float:
 def unreachable(server: str, error: httpx2.HTTPError) -> KubeError:
     """Explain that there was no answer."""
     why = scarcity(error)
-    told = f"can't be asked: {why}" if why else f"doesn't answer ({str(error) or type(error).__name__:.200})"
-    return KubeError(Fault.UNREACHABLE, f"{server} {told}")
+    problem = f"can't be asked: {why}" if why else f"doesn't answer ({str(error) or type(error).__name__:.200})"
+    return KubeError(Fault.UNREACHABLE, f"{server} {problem}")
 
 
 def nonsense(server: str, error: Exception) -> KubeError:
     """Explain that something other than an API server answered."""
     why = f"{error!s:.200}" if isinstance(error, AnswerError) else f"{error!r:.200}"
-    told = f"{server} answers with something that isn't a Kubernetes API's ({why})"
-    return KubeError(Fault.UNREACHABLE, told)
+    sentence = f"{server} answers with something that isn't a Kubernetes API's ({why})"
+    return KubeError(Fault.UNREACHABLE, sentence)
 
 
 def refused(server: str, what: str, code: int, message: str, remedy: str) -> KubeError:
@@ -58,5 +58,5 @@ def refused(server: str, what: str, code: int, message: str, remedy: str) -> Kub
     if code >= httpx2.codes.INTERNAL_SERVER_ERROR or code in TRANSIENT:
         return KubeError(Fault.UNREACHABLE, f"{server} can't serve {what} now ({code}: {message})")
     denied = code in {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}
-    told = f"{server} refuses {what} ({code}: {message}){f'; {remedy}' if denied else ''}"
-    return KubeError(Fault.REFUSED, told, forbidden=code == httpx2.codes.FORBIDDEN)
+    sentence = f"{server} refuses {what} ({code}: {message}){f'; {remedy}' if denied else ''}"
+    return KubeError(Fault.REFUSED, sentence, forbidden=code == httpx2.codes.FORBIDDEN)

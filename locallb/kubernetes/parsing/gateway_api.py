@@ -57,4 +57,4 @@ def _parsed(cluster: ClusterName, document: Document) -> tuple[ObjectOfCluster, 
 def of_use(objects: Iterable[ObjectOfCluster]) -> tuple[ObjectOfCluster, ...]:
     """Return them all where any is of Gateway API or an Ingress; Services and Namespaces alone mean nothing."""
     listed = tuple(objects)
-    return listed if any(isinstance(one.object, _READ) for one in listed) else ()
+    return listed if any(isinstance(cluster_object.object, _READ) for cluster_object in listed) else ()

@@ -157,7 +157,7 @@ def _meant(cluster: ClusterName, document: Document) -> ParsedObject:
     except FieldError as error:
         return replace(understood, notices=(_left_out(cluster, identity, str(error)),))
     odd = other.odd if isinstance(other, Node | PodRanges) else ()
-    return replace(understood, other=other, notices=tuple(f"{cluster}: {identity}: {one}" for one in odd))
+    return replace(understood, other=other, notices=tuple(f"{cluster}: {identity}: {fault}" for fault in odd))
 
 
 _OTHERS: Mapping[str, Callable[[ClusterName, Document], _Other | None]] = {

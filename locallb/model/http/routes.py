@@ -92,7 +92,7 @@ class Match:
 
     def _expressions(self) -> Iterator[str]:
         path = self.path
-        yield from (each.value for each in (*self.headers, *self.query) if each.regex)
+        yield from (condition.value for condition in (*self.headers, *self.query) if condition.regex)
         if isinstance(path, GrpcMethod):
             yield from (part for part in (path.service, path.method) if part and path.regex)
         elif path and path.kind is PathKind.REGEX:

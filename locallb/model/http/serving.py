@@ -222,7 +222,7 @@ class HttpListener:
         Envoy can't ask clients for certificates by QUIC, and takes no keys of some kinds.
         """
         ends = [chain.termination for chain in self.secure if chain.termination]
-        asks = any(one.clients for one in ends)
+        asks = any(termination.clients for termination in ends)
         certificates = (certificate for end in ends for certificate in end.certificates)
         odd = any(isinstance(certificate, Certificate) and certificate.tcp_only for certificate in certificates)
         return self.http3 and bool(ends) and not asks and not odd and not self.container_port

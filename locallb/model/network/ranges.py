@@ -38,7 +38,7 @@ def span_of(network: IPNetwork) -> Span:
 
 def covered(network: IPNetwork, by: Iterable[IPNetwork]) -> bool:
     """Return whether all of `network` lies within `by`, which may cover it in pieces."""
-    return not subtract([span_of(network)], (span_of(each) for each in by if each.version == network.version))
+    return not subtract([span_of(network)], (span_of(part) for part in by if part.version == network.version))
 
 
 def range_of(family: Family, span: Span) -> AddressRange:

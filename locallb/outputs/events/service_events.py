@@ -33,8 +33,8 @@ class ServiceEvents(ResourceType[ServiceEventsInputs, ServiceEventsState]):
 
     def update(self, old: ServiceEventsState, new: ServiceEventsInputs) -> ServiceEventsState:
         """Send what wasn't told before; another Service of the same name was told nothing."""
-        told = old.events if old.owner == new.owner else ()
-        return _send(new, news(told, new.events), Allowance(old.tokens, old.since))
+        sent = old.events if old.owner == new.owner else ()
+        return _send(new, news(sent, new.events), Allowance(old.tokens, old.since))
 
     def delete(self, state: ServiceEventsState) -> None:
         """Report that it will serve no more, if it ever did; what is a copy of another project's says nothing."""

@@ -40,14 +40,17 @@ class Names(Output):
 
     def stamp(self, plan: Plan) -> object:
         """Return the serials of zones and the versions of ConfigMaps; None of what doesn't answer."""
-        told = {zone.key: versions(zone.access) for zone in plan.zones}
+        zone_versions = {zone.key: versions(zone.access) for zone in plan.zones}
         zones = {(name.zone.name, server) for placement in plan.placements for name, server in _told(placement)}
         if not zones:
-            return told or None
+            return zone_versions or None
         from locallb.dns.rfc2136 import NameServer  # noqa: PLC0415 - most stacks have no such zone
 
-        serials = {both: NameServer(both[0], str(both[1].address), both[1].port).serial() for both in zones}
-        return serials, told
+        serials = {
+            zone_server: NameServer(zone_server[0], str(zone_server[1].address), zone_server[1].port).serial()
+            for zone_server in zones
+        }
+        return serials, zone_versions
 
     def declare(self, telling: Telling) -> pulumi.Resource:
         """Declare a DnsName for each; return the last."""
@@ -84,8 +87,8 @@ def _told(planned: Planned) -> Iterator[tuple[Name, Rfc2136]]:
 
 
 def _mark(server: Rfc2136) -> tuple[str, ...]:
-    told = (server.owner, server.take_over) if server.take_over else (server.owner,)
-    return told if any(told) else ()
+    owners = (server.owner, server.take_over) if server.take_over else (server.owner,)
+    return owners if any(owners) else ()
 
 
 OUTPUT = Names()

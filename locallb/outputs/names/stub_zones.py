@@ -77,10 +77,10 @@ class StubZones(ResourceType[StubZonesInputs, StubZonesState]):
             seen = _Seen(state.access)
         except KubeError:
             return state
-        found = block_in(seen.text(_place(state)), _word(state))
-        if found == state.block == stub_block(_word(state), state.zones, seen.both[0]):
+        block = block_in(seen.text(_place(state)), _word(state))
+        if block == state.block == stub_block(_word(state), state.zones, seen.both[0]):
             return state
-        return replace(state, zones=()) if found else None
+        return replace(state, zones=()) if block else None
 
     def leaves_nothing(self, state: StubZonesState) -> bool:
         """Return whether no block of this stack is there, or the whole cluster is gone."""

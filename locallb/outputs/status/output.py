@@ -27,10 +27,13 @@ class Status(Output):
         """Return where it is written, and all that is."""
         if planned.key.kind.value not in FRONTENDS:
             return planned.status.words if planned.status else _words_of_ingresses(planned)
-        told, where = frontend(planned.key.kind).publication(planned), encode(planned.access) if planned.access else {}
+        published, where = (
+            frontend(planned.key.kind).publication(planned),
+            encode(planned.access) if planned.access else {},
+        )
         if isinstance(planned, Placement):
-            return [where, value(told.ingress), value(told.conditions), planned.take_over] if where else []
-        return [where, value(told.conditions)]
+            return [where, value(published.ingress), value(published.conditions), planned.take_over] if where else []
+        return [where, value(published.conditions)]
 
     def tells(self, planned: Planned) -> bool:
         """Return whether it lives in a cluster."""
@@ -47,13 +50,13 @@ class Status(Output):
         from locallb.resources import declared  # noqa: PLC0415 - as above
 
         planned = telling.planned
-        told = frontend(planned.key.kind).publication(planned)
+        published = frontend(planned.key.kind).publication(planned)
         return declared.ServiceStatus(
             str(planned.key),
             access=encode(planned.access),
             owner=owner_fields(planned.owner) if planned.owner else {},
-            ingress=value(told.ingress),
-            conditions=value(told.conditions),
+            ingress=value(published.ingress),
+            conditions=value(published.conditions),
             alone=isinstance(planned, Placement) and planned.take_over,
             opts=pulumi.ResourceOptions(parent=telling.parent, depends_on=list(telling.ready)),
         )
@@ -64,7 +67,7 @@ def _statuses(planned: Planned) -> Sequence[PlannedStatus]:
 
 
 def _words_of_ingresses(planned: Planned) -> Sequence[object]:
-    return [[str(each.key), each.owner.uid, *each.words] for each in _statuses(planned)]
+    return [[str(status.key), status.owner.uid, *status.words] for status in _statuses(planned)]
 
 
 OUTPUT = Status()

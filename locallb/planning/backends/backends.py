@@ -78,8 +78,8 @@ def _told_of_drain(service: Service, index: BackendIndex, entry: PortBackends) -
     undrained = _entry(service, entry.port, entry.family, _find(service, entry.port, entry.family, index))
     if undrained.problem:
         return undrained
-    told = f"all its backends are drained; `locallb drain {service.key} --undo` brings them back"
-    return replace(entry, problem=Problem(Reason.NO_BACKENDS, f"{service.key} port {entry.port}: {told}"))
+    sentence = f"all its backends are drained; `locallb drain {service.key} --undo` brings them back"
+    return replace(entry, problem=Problem(Reason.NO_BACKENDS, f"{service.key} port {entry.port}: {sentence}"))
 
 
 def _entry(service: Service, port: ServicePort, family: Family, reached: _Found) -> PortBackends:

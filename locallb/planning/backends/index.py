@@ -36,12 +36,12 @@ class SlicesByService:
         where = few_replaced(self._slices, slices)
         changed = {key: [*self._of[key]] for key in {self._slices[place].service for place in where or ()}}
         for place in where or ():
-            before, now = self._slices[place], slices[place]
+            before, after = self._slices[place], slices[place]
             beside = changed[before.service]
-            numbers = [number for number, some in enumerate(beside) if some is before]
-            if before.service != now.service or len(numbers) != 1:
+            numbers = [number for number, endpoint_slice in enumerate(beside) if endpoint_slice is before]
+            if before.service != after.service or len(numbers) != 1:
                 return None
-            beside[numbers[0]] = now
+            beside[numbers[0]] = after
         return None if where is None else {**self._of, **changed}
 
 
@@ -99,8 +99,10 @@ class BackendIndex:
         # A container's network has routes of its own.
         host = HostFacts() if settings and settings.publishes else snapshot.host
         reached = {
-            cluster: reach_of(some, (*host.routes, *_made(routes_to_pods.get(cluster, ()))), host.diversions)
-            for cluster, some in everywhere.items()
+            cluster: reach_of(
+                nodes_of_cluster, (*host.routes, *_made(routes_to_pods.get(cluster, ()))), host.diversions
+            )
+            for cluster, nodes_of_cluster in everywhere.items()
         }
         return cls(
             made.nodes,

@@ -65,10 +65,14 @@ def _reach(
         by_destination.setdefault(route.destination, []).append(route)
     is_node = any(route.is_own and route.destination[0] in nodes for route in routes)
     destinations = [
-        Destination(where.version, *span_of(where), all(_leads(route, nodes, is_node=is_node) for route in some))
-        for where, some in by_destination.items()
+        Destination(
+            where.version, *span_of(where), all(_leads(route, nodes, is_node=is_node) for route in routes_there)
+        )
+        for where, routes_there in by_destination.items()
     ]
-    links = [] if is_node else [where for where, some in by_destination.items() if any(map(_is_link, some))]
+    links = (
+        [] if is_node else [where for where, routes_there in by_destination.items() if any(map(_is_link, routes_there))]
+    )
     destinations += [_nowhere(route) for route in behind if _is_passed_on(route, links, by_destination)]
     destinations += [
         _nowhere(diversion.network)

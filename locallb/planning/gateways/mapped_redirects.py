@@ -27,7 +27,9 @@ def with_mapped_redirects(
     numbers = {port.port: port.number for port in ports if port.protocol is Protocol.TCP and port.number != port.port}
     if not numbers:
         return chains
-    here = frozenset(name for some in every for chain in some for host in _hosts(chain) for name in host.domains)
+    here = frozenset(
+        name for chains_of_port in every for chain in chains_of_port for host in _hosts(chain) for name in host.domains
+    )
     return tuple(_chain(chain, _Mapping(entrance, numbers, here)) for chain in chains)
 
 

@@ -67,8 +67,8 @@ def serve(gateway: Bound, where: Where, index: BackendIndex) -> Serving:
     listeners = tuple(listener for port in ports for listener in port.listeners)
     return Serving(
         ports,
-        tuple(one for one in listeners if isinstance(one, Listener)),
-        tuple(one for one in listeners if isinstance(one, HttpListener)),
+        tuple(listener for listener in listeners if isinstance(listener, Listener)),
+        tuple(listener for listener in listeners if isinstance(listener, HttpListener)),
         (
             *(_upstream(name, gateway.targets[name], entry) for name, entry in entries.items() if not _is_udp(entry)),
             *merged,
@@ -80,8 +80,8 @@ def _behind(target: BackendTarget, index: BackendIndex, drained: frozenset[str])
     """Find the backends of a port of a Service that aren't drained, in the first family that has any."""
     out = Order(drained=drained | index.drained.get(target.service, frozenset()))
     service = Service(target.service, (target.port,), families=tuple(Family), ordered=out)
-    found = upstreams(service, index)
-    return next((entry for entry in found if entry.backends), found[0])
+    entries = upstreams(service, index)
+    return next((entry for entry in entries if entry.backends), entries[0])
 
 
 def _upstream(name: str, target: BackendTarget, entry: PortBackends) -> Upstream:
@@ -137,27 +137,32 @@ def _port(gateway: Bound, port: ServicePort, where: Where, via: Via | None, answ
     listeners: tuple[Listener | HttpListener, ...]
     if port.protocol is Protocol.UDP:
         name = _datagram_name(gateway, port.port)
-        listeners = tuple(Listener(one, port.number, port.protocol, name) for one in free if name in answering)
+        listeners = tuple(Listener(address, port.number, port.protocol, name) for address in free if name in answering)
     else:
         chains = tuple(_with_addresses(gateway.chains[port.port], where.addresses))
         chains = with_mapped_redirects(chains, port, gateway.want.ports, gateway.chains.values())
         http3 = where.http3 and not _is_shared(gateway, port)
-        listeners = tuple(HttpListener(one, port.number, chains, http3=http3) for one in free if chains)
+        listeners = tuple(HttpListener(address, port.number, chains, http3=http3) for address in free if chains)
     return PlannedPort(port, listeners, problem, via if listeners else None)
 
 
 def _is_shared(gateway: Bound, port: ServicePort) -> bool:
     """Return whether somebody else may have the same port of UDP at the same address."""
-    ports = {(each.port, each.protocol) for each in gateway.want.ports}
+    ports = {(wanted.port, wanted.protocol) for wanted in gateway.want.ports}
     return bool(gateway.want.sharing_key) or (port.port, Protocol.UDP) in ports
 
 
 def _with_addresses(chains: Sequence[Chain], addresses: Iterable[IPAddress]) -> Iterator[Chain]:
     """Return chains with the addresses in those local certificates that clients see who ask for no name."""
     hosts = tuple(str(address) for address in addresses if local.certifies_address(address))
-    nameless = {each: _also(each, hosts) for chain in chains if not chain.names for each in _certificates(chain)}
+    nameless = {
+        certificate: _also(certificate, hosts)
+        for chain in chains
+        if not chain.names
+        for certificate in _certificates(chain)
+    }
     for chain in chains:
-        certificates = tuple(nameless.get(each, each) for each in _certificates(chain))
+        certificates = tuple(nameless.get(certificate, certificate) for certificate in _certificates(chain))
         if chain.termination is None or certificates == chain.termination.certificates:
             yield chain
         else:

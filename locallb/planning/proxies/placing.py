@@ -83,7 +83,7 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
         listeners = tuple(
             replace(listener, log=reader) if listener.protocol is Protocol.TCP else listener for listener in listeners
         )
-        http = tuple(replace(one, log=reader) for one in http)
+        http = tuple(replace(http_listener, log=reader) for http_listener in http)
     every: tuple[Listener | HttpListener, ...] = (*listeners, *http)
     name = assignment.proxy or proxy_name(service.key)
     owner, identity = Owner(frame.home, service.key, service.uid), proxy_id(frame.home, name)
@@ -93,7 +93,7 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
         given.addresses,
         ports,
         name,
-        probes=tuple(one for one in every if one.protocol == "TCP" and not one.source_ranges)[:1],
+        probes=tuple(listener for listener in every if listener.protocol == "TCP" and not listener.source_ranges)[:1],
         access=given.access,
         notices=given.notices,
         ip_mode=frame.settings.ip_mode,
@@ -120,7 +120,7 @@ def _served(given: PlacementInputs, frame: PlanContext) -> Serving:
         where = Where(given.addresses, given.problems, given.taken, http3)
         made, fault = serve(given.gateway, where, given.backend_index), given.service.failing
         may_fail = given.assignment.may_fail is not False or fault is not None or bool(given.gateway.faults)
-        return made._replace(http=tuple(replace(one, may_fail=may_fail, fault=fault) for one in made.http))
+        return made._replace(http=tuple(replace(listener, may_fail=may_fail, fault=fault) for listener in made.http))
     service = given.service
     mine = _prefix(given)
     usable = [entry for entry in upstreams(service, given.backend_index) if entry.port not in given.problems]

@@ -66,8 +66,8 @@ def lost_routes(plan: Plan, snapshot: Snapshot) -> set[ObjectKey]:
     if not plan.routes or snapshot.host.addresses is None:
         return set()
     metric = metric_of(snapshot.home)
-    there = {_way(route) for route in snapshot.host.addresses.routes if _is_of(route, metric)}
-    return {planned.key for planned in plan.routes if not there.issuperset(map(_parts, planned.routes))}
+    present = {_way(route) for route in snapshot.host.addresses.routes if _is_of(route, metric)}
+    return {planned.key for planned in plan.routes if not present.issuperset(map(_parts, planned.routes))}
 
 
 def routes_to_gain(
@@ -91,10 +91,10 @@ def routes_to_gain(
         return
     word = PodRouting.CONTAINER if settings.publishes else PodRouting.HOST
     could = find(snapshot, replace(settings, pod_routes=word)).routes
-    there = set() if settings.publishes else {_way(route) for route in snapshot.host.routes}
+    present = set() if settings.publishes else {_way(route) for route in snapshot.host.routes}
     foreign = {source.cluster for source in settings.sources if source.nodes and source.nodes.is_foreign}
     for cluster in sorted(by_nodes):
-        if not there.issuperset(map(_parts, could.get(cluster, ()))):
+        if not present.issuperset(map(_parts, could.get(cluster, ()))):
             why = _FAR if cluster in far else _SLOW
             key = _OWN if cluster in foreign and not settings.publishes else f"local-lb:podRoutes {word}"
             yield f"{cluster}: {why.format(key=key)} (as root, or through Docker)"
@@ -141,9 +141,9 @@ def wanted_routes(snapshot: Snapshot, settings: Settings) -> Mapping[ClusterName
         by_cluster.setdefault(node.cluster, []).append(node)
     return {
         cluster: tuple(sorted(routes, key=lambda route: route.order))
-        for cluster, some in by_cluster.items()
+        for cluster, nodes in by_cluster.items()
         if cluster not in given
-        if (routes := [*(_by_first(some, named[cluster]) if cluster in named else _by_each(some))])
+        if (routes := [*(_by_first(nodes, named[cluster]) if cluster in named else _by_each(nodes))])
     } | {cluster: routes for cluster, routes in given.items() if routes}
 
 

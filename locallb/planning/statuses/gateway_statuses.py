@@ -203,13 +203,13 @@ def _of_routes(
     shares = _each(memory, cluster, "shares", several).of(several.intersection, said)
     of_gateways: Memory[Memory[PlannedStatus]] = memory.of((cluster, "known"), Memory)
 
-    def told(one: _Telling, reference: Reference, verdicts: tuple[ParentVerdict, ...]) -> PlannedStatus:
-        return one.planned(cluster, reference, lambda said, _: route_status(said, backends), verdicts, shared)
+    def planned(telling: _Telling, reference: Reference, verdicts: tuple[ParentVerdict, ...]) -> PlannedStatus:
+        return telling.planned(cluster, reference, lambda said, _: route_status(said, backends), verdicts, shared)
 
     def together(gateway: BoundGateway, said: _Said, several: frozenset[Reference]) -> _Statuses:
         known = of_gateways.of(gateway.key, Memory)  # of each of its routes, while the Gateway changes
-        one = _Telling(tell.snapshot, known)
-        made = {name: told(one, name, verdicts) for name, verdicts in said.items() if name not in several}
+        telling = _Telling(tell.snapshot, known)
+        made = {name: planned(telling, name, verdicts) for name, verdicts in said.items() if name not in several}
         known.evict_unused()
         return tuple(made), tuple(made.values())
 
@@ -217,10 +217,10 @@ def _of_routes(
     groups = [*_each(memory, cluster, "routes", *frame).of(together, bound, said, shares)]
     of_gateways.keep((gateway.key for gateway in bound), len(bound))
     if several:
-        made = {name: told(tell, name, verdicts) for name, verdicts in verdicts_by_route(bound) if name in several}
+        made = {name: planned(tell, name, verdicts) for name, verdicts in verdicts_by_route(bound) if name in several}
         groups.append((tuple(made), tuple(made.values())))
-    names, each = zip(*groups, strict=True) if groups else ((), ())
-    statuses = tuple(chain.from_iterable(each))
+    names, status_groups = zip(*groups, strict=True) if groups else ((), ())
+    statuses = tuple(chain.from_iterable(status_groups))
     in_order: _InOrder = memory.of((cluster, "order"), _order, *names)
     return in_order(statuses)
 

@@ -64,10 +64,10 @@ def _news(
         yield PlannedNews(Owner(snapshot.home, key, ingress.meta.uid), snapshot.access[cluster], serving, said)
 
 
-def planned_status(told: ApiStatus, cluster: ClusterName, snapshot: Snapshot) -> PlannedStatus:
+def planned_status(status: ApiStatus, cluster: ClusterName, snapshot: Snapshot) -> PlannedStatus:
     """Return what an object of a cluster is told, as its resource gets it."""
-    key = ObjectKey(cluster, *told.of.key, ObjectKind(ROUTED_KINDS[told.of.kind].plural))
-    text = json.dumps(told.status, sort_keys=True)
-    owner = Owner(snapshot.home, key, told.meta.uid)
-    gateway = ObjectKey(cluster, *told.gateway, ObjectKind.GATEWAY) if told.gateway else None
-    return PlannedStatus(owner, snapshot.access[cluster], text, told.meta.generation, gateway)
+    key = ObjectKey(cluster, *status.of.key, ObjectKind(ROUTED_KINDS[status.of.kind].plural))
+    text = json.dumps(status.status, sort_keys=True)
+    owner = Owner(snapshot.home, key, status.meta.uid)
+    gateway = ObjectKey(cluster, *status.gateway, ObjectKind.GATEWAY) if status.gateway else None
+    return PlannedStatus(owner, snapshot.access[cluster], text, status.meta.generation, gateway)

@@ -24,5 +24,7 @@ def withdraw(plan: Plan, down: Collection[str]) -> Plan:
 
 
 def _withdrawn(placement: Placement) -> Placement:
-    told = f"{placement.key}: its proxy ended and can't be restarted yet; run `locallb doctor` on its host to see why"
-    return replace(placement, withdrawn=Problem(Reason.PROXY_DOWN, told), statuses=())
+    sentence = (
+        f"{placement.key}: its proxy ended and can't be restarted yet; run `locallb doctor` on its host to see why"
+    )
+    return replace(placement, withdrawn=Problem(Reason.PROXY_DOWN, sentence), statuses=())

@@ -60,21 +60,21 @@ _DATA = {
 
 def made(inputs: Values, seen: Values) -> dict[str, Any]:
     """Write the outputs of a container that was created just now."""
-    told = without_notes(inputs)
+    noted = without_notes(inputs)
     asked = {
-        "capabilities": _capabilities(told.get("capabilities")),
-        "containerReadRefreshTimeoutMilliseconds": told["containerReadRefreshTimeoutMilliseconds"],
-        "destroyGraceSeconds": told.get("destroyGraceSeconds"),
+        "capabilities": _capabilities(noted.get("capabilities")),
+        "containerReadRefreshTimeoutMilliseconds": noted["containerReadRefreshTimeoutMilliseconds"],
+        "destroyGraceSeconds": noted.get("destroyGraceSeconds"),
         "exitCode": None,
-        "healthcheck": told.get("healthcheck"),
-        "logOpts": told.get("logOpts"),
-        "mustRun": told["mustRun"],
-        "networksAdvanced": [_network(network) for network in told.get("networksAdvanced", ())],
-        "removeVolumes": told["removeVolumes"],
-        "start": told["start"],
-        "volumes": [_volume(volume) for volume in told.get("volumes", ())],
-        "wait": told.get("wait", False),
-        "waitTimeout": told["waitTimeout"],
+        "healthcheck": noted.get("healthcheck"),
+        "logOpts": noted.get("logOpts"),
+        "mustRun": noted["mustRun"],
+        "networksAdvanced": [_network(network) for network in noted.get("networksAdvanced", ())],
+        "removeVolumes": noted["removeVolumes"],
+        "start": noted["start"],
+        "volumes": [_volume(volume) for volume in noted.get("volumes", ())],
+        "wait": noted.get("wait", False),
+        "waitTimeout": noted["waitTimeout"],
         **dict.fromkeys((*_EMPTY_LISTS, *_EMPTY_MAPS)),
     }
     return _finished({**_NEVER_SET, **asked, **_observed(seen)})
@@ -101,8 +101,8 @@ def refreshed(before: Values, seen: Values) -> dict[str, Any]:
 
 def updated(before: Values, inputs: Values, changed: frozenset[str]) -> dict[str, Any]:
     """Write the outputs of a container that was updated in place: only what changed is different."""
-    told = without_notes(inputs)
-    return _finished({**before, **{key: told.get(key) for key in changed}})
+    noted = without_notes(inputs)
+    return _finished({**before, **{key: noted.get(key) for key in changed}})
 
 
 def is_complete(outputs: Values) -> bool:
@@ -182,20 +182,20 @@ def _ports(seen: Values) -> list[dict[str, Any]]:
     return sorted(ports, key=lambda port: (port["internal"], port["protocol"]))
 
 
-def _capabilities(told: Values | None) -> dict[str, Any] | None:
-    if told is None:
+def _capabilities(capabilities: Values | None) -> dict[str, Any] | None:
+    if capabilities is None:
         return None
-    return {"adds": sorted(told.get("adds") or ()), "drops": sorted(told.get("drops") or ())}
+    return {"adds": sorted(capabilities.get("adds") or ()), "drops": sorted(capabilities.get("drops") or ())}
 
 
-def _network(told: Values) -> dict[str, Any]:
+def _network(network: Values) -> dict[str, Any]:
     blank: dict[str, Any] = {"aliases": [], "driverOpts": [], "gwPriority": None, "linkLocalIps": []}
-    return {**blank, "ipv4Address": "", "ipv6Address": "", "macAddress": "", **told}
+    return {**blank, "ipv4Address": "", "ipv6Address": "", "macAddress": "", **network}
 
 
-def _volume(told: Values) -> dict[str, Any]:
+def _volume(volume: Values) -> dict[str, Any]:
     blank: dict[str, Any] = {"fromContainer": "", "hostPath": "", "readOnly": None}
-    return {**blank, "selinuxRelabel": "", "volumeName": "", **told}
+    return {**blank, "selinuxRelabel": "", "volumeName": "", **volume}
 
 
 def _raw_state_delta(outputs: Values) -> dict[str, Any]:

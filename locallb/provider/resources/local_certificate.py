@@ -47,16 +47,16 @@ class LocalCertificate(ResourceType[LocalCertificateInputs, LocalCertificateStat
         """Make the certificate and write the files, in the proxy's directory or in one that is made for it."""
         from locallb.certificates import signing, store  # noqa: PLC0415 - few stacks need what they load
 
-        now, told = store.now(), f"the certificate for {', '.join(new.hosts)} can't be made"
+        now, failure = store.now(), f"the certificate for {', '.join(new.hosts)} can't be made"
         known = store.find()
         if known is None or known.seen.fingerprint != new.authority:
-            raise ProviderError(f"{told}: your own authority is another one than was planned with; run up again")
+            raise ProviderError(f"{failure}: your own authority is another one than was planned with; run up again")
         try:
             pair = store.sign(known, new.hosts, now)
             place = Proxies.ours().make(new.proxy, new.owner, new.name).path
             certificate_files.write(place, _planned(new), pair.certificate, pair.key, shared=new.shared)
         except (store.AuthorityError, CertificateFilesError) as error:
-            raise ProviderError(f"{told}: {error}") from None
+            raise ProviderError(f"{failure}: {error}") from None
         made, chain = signing.seen(pair.certificate), names.chain_file(_planned(new))
         state = grown(self.state, new, chain=chain, serial=made.serial, expires=f"{made.ends:%Y-%m-%dT%H:%M:%SZ}")
         return f"{new.proxy}/{chain}", state

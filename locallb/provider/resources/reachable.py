@@ -98,8 +98,8 @@ class Reachable(ResourceType[ReachableInputs, ReachableState]):
 
     def delete(self, state: ReachableState) -> None:
         """Forget the proof. An Envoy that ends is drained here: before what leads to its backends goes as well."""
-        found = Proxies.ours().find(state.proxy)
-        if not state.part and not (found and found.owner and self.belongs_to_copied_project(found.owner)):
+        directory = Proxies.ours().find(state.proxy)
+        if not state.part and not (directory and directory.owner and self.belongs_to_copied_project(directory.owner)):
             run = RunIdentity.parse(state.process)
             runtime(run.runtime).drain(run)
 

@@ -78,27 +78,27 @@ class ServedCertificate(ResourceType[ServedCertificateInputs, ServedCertificateS
 
 def _pair(new: ServedCertificateInputs) -> TlsPair:
     """Read the pair. Raises ProviderError, KubeError."""
-    told = f"Secret {new.namespace}/{new.secret}"
-    document = _in_file(new, told) if new.file else live_service.secret(new.access, new.namespace, new.secret)
+    subject = f"Secret {new.namespace}/{new.secret}"
+    document = _in_file(new, subject) if new.file else live_service.secret(new.access, new.namespace, new.secret)
     if document is None:
-        raise ProviderError(f"{told} isn't there any more; run up again")
+        raise ProviderError(f"{subject} isn't there any more; run up again")
     try:
         pair = tls_pair(document)
     except TlsSecretError as error:
-        raise ProviderError(f"{told} can't be served: {error}") from None
+        raise ProviderError(f"{subject} can't be served: {error}") from None
     if pair.digest != new.digest:
-        raise ProviderError(f"{told} has changed since it was planned; run up again")
+        raise ProviderError(f"{subject} has changed since it was planned; run up again")
     if why := key_pair_fault(pair.chain, pair.key):
-        raise ProviderError(f"{told} can't be served: {why}")
+        raise ProviderError(f"{subject} can't be served: {why}")
     return pair
 
 
-def _in_file(new: ServedCertificateInputs, told: str) -> Mapping[object, object] | None:
+def _in_file(new: ServedCertificateInputs, subject: str) -> Mapping[object, object] | None:
     path = Path(new.file)
     try:
         documents = read_documents(path.read_bytes(), is_json=path.suffix == ".json")
     except (OSError, DocumentError) as error:
-        raise ProviderError(f"{told} can't be read: {path}: {error}") from None
+        raise ProviderError(f"{subject} can't be read: {path}: {error}") from None
     return secret_among((document.value for document in documents), new.namespace, new.secret, new.digest)
 
 

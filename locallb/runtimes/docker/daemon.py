@@ -183,15 +183,15 @@ def _try_to_reach(host: str) -> None:
 
 
 def _absence(engine: Engine, host: str, error: BaseException) -> str:
-    there = f"{engine.name} at {host}"
+    place = f"{engine.name} at {host}"
     if "SSL" in str(error):
         words = str(error).rpartition("Error(")[2].strip("()'\" ")
-        return f"{there} isn't trusted, or doesn't trust us: {words}; correct DOCKER_CERT_PATH, and run again"
+        return f"{place} isn't trusted, or doesn't trust us: {words}; correct DOCKER_CERT_PATH, and run again"
     if "Permission denied" in str(error):
-        return f"{there} isn't open to this user: {engine.closed}"
+        return f"{place} isn't open to this user: {engine.closed}"
     if "Read timed out" in str(error):
         return (
-            f"{there} takes connections and answers nothing: restart it ({engine.restart}),"
+            f"{place} takes connections and answers nothing: restart it ({engine.restart}),"
             f" or correct {engine.variable}, and run again"
         )
     return (

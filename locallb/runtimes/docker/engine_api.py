@@ -39,8 +39,8 @@ class Containers(Daemon):
     @told
     def info(self) -> Document:
         """Read what the daemon says of itself and its host."""
-        told: Document = self.client().info()
-        return told
+        document: Document = self.client().info()
+        return document
 
     @none_if_absent
     def inspect(self, name: str) -> Document | None:
@@ -197,8 +197,8 @@ class Containers(Daemon):
         repository, _, tag = image.rpartition(":") if ":" in image.rpartition("/")[2] else (image, "", "")
         if "@" in image:
             repository, tag = image, ""
-        told = [json.loads(line) for line in self.client().pull(repository, tag=tag or None).splitlines()]
-        if refused := [line["error"] for line in told if "error" in line]:
+        lines = [json.loads(line) for line in self.client().pull(repository, tag=tag or None).splitlines()]
+        if refused := [line["error"] for line in lines if "error" in line]:
             raise ContainersError(f"{self.engine.name} refuses: {refused[0]}")
 
     @told

@@ -48,15 +48,15 @@ def add_program(tar: tarfile.TarFile, path: Path, name: str) -> None:
 
 def _libraries(binary: Path) -> Iterator[Path]:
     """Find the shared libraries of a program, with the loader, under the names by which it looks for them."""
-    told = Program(("ldd", str(binary)), _PATIENCE, f"run `ldd {binary}` to see why").output()
-    return (Path(path) for path in _LIBRARY.findall(told))
+    output = Program(("ldd", str(binary)), _PATIENCE, f"run `ldd {binary}` to see why").output()
+    return (Path(path) for path in _LIBRARY.findall(output))
 
 
 def _add(tar: tarfile.TarFile, source: Path, name: str, *, executable: bool) -> None:
     """Add the file itself, not a link, owned by root, below directories that everybody may enter."""
-    there = set(tar.getnames())
+    names = set(tar.getnames())
     for parent in reversed(Path(name).parents[:-1]):
-        if str(parent) not in there:  # a rootless Docker would make one that even root inside can't enter
+        if str(parent) not in names:  # a rootless Docker would make one that even root inside can't enter
             directory = tarfile.TarInfo(str(parent))
             directory.type, directory.mode = tarfile.DIRTYPE, 0o755
             tar.addfile(directory)

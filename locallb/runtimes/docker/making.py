@@ -19,10 +19,10 @@ def labels_of(seen: Document) -> Mapping[str, str]:
 
 def require_owner(containers: Containers, name: str, seen: Document, owner: Owner | None) -> None:
     """Raise ProviderError where the container that has the name isn't this owner's."""
-    found = labelled_owner(labels_of(seen))
-    if owner is None or found != owner:
+    labelled = labelled_owner(labels_of(seen))
+    if owner is None or labelled != owner:
         raise ProviderError(
-            f"the container {name} exists already and belongs to {found or 'somebody else'};"
+            f"the container {name} exists already and belongs to {labelled or 'somebody else'};"
             f" look at it, then `{containers.engine.command} rm -f {name}`"
         )
 

@@ -47,11 +47,11 @@ def publish(proxy: Proxy, places: Iterable[Place]) -> Proxy:
     published = published_ports(places)
     inside = {(mapping.address, mapping.port, mapping.protocol): mapping.container_port for mapping in published}
 
-    def port(one: Listener | HttpListener) -> int:
-        return inside[one.address, one.port, one.protocol]
+    def port(listener: Listener | HttpListener) -> int:
+        return inside[listener.address, listener.port, listener.protocol]
 
     listeners = tuple(replace(listener, container_port=port(listener)) for listener in proxy.listeners)
-    http = tuple(replace(one, container_port=port(one)) for one in proxy.http)
+    http = tuple(replace(listener, container_port=port(listener)) for listener in proxy.http)
     return replace(proxy, listeners=listeners, http=http, published=published)
 
 

@@ -63,12 +63,12 @@ class EnvoyProcess(ResourceType[EnvoyProcessInputs, EnvoyProcessState]):
         """Start it, or adopt the one that runs, and wait until it answers; or it takes over from another version."""
         directory = _own_directory(new)
         binary = _wanted_binary(new.version)
-        there = running(directory)
-        if former := _of_another_version(directory, there, new):
+        present = running(directory)
+        if former := _of_another_version(directory, present, new):
             if taken := self._succeed(new, former):
                 return new.proxy, taken
-            there = running(directory)
-        process = _adopt(directory, there, _mark(directory, new))
+            present = running(directory)
+        process = _adopt(directory, present, _mark(directory, new))
         if process is None:
             process = _start(directory, binary, new, handover.first(directory))
         else:
@@ -160,16 +160,16 @@ def _wanted_binary(version: str) -> EnvoyBinary:
     return binary
 
 
-def _of_another_version(directory: Path, found: Sequence[Process], new: EnvoyProcessInputs) -> Process | None:
+def _of_another_version(directory: Path, candidates: Sequence[Process], new: EnvoyProcessInputs) -> Process | None:
     """Find which of those there serves in another version, where none may be taken for the wanted one.
 
     Not one from which another takes over already, which a stopped run has begun.
     """
-    there = tuple(process for process in found if runs_in(directory, process))
-    serving = {one: processes.mark_of(one) for one in there if not handover.successor_of(one, there)}
+    own = tuple(process for process in candidates if runs_in(directory, process))
+    serving = {process: processes.mark_of(process) for process in own if not handover.successor_of(process, own)}
     if any(_mark(directory, new).items() <= mark.items() for mark in serving.values()):
         return None
-    return next((one for one, mark in serving.items() if mark.get(VERSION_MARK) != new.version), None)
+    return next((process for process, mark in serving.items() if mark.get(VERSION_MARK) != new.version), None)
 
 
 def _require_sound(directory: Path, former: str, new: EnvoyProcessInputs) -> None:
@@ -182,10 +182,10 @@ def _require_sound(directory: Path, former: str, new: EnvoyProcessInputs) -> Non
         )
 
 
-def _adopt(directory: Path, there: Sequence[Process], mark: Mapping[str, str]) -> Process | None:
+def _adopt(directory: Path, present: Sequence[Process], mark: Mapping[str, str]) -> Process | None:
     """Take the process that is just what is wanted; stop all others of this proxy, and one that doesn't answer."""
     adopted: Process | None = None
-    for process in there:
+    for process in present:
         fits = runs_in(directory, process) and mark.items() <= processes.mark_of(process).items()
         if adopted is None and fits and comes_to_answer(directory, ADOPTION_PATIENCE):
             adopted = process

@@ -88,10 +88,10 @@ class Exits:
 
     def _wait(self) -> None:
         while not self._thread.stopped.is_set():
-            told = self._epoll.poll(AGAIN if self._left else None)
-            if not told:
+            events = self._epoll.poll(AGAIN if self._left else None)
+            if not events:
                 self._try_again()
-            for descriptor, _event in told:
+            for descriptor, _event in events:
                 if descriptor == self._bell and not self._thread.stopped.is_set():
                     os.eventfd_read(self._bell)
                 with self._lock:

@@ -100,7 +100,7 @@ def has_open(process: Process, path: Path) -> bool:
     Raises ProcessError where this host lacks what it takes to look.
     """
     try:
-        there, descriptors = path.stat(), list(Path(f"/proc/{process.pid}/fd").iterdir())
+        file, descriptors = path.stat(), list(Path(f"/proc/{process.pid}/fd").iterdir())
     except PermissionError:
         return _has_locked(process, path)
     except OSError as error:
@@ -108,7 +108,7 @@ def has_open(process: Process, path: Path) -> bool:
         return False
     for descriptor in descriptors:
         with suppress(OSError):
-            if os.path.samestat(descriptor.stat(), there):
+            if os.path.samestat(descriptor.stat(), file):
                 return True
     return False
 
@@ -194,8 +194,8 @@ def last_words(log: Path, lines: int = 3, without: str = "$^") -> str:
             text = file.read(_TAIL).decode(errors="replace")
     except OSError:
         return ""
-    told = [line for line in text.strip().splitlines() if not re.search(without, line)]
-    return " | ".join(re.sub(r"[\x00-\x1f\x7f]+", " ", line).strip() for line in told[-lines:])
+    kept = [line for line in text.strip().splitlines() if not re.search(without, line)]
+    return " | ".join(re.sub(r"[\x00-\x1f\x7f]+", " ", line).strip() for line in kept[-lines:])
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,8 +71,8 @@ def _texts(directory: Path) -> Mapping[str, str]:
     """Return Envoy's files for it: less than what is served, or nothing, where it can't watch as much beside that."""
     texts = push.texts(directory)
     needed = rollout.all_watches(texts)
-    there = inotify.available(needed)
-    return trial_files(texts) if there == needed else idle(texts) if there >= rollout.OWN_WATCHES else {}
+    available = inotify.available(needed)
+    return trial_files(texts) if available == needed else idle(texts) if available >= rollout.OWN_WATCHES else {}
 
 
 def _furnish(place: Path, texts: Mapping[str, str]) -> None:

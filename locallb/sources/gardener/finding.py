@@ -132,12 +132,12 @@ def _sources(
 def _as_last_found(
     finder: GardenerSource, known: Mapping[str, Path], directory: Path, why: KubeError
 ) -> Found[KubernetesSource]:
-    told = f"source gardener: which shoots there are can't be found out: {why}"
+    sentence = f"source gardener: which shoots there are can't be found out: {why}"
     if not known and files.read(_seed(directory)) is None:
-        raise SourceError(f"{told}; repair that, or take `gardener` out of local-lb:sources")
+        raise SourceError(f"{sentence}; repair that, or take `gardener` out of local-lb:sources")
     sources = _sources(finder, known, directory, None)
     names = few([str(source.cluster) for source in sources[1:]]) or "none"
-    complaint = f"{told}; so those count that were found last: {names}"
+    complaint = f"{sentence}; so those count that were found last: {names}"
     return Found(sources, complaints=(complaint,), node_routes=_kept_routes(directory))
 
 
@@ -163,11 +163,11 @@ def _elsewhere(identity: str, directory: Path, known: Collection[str]) -> str:
     )
 
 
-def _missing(finder: GardenerSource, there: Collection[str]) -> tuple[str, ...]:
+def _missing(finder: GardenerSource, present: Collection[str]) -> tuple[str, ...]:
     return tuple(
         f"the seed {finder.cluster} has no shoot {name}; make it, or take it out of local-lb:sources"
         for name in sorted(finder.shoots)
-        if "*" not in name and name not in there
+        if "*" not in name and name not in present
     )
 
 

@@ -58,17 +58,17 @@ class Seed(MachinesApi):
         }
         records = read_records(self._records())
         ways = {name: self._way(shoot, records.get(name, {})) for name, shoot in parsed.items() if is_asked(name)}
-        there = control_planes | {str(document["metadata"]["name"]) for document in clusters}
-        return SeedContents(identity, frozenset(there), parsed, ways, self._node_routes())
+        present = control_planes | {str(document["metadata"]["name"]) for document in clusters}
+        return SeedContents(identity, frozenset(present), parsed, ways, self._node_routes())
 
     def _identity(self) -> str:
         """Return the uid of kube-system, which stays as long as a cluster does. Raises KubeError."""
-        told = f"Namespace {_SYSTEM}"
+        subject = f"Namespace {_SYSTEM}"
 
         def ask(client: Client) -> str:
             return str(listed(client.get(NAMESPACE, _SYSTEM), "v1", "Namespace")["metadata"]["uid"])
 
-        return self._call(told, ask) or ""
+        return self._call(subject, ask) or ""
 
     def _control_planes(self) -> set[str]:
         """Return the namespaces of shoots; one that hosts itself is the seed. Raises KubeError."""

@@ -77,28 +77,28 @@ def names_of_clusters() -> frozenset[str]:
 def _look(containers: Containers, source: KindSource, known: Collection[str]) -> _Look:
     """Find the clusters among the containers. Raises ContainersError."""
     nodes = _control_planes(containers)
-    there = {name for name in nodes if _is_meant(source, name)}
-    seen = {name: containers.inspect(str(nodes[name]["Id"])) for name in nodes if name in there or name in known}
+    present = {name for name in nodes if _is_meant(source, name)}
+    seen = {name: containers.inspect(str(nodes[name]["Id"])) for name in nodes if name in present or name in known}
     running = {name: inspected for name, inspected in seen.items() if inspected and inspected["State"]["Running"]}
     ways = {name: _way(name, containers, str(nodes[name]["Id"]), inspected) for name, inspected in running.items()}
     gone = (name for name in sorted(known) if name not in nodes)
-    return _Look(frozenset(there), frozenset(running), ways, tuple(gone))
+    return _Look(frozenset(present), frozenset(running), ways, tuple(gone))
 
 
 def _found(source: KindSource, known: Mapping[str, Path], look: _Look, elsewhere: str) -> Found[KubernetesSource]:
     """Return what was found. `elsewhere` says why those that seem gone needn't be."""
-    there = look.there | ({name for name in look.gone if _is_meant(source, name)} if elsewhere else set())
+    present = look.there | ({name for name in look.gone if _is_meant(source, name)} if elsewhere else set())
     missing = [
         f"kind has no cluster {name}; make it, or take it out of local-lb:sources"
-        for name in sorted(source.names - there)
+        for name in sorted(source.names - present)
     ]
-    refused = {name for name in there if name in look.ways and look.ways[name].refused}
-    young = sorted(name for name in there - refused if name not in known)
-    told = [_refusal(name, look.ways[name], known) for name in sorted(refused)]
+    refused = {name for name in present if name in look.ways and look.ways[name].refused}
+    young = sorted(name for name in present - refused if name not in known)
+    refusals = [_refusal(name, look.ways[name], known) for name in sorted(refused)]
     return Found(
-        tuple(_source(name, known[name]) for name in sorted(there) if name in known),
+        tuple(_source(name, known[name]) for name in sorted(present) if name in known),
         complaints=(elsewhere,) if elsewhere else (),
-        notices=(*missing, *told, *(f"the cluster {name} isn't up yet" for name in young)),
+        notices=(*missing, *refusals, *(f"the cluster {name} isn't up yet" for name in young)),
         unready=any(name in look.running for name in young),
         gone=() if elsewhere else tuple(map(ClusterName, look.gone)),
     )
@@ -125,16 +125,16 @@ def _is_meant(source: KindSource, name: str) -> bool:
 
 
 def _refusal(name: str, way: GeneratedAccess, known: Collection[str]) -> str:
-    told = f"the kubeconfig in the container of the cluster {name} of kind has {few(way.refused)}"
+    sentence = f"the kubeconfig in the container of the cluster {name} of kind has {few(way.refused)}"
     so = "that is passed over" if name in known else "so the cluster isn't read"
-    return f"{told}; local-lb takes certificates and a token from there and nothing else, {so}"
+    return f"{sentence}; local-lb takes certificates and a token from there and nothing else, {so}"
 
 
 def _as_last_found(known: Mapping[str, Path], why: ContainersError) -> Found[KubernetesSource]:
-    told = f"source kind: which clusters there are can't be found out: {why}"
+    sentence = f"source kind: which clusters there are can't be found out: {why}"
     if not known:
-        raise SourceError(f"{told}; or take `kind` out of local-lb:sources")
-    stale = f"{told}; so those count that were found last: {', '.join(sorted(known))}"
+        raise SourceError(f"{sentence}; or take `kind` out of local-lb:sources")
+    stale = f"{sentence}; so those count that were found last: {', '.join(sorted(known))}"
     sources = tuple(_source(name, known[name]) for name in sorted(known))
     return Found(sources, complaints=(stale,), unready=not isinstance(why, DockerAbsentError))
 

@@ -16,9 +16,9 @@ PROVIDER = "KIND_EXPERIMENTAL_PROVIDER"
 
 def engine() -> Engine:
     """Return the one that kind is told to take; otherwise Docker, but where there is only a Podman that takes it."""
-    told = os.environ.get(PROVIDER)
-    if told:
-        return PODMAN if told == "podman" else DOCKER
+    choice = os.environ.get(PROVIDER)
+    if choice:
+        return PODMAN if choice == "podman" else DOCKER
     alone = _docker_is_usual() and not state(DEFAULT.removeprefix(UNIX))
     return PODMAN if alone and state(podman_place().removeprefix(UNIX)) == "usable" else DOCKER
 

@@ -116,13 +116,15 @@ class FollowedCluster:
             ),
             hints=tuple(hint for stage in routed for hint in stage.names.hints()),
             external_ips=frozenset(address for part in parts for address in part.external_ips),
-            ranges=tuple(one for each in self._ranges for one in each.ranges(ranges)),
+            ranges=tuple(pod_ranges for followed in self._ranges for pod_ranges in followed.ranges(ranges)),
             observed_statuses=(
                 *(observed_status for part in parts for observed_status in part.observed_statuses),
-                *(said for each in routed for said in each.observed_statuses()),
+                *(status for stage in routed for status in stage.observed_statuses()),
             ),
             gateway_api=tuple(
-                one for each in routed for one in each.parsed(last, lambda: self._kinds.objects("Service"))
+                cluster_object
+                for stage in routed
+                for cluster_object in stage.parsed(last, lambda: self._kinds.objects("Service"))
             ),
         )
 

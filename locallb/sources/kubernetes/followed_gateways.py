@@ -73,7 +73,7 @@ class FollowedGateways(DiscoveredKinds):
         known = self._known()
         if self._serves:
             parsed = [parse_gateway_api(self.how.cluster, service, self._services) for service in services()]
-            known[SERVICE] = [one for some in parsed for one in some]
+            known[SERVICE] = [cluster_object for objects in parsed for cluster_object in objects]
         self._services.evict_unused()
         before = self._routed.of(last) if self._last is None else self._last
         self._last = self._with_named(self._routed.known_or_last(self.places, known, before))
@@ -83,13 +83,15 @@ class FollowedGateways(DiscoveredKinds):
         """Return the same, with the objects that they name as those are known now."""
         last: dict[Reference, ApiObject] = {}
         others = []
-        for one in objects:
-            if isinstance(one.object, TlsSecret | AuthorityBundle):
-                last.setdefault(Reference("", kind_of(one.object), one.object.key), one.object)
+        for cluster_object in objects:
+            if isinstance(cluster_object.object, TlsSecret | AuthorityBundle):
+                last.setdefault(
+                    Reference("", kind_of(cluster_object.object), cluster_object.object.key), cluster_object.object
+                )
             else:
-                others.append(one)
+                others.append(cluster_object)
         known = self._named.known(self._routed.named_objects(others), last)
-        return (*others, *(ObjectOfCluster(self.how.cluster, one) for one in known))
+        return (*others, *(ObjectOfCluster(self.how.cluster, api_object) for api_object in known))
 
     def observed_statuses(self) -> tuple[tuple[ObjectKey, Said], ...]:
         """Return what objects say of what is ours to write; nothing of those that may be old."""
@@ -100,13 +102,15 @@ class FollowedGateways(DiscoveredKinds):
         """Return the objects themselves, for the last good reading."""
         if not self.running(self._routed.stages[1]):
             return ()
-        return (*(one for stage in self.running() for one in stage.objects()), *self._named.objects())
+        return (*(document for stage in self.running() for document in stage.objects()), *self._named.objects())
 
     def lacks(self) -> frozenset[str]:
         """Return the kinds of which isn't known what there is."""
         known = self._known()
-        named = self._routed.named_objects(one for some in known.values() for one in some)
-        read = [kind for kind in KINDS if self._named.know([one for one in named if one.kind == kind])]
+        named = self._routed.named_objects(cluster_object for objects in known.values() for cluster_object in objects)
+        read = [
+            kind for kind in KINDS if self._named.know([reference for reference in named if reference.kind == kind])
+        ]
         missing = frozenset(self._routed.wanted(self.places or (), known)) - {*known, *read, SERVICE}
         everything = self.places is None or not missing.isdisjoint(self._routed.stages)
         return self._routed.kinds | {NAMESPACE, *KINDS} if everything else missing
@@ -118,9 +122,9 @@ class FollowedGateways(DiscoveredKinds):
 
     def adjust(self, *, asked: bool) -> float:
         """Follow what is needed by what is known now, and nothing else; return when to look at it again."""
-        there, stages = self.places or {}, self._routed.stages
-        places = {**there, **self._routed.core}
-        wanted = set(self._routed.wanted(there, self._known()))
+        served, stages = self.places or {}, self._routed.stages
+        places = {**served, **self._routed.core}
+        wanted = set(self._routed.wanted(served, self._known()))
         self._serves = SERVICE in wanted
         for name, kinds in (*((stage, {stage}) for stage in stages), (OTHERS, wanted - set(stages))):
             needed = {kind: places[kind] for kind in kinds & wanted & places.keys()}

@@ -146,8 +146,8 @@ class Following:
     def _refresh(self, live: _Live, *, everything: bool) -> None:
         """Take over what is known by now."""
         cluster, why = live.source.cluster, live.followed.stale()
-        told = f"source {cluster}: {why}; its Services count as last read until it answers"
-        stale = (told,) if why and not live.source.silent else ()
+        sentence = f"source {cluster}: {why}; its Services count as last read until it answers"
+        stale = (sentence,) if why and not live.source.silent else ()
         if live.fault:
             stale = (f"source {cluster}: {live.fault}; its Services count as last read until that is repaired",)
         if live.read.unready and why and not everything:
@@ -190,10 +190,12 @@ class Following:
         cache, lacking = ReadCache(stack_directory(self.home)), followed.lacks()
         last = cache.load(followed.cluster) or {} if lacking else {}
         objects = followed.objects()
-        kept = [one for listed in last.values() for one in of_gateways(listed) if word_of(one) in lacking]
-        kept += [one for listed in last.values() for one in of_ranges(listed) if one["kind"] in lacking]
-        known = {Identity.of(one) for one in objects} if kept else set()
-        others = (one for one in kept if Identity.of(one) not in known)
+        kept = [
+            document for listed in last.values() for document in of_gateways(listed) if word_of(document) in lacking
+        ]
+        kept += [document for listed in last.values() for document in of_ranges(listed) if document["kind"] in lacking]
+        known = {Identity.of(document) for document in objects} if kept else set()
+        others = (document for document in kept if Identity.of(document) not in known)
         cache.keep(followed.cluster, {followed.access.context: (*objects, *others)})
 
 

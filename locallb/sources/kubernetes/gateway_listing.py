@@ -44,7 +44,7 @@ class GatewayListing:
 
 def of_gateways(objects: Iterable[Document]) -> tuple[Document, ...]:
     """Return those of a last reading that only Gateways and Ingresses need."""
-    return tuple(one for one in objects if parse_gateway_api.is_read(one))
+    return tuple(document for document in objects if parse_gateway_api.is_read(document))
 
 
 def understood(cluster: ClusterName, document: Document) -> tuple[ObjectOfCluster, ...]:
@@ -61,13 +61,13 @@ def parsed(cluster: ClusterName, document: Document) -> Parsed:
 
 def objects_in(running: Iterable[FollowedKinds]) -> list[ObjectOfCluster]:
     """Return all objects that routes are made of and that are followed."""
-    return [one for kinds in running for part in kinds.parts() for one in part.gateway_api]
+    return [cluster_object for kinds in running for part in kinds.parts() for cluster_object in part.gateway_api]
 
 
 def refer_alike(before: Document | None, after: Document | None) -> bool:
     """Return whether two versions of a Service are one as the backend of a route; None: there is none."""
-    one, other = (parse_referred(document) if document else None for document in (before, after))
-    return one == other
+    earlier, later = (parse_referred(document) if document else None for document in (before, after))
+    return earlier == later
 
 
 def list_routed(routed: Routed, cluster: ClusterName, access: Access, before: Collection[Document]) -> GatewayListing:
@@ -101,8 +101,8 @@ class _Listing:
         if SERVICE not in (wanted := self._wanted()):
             first, second = self.routed.stages
             return self._documents[first] if second in wanted else ()
-        named = [self._named(each) for each in sorted(self.routed.named_objects(self._objects()))]
-        return (*self._all(), *(one for one in named if one))
+        named = [self._named(reference) for reference in sorted(self.routed.named_objects(self._objects()))]
+        return (*self._all(), *(document for document in named if document))
 
     def _wanted(self) -> tuple[str, ...]:
         return self.routed.wanted(self.places.keys(), by_kind(self._objects(), self._documents))
@@ -114,22 +114,24 @@ class _Listing:
         return [document for documents in self._documents.values() for document in documents]
 
     def _objects(self) -> list[ObjectOfCluster]:
-        return [one for document in self._all() for one in understood(self.cluster, document)]
+        return [cluster_object for document in self._all() for cluster_object in understood(self.cluster, document)]
 
     def _listed(self, kind: str) -> tuple[Document, ...]:
         for pause in (*_PAUSES, None):
             try:
                 with closing(Feed(self.access, kind, {**self.places, **self.routed.core}[kind])) as feed:
-                    return tuple(dict(one.items()) for one in feed.list()[0])
+                    return tuple(dict(document.items()) for document in feed.list()[0])
             except KubeError as error:
                 if pause is None or error.fault is not Fault.UNREACHABLE:
                     self.trouble = self.trouble or str(error)
                     break
                 time.sleep(pause)
-        return tuple(one for one in self.last if word_of(one) == kind)
+        return tuple(document for document in self.last if word_of(document) == kind)
 
     def _named(self, named: Reference) -> Document | None:
-        before = next((one for one in self.last if word_of(one) == named.kind and _is(one, named.key)), None)
+        before = next(
+            (document for document in self.last if word_of(document) == named.kind and _is(document, named.key)), None
+        )
         try:
             return stand_in(self.access, named)
         except KubeError as error:

@@ -37,21 +37,21 @@ class MachinesApi(Cluster):
 
         Where this user may not ask for the namespace, the list counts.
         """
-        if found := self.machines(namespace):
-            return found
-        told = f"Namespace {namespace}"
+        if machines := self.machines(namespace):
+            return machines
+        subject = f"Namespace {namespace}"
         try:
-            there = self._call(
-                told, lambda client: listed(client.get(NAMESPACE, namespace), "v1", "Namespace"), absent=True
+            existing = self._call(
+                subject, lambda client: listed(client.get(NAMESPACE, namespace), "v1", "Namespace"), absent=True
             )
         except KubeError as error:
             if not error.forbidden:
                 raise
-            return found
-        if there is None:
-            told = f"the context {self.access.context} of {self.access.kubeconfig} leads to a cluster without {told}"
-            raise KubeError(Fault.NO_CONTEXT, told)
-        return found
+            return machines
+        if existing is None:
+            context = f"the context {self.access.context} of {self.access.kubeconfig}"
+            raise KubeError(Fault.NO_CONTEXT, f"{context} leads to a cluster without {subject}")
+        return machines
 
 
 class ForeignMachinesApi(MachinesApi):
@@ -72,6 +72,6 @@ class ForeignMachinesApi(MachinesApi):
     def _connection(self) -> Connected:
         connected = super()._connection()
         if connected.beyond:
-            told = f"{self.access.kubeconfig} has {few(connected.beyond)}; of it certificates and a token are taken"
-            raise KubeError(Fault.KUBECONFIG, f"{told} that stand inside, and nothing else")
+            sentence = f"{self.access.kubeconfig} has {few(connected.beyond)}; of it certificates and a token are taken"
+            raise KubeError(Fault.KUBECONFIG, f"{sentence} that stand inside, and nothing else")
         return connected

@@ -67,27 +67,27 @@ class NamedObjects:
 
     def read(self, named: Collection[Reference], *, again: Collection[Reference] = ()) -> None:
         """Read those that are new and `again`, until too many fail, which stay as they were: the rest is `due` then."""
-        now = {each: self._read[each] for each in named if each in self._read}
-        failures = {each: self._failures[each] for each in named if each in self._failures}
-        waiting = {*self._waiting.union(again).intersection(named), *failures, *(set(named) - now.keys())}
-        waiting = {each for each in waiting if each not in failures or failures[each].is_due()}
+        documents = {reference: self._read[reference] for reference in named if reference in self._read}
+        failures = {reference: self._failures[reference] for reference in named if reference in self._failures}
+        waiting = {*self._waiting.union(again).intersection(named), *failures, *(set(named) - documents.keys())}
+        waiting = {reference for reference in waiting if reference not in failures or failures[reference].is_due()}
         if time.monotonic() >= self._not_before:
-            self._not_before = self._ask(waiting, now, failures) + time.monotonic()
-        self._read, self._failures, self._waiting = now, failures, frozenset(waiting)
+            self._not_before = self._ask(waiting, documents, failures) + time.monotonic()
+        self._read, self._failures, self._waiting = documents, failures, frozenset(waiting)
 
     def _ask(
-        self, waiting: set[Reference], now: dict[Reference, Document | None], failures: dict[Reference, _Failure]
+        self, waiting: set[Reference], documents: dict[Reference, Document | None], failures: dict[Reference, _Failure]
     ) -> float:
         """Take what waits, failed ones last and in turn. Returns the seconds that failures cost."""
         cost = 0.0
-        for each in sorted(waiting, key=lambda one: (_turn(failures.get(one)), one)):
-            waiting.discard(each)
+        for reference in sorted(waiting, key=lambda key: (_turn(failures.get(key)), key)):
+            waiting.discard(reference)
             try:
-                now[each] = stand_in(self.access, each)
-                failures.pop(each, None)
+                documents[reference] = stand_in(self.access, reference)
+                failures.pop(reference, None)
             except KubeError as error:
-                cost += LATER if each in failures else FIRST
-                failures[each] = _failed(error, failures.get(each))
+                cost += LATER if reference in failures else FIRST
+                failures[reference] = _failed(error, failures.get(reference))
                 if error.fault is not Fault.REFUSED or cost >= MOST:
                     break
         return cost
@@ -95,7 +95,7 @@ class NamedObjects:
     @property
     def due(self) -> float:
         """When one that couldn't be read, or wasn't yet, is asked for; infinite where there is none."""
-        at = min((one.backoff.not_before for one in self._failures.values()), default=math.inf)
+        at = min((failure.backoff.not_before for failure in self._failures.values()), default=math.inf)
         return max(self._not_before, -math.inf if self._waiting else at)
 
     @property
@@ -106,7 +106,7 @@ class NamedObjects:
     @property
     def trouble(self) -> str:
         """Why one can't be read; empty where all can."""
-        return next((str(one.error) for one in self._failures.values()), "")
+        return next((str(failure.error) for failure in self._failures.values()), "")
 
     def know(self, named: Collection[Reference]) -> bool:
         """Return whether all of these were read."""
@@ -115,18 +115,18 @@ class NamedObjects:
     def known(self, named: Iterable[Reference], last: Mapping[Reference, ApiObject]) -> Iterator[ApiObject]:
         """Return these as they were read, else as they were in `last`, else why they can't be read."""
         read, failures = self._read, self._failures
-        for each in sorted(named):
-            if each not in read and each in last:
-                yield last[each]
+        for reference in sorted(named):
+            if reference not in read and reference in last:
+                yield last[reference]
                 continue
-            instead = unreadable(each, failures[each].error) if each in failures else None
-            if referred := parse_referred(read.get(each, instead) or {}):
+            instead = unreadable(reference, failures[reference].error) if reference in failures else None
+            if referred := parse_referred(read.get(reference, instead) or {}):
                 yield referred
 
     def objects(self) -> list[Document]:
         """Return those that there are."""
         read = self._read
-        return [one for each in sorted(read) if (one := read[each]) is not None]
+        return [document for reference in sorted(read) if (document := read[reference]) is not None]
 
 
 def _turn(failure: _Failure | None) -> float:

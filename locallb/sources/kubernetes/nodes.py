@@ -103,6 +103,6 @@ def _ask(finder: MachinesSource, root: Path, apis: Memory[MachinesApi]) -> tuple
     pods = api.machines_there(finder.namespace)
     ways = node_routes(pods[: MOST_WAYS + 1]).get(finder.namespace.removeprefix(INFRA), ())
     if max(len(pods), len(ways)) > MOST_WAYS:
-        told = f"{finder.namespace} has {len(pods)} pods with {len(ways)} ways or more to them"
-        raise KubeError(Fault.UNREACHABLE, f"{told}; {MOST_WAYS} are taken over at most")
+        sentence = f"{finder.namespace} has {len(pods)} pods with {len(ways)} ways or more to them"
+        raise KubeError(Fault.UNREACHABLE, f"{sentence}; {MOST_WAYS} are taken over at most")
     return ways

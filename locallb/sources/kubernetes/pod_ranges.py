@@ -36,7 +36,7 @@ def notices_of_ranges(cluster: ClusterName, why: str) -> tuple[str, ...]:
 
 def of_ranges(objects: Iterable[Document]) -> tuple[Document, ...]:
     """Return those of a last reading that say where pods are."""
-    return tuple(one for one in objects if one.get("kind") in KINDS)
+    return tuple(document for document in objects if document.get("kind") in KINDS)
 
 
 def list_ranges(access: Access, last: Collection[Document]) -> tuple[tuple[Document, ...], str]:
@@ -46,7 +46,7 @@ def list_ranges(access: Access, last: Collection[Document]) -> tuple[tuple[Docum
         listed: list[Document] = []
         for kind, place in places.items():
             with closing(Feed(access, kind, place)) as feed:
-                listed += (dict(one.items()) for one in feed.list()[0])
+                listed += (dict(document.items()) for document in feed.list()[0])
     except KubeError as error:
         return of_ranges(last), str(error)
     return tuple(listed), ""
@@ -87,9 +87,9 @@ class FollowedRanges(DiscoveredKinds):
         """Return what is known; until it is, what there was at the last look, at first `last`. For one thread."""
         if self.is_known():
             parts = (part for kinds in self.running() for part in kinds.parts())
-            self._last = tuple(each for part in parts for each in part.ranges)
+            self._last = tuple(pod_ranges for part in parts for pod_ranges in part.ranges)
         return last if self._last is None else self._last
 
     def objects(self) -> tuple[Document, ...]:
         """Return the objects themselves, for the last good reading."""
-        return tuple(one for kinds in self.running() for one in kinds.objects())
+        return tuple(document for kinds in self.running() for document in kinds.objects())

@@ -75,17 +75,17 @@ def read_kubernetes(
         return _from_copy(source, root, readings, error, needed=held or not source.found)
     last = _last_of(readings, source)
     gateways = of_gateways(last)
-    told = [(routed, list_routed(routed, source.cluster, access, gateways)) for routed in (GATEWAYS, INGRESSES)]
+    listings = [(routed, list_routed(routed, source.cluster, access, gateways)) for routed in (GATEWAYS, INGRESSES)]
     ranges, unknown = list_ranges(access, last) if source.reads_pod_ranges else ((), "")
-    objects = _interesting([*listed, *(one for _, each in told for one in each.objects), *ranges])
+    objects = _interesting([*listed, *(document for _, listing in listings for document in listing.objects), *ranges])
     if keep:
         readings.keep(source.cluster, {access.context: objects})
     parsed = parse_objects(source.cluster, objects)
     contents = Contents(source.cluster, few_kinds(kinds_of(objects)))
-    troubles = (routed.notices(source.cluster, each.trouble) for routed, each in told)
+    troubles = (routed.notices(source.cluster, listing.trouble) for routed, listing in listings)
     missing = (
         *slice_notices(source.cluster, unread),
-        *(trouble for some in troubles for trouble in some),
+        *(trouble for notices in troubles for trouble in notices),
         *notices_of_ranges(source.cluster, unknown),
     )
     parsed = replace(parsed, notices=(*parsed.notices, *missing))
@@ -103,7 +103,7 @@ def read_cluster(source: KubernetesSource, home: Home, known: Collection[ObjectK
 def _last_of(readings: ReadCache, source: KubernetesSource) -> Objects:
     """Return what the last good reading has; nothing where it can't be used."""
     with suppress(SourceError):
-        return tuple(one for listed in (readings.load(source.cluster) or {}).values() for one in listed)
+        return tuple(document for listed in (readings.load(source.cluster) or {}).values() for document in listed)
     return ()
 
 
@@ -117,16 +117,16 @@ def _from_copy(
     source: KubernetesSource, root: Path, readings: ReadCache, why: KubeError, *, needed: bool
 ) -> ClusterResult:
     last = readings.load(source.cluster)
-    told = f"source {source.cluster}: the cluster can't be read: {why}"
+    sentence = f"source {source.cluster}: the cluster can't be read: {why}"
     if not last and needed:
-        raise SourceError(f"{told}; {_REMEDIES.get(why.fault, 'repair that')}, or correct local-lb:sources")
+        raise SourceError(f"{sentence}; {_REMEDIES.get(why.fault, 'repair that')}, or correct local-lb:sources")
     if not last:
         access = Access(str(kubeconfig_path(source.kubeconfig, root)), source.context)
         if source.silent or why.fault is Fault.UNREACHABLE:
             return not_up_yet(source, access, str(why))
-        return ClusterResult(SourceResult(Parsed(), (told,)), access)
+        return ClusterResult(SourceResult(Parsed(), (sentence,)), access)
     remedy = _REMEDIES.get(why.fault, "repair that")
-    stale = f"{told}; so its Services count as last read: {remedy}, or take it out of local-lb:sources"
+    stale = f"{sentence}; so its Services count as last read: {remedy}, or take it out of local-lb:sources"
     context = min(last)
     access = Access(str(kubeconfig_path(source.kubeconfig, root)), source.context or context)
     parsed = parse_objects(source.cluster, (item for listed in last.values() for item in listed))
@@ -135,14 +135,14 @@ def _from_copy(
 
 
 def _of_silent(source: KubernetesSource, parsed: Parsed) -> SourceResult:
-    told = f"the cluster {source.cluster} {source.silent} and doesn't answer, so its Services count as last read"
-    return SourceResult(replace(parsed, notices=(*parsed.notices, told)))
+    sentence = f"the cluster {source.cluster} {source.silent} and doesn't answer, so its Services count as last read"
+    return SourceResult(replace(parsed, notices=(*parsed.notices, sentence)))
 
 
 def not_up_yet(source: KubernetesSource, access: Access, why: str = "") -> ClusterResult:
     """Return what is known of a cluster that was found and didn't answer yet: nothing."""
-    told = f"the cluster {source.cluster} " + (source.silent or "isn't up yet") + (f": {why}" if why else "")
-    return ClusterResult(SourceResult(Parsed(notices=(told,))), access, unready=True)
+    sentence = f"the cluster {source.cluster} " + (source.silent or "isn't up yet") + (f": {why}" if why else "")
+    return ClusterResult(SourceResult(Parsed(notices=(sentence,))), access, unready=True)
 
 
 def health_ports(parsed: Parsed) -> frozenset[Family]:

@@ -45,13 +45,13 @@ class Routed:
 
     def notices(self, cluster: ClusterName, why: str) -> tuple[str, ...]:
         """Tell why what is needed may be old, if it may."""
-        told = f"source {cluster}: {why}; what {self.needing} need of it counts as last read until it is given"
-        return (f"{told}, by the rights of {self.rights}",) if why else ()
+        sentence = f"source {cluster}: {why}; what {self.needing} need of it counts as last read until it is given"
+        return (f"{sentence}, by the rights of {self.rights}",) if why else ()
 
     def of(self, objects: Iterable[ObjectOfCluster]) -> tuple[ObjectOfCluster, ...]:
         """Return those that it may have read; nothing where none is of its kinds."""
-        mine = tuple(one for one in objects if self._may_read(kind_of(one.object)))
-        return mine if any(kind_of(one.object) in self.kinds for one in mine) else ()
+        mine = tuple(cluster_object for cluster_object in objects if self._may_read(kind_of(cluster_object.object)))
+        return mine if any(kind_of(cluster_object.object) in self.kinds for cluster_object in mine) else ()
 
     def known_or_last(
         self, served: Collection[str] | None, known: KnownObjects, last: Iterable[ObjectOfCluster]
@@ -66,13 +66,13 @@ class Routed:
             return tuple(last)
         if SERVICE not in wanted:
             return tuple(known.get(classes, ())) if of_class in wanted else ()
-        kept = (one for one in last if kind_of(one.object) in missing)
-        return (*kept, *(one for kind in wanted for one in known.get(kind, ())))
+        kept = (cluster_object for cluster_object in last if kind_of(cluster_object.object) in missing)
+        return (*kept, *(cluster_object for kind in wanted for cluster_object in known.get(kind, ())))
 
     def documents(self, last: Iterable[Document]) -> tuple[Document, ...]:
         """Return those of a last reading that it may have read; nothing where none is of its kinds."""
-        mine = tuple(one for one in last if self._may_read(word_of(one)))
-        return mine if any(word_of(one) in self.kinds for one in mine) else ()
+        mine = tuple(document for document in last if self._may_read(word_of(document)))
+        return mine if any(word_of(document) in self.kinds for document in mine) else ()
 
     def _may_read(self, kind: str) -> bool:
         return kind in self.kinds or kind not in _EVERY_KIND

@@ -16,7 +16,7 @@ from locallb.sources.certificates import TYPE, certificate_said
 
 def certificate_references(documents: Iterable[object], file: str) -> Iterator[Document]:
     """Return what stands for each Secret for TLS among documents, which `file` has, and ConfigMap with authorities."""
-    for document in (item for each in documents for item in opened(each)):
+    for document in (item for listed in documents for item in opened(listed)):
         metadata = document.get("metadata")
         kind = document.get("kind") if document.get("apiVersion") == "v1" else None
         if not isinstance(metadata, Mapping):
@@ -30,4 +30,4 @@ def certificate_references(documents: Iterable[object], file: str) -> Iterator[D
 
 def without_references(documents: Iterable[Document]) -> Iterator[Document]:
     """Leave out what somebody wrote to look like one: a file elsewhere isn't theirs to name."""
-    return (one for one in documents if one.get("apiVersion") != SECRET_REFERENCE["apiVersion"])
+    return (document for document in documents if document.get("apiVersion") != SECRET_REFERENCE["apiVersion"])

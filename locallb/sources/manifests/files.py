@@ -121,11 +121,11 @@ def _understood(file: FolderFile, aliased: int, directory: Path) -> ParsedFile:
     written = without_references(document for _, kept, _ in sorted_out for document in kept)
     certificates = certificate_references((document.value for document in documents), str(directory / file.path))
     objects = tuple(slim(document) for document in (*written, *certificates))
-    notices = (told for entry in sorted_out for told in _notices(file.path, *entry))
-    some, more = tuple(islice(notices, _MOST_NOTICES)), sum(1 for _ in notices)
-    told = (*some, f"{clipped(file.path)}: and {more} more like these") if more else some
+    notices = (notice for entry in sorted_out for notice in _notices(file.path, *entry))
+    first, more = tuple(islice(notices, _MOST_NOTICES)), sum(1 for _ in notices)
+    shown = (*first, f"{clipped(file.path)}: and {more} more like these") if more else first
     kinds = few_kinds(kinds_of(document.value for document in documents))
-    return ParsedFile(file.data, objects, told, kinds, allowance.used)
+    return ParsedFile(file.data, objects, shown, kinds, allowance.used)
 
 
 def _notices(path: str, document: ReadDocument, kept: list[Document], left_out: tuple[str, ...]) -> Iterator[str]:

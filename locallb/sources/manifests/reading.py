@@ -161,12 +161,12 @@ def _distrust(empty: list[str], fresh: FilesNow, last: FilesOfObjects, *, alone:
 def _from_copy_alone(source: ManifestsSource, directory: Path, error: FolderError, readings: ReadCache) -> SourceResult:
     """Return what was read last; where the host says what helps, nothing else is recommended. Raises SourceError."""
     last, helped = readings.load(source.cluster), has_remedy(error.__cause__)
-    told = f"source {source.cluster}: {directory} can't be read ({error})"
+    sentence = f"source {source.cluster}: {directory} can't be read ({error})"
     if last is None:
         remedy = next((meaning for sign, meaning in _NOT_EXPANDED if sign in source.directory), _REMEDY)
-        raise SourceError(told if helped else f"{told}; {remedy}")
+        raise SourceError(sentence if helped else f"{sentence}; {remedy}")
     remedy = "" if helped else "; bring it back, or take it out of local-lb:sources"
-    stale = (f"{told}, so its Services count as last read{remedy}",)
+    stale = (f"{sentence}, so its Services count as last read{remedy}",)
     return _reading(source.cluster, last, FilesNow(), stale, ParseMemory())
 
 

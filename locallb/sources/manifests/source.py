@@ -61,8 +61,8 @@ class FollowedManifests:
             self._memories[source.cluster] = ParseCache(FollowedFolder(ENDINGS, LIMITS))
         read = _read(source, self._home, known, keep=True, memory=self._memories[source.cluster])
         why = THREADS.trouble(source.cluster)
-        told = f"source {source.cluster}: {why}; until it works again, changes are seen late"
-        return with_stale(read, *read.reading.stale, told) if why else read
+        sentence = f"source {source.cluster}: {why}; until it works again, changes are seen late"
+        return with_stale(read, *read.reading.stale, sentence) if why else read
 
     def forget(self, others: Collection[ClusterName]) -> None:
         """Forget all directories but these."""

@@ -102,7 +102,7 @@ def _held(every: tuple[object, ...]) -> HeldByState:
     """Put together what all resources of a state say."""
 
     def of(kind: type[_Said]) -> list[_Said]:
-        return [one for one in every if isinstance(one, kind)]
+        return [item for item in every if isinstance(item, kind)]
 
     of_stack = of(OfStack)
     names = {config.id: config.name for config in of_stack}

@@ -35,8 +35,8 @@ def earlier_names(home: Home, state: Path | None) -> list[str]:
     except OSError as error:
         if error.errno not in UNTOLD:  # such as a directory of several users that may be entered and not listed
             return []
-        told = f"whether stack {home.stack} is deployed under another name of the project can't be told"
-        raise SourceError(f"{told}: {state.parent.parent}: {refusal(error)}") from None
+        sentence = f"whether stack {home.stack} is deployed under another name of the project can't be told"
+        raise SourceError(f"{sentence}: {state.parent.parent}: {refusal(error)}") from None
     return sorted(path.parent.name for path in others if _is_of(path, Path(home.root)))
 
 

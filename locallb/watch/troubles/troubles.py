@@ -73,7 +73,7 @@ class Troubles:
 
     def blocked_by(self, plan: Plan) -> str:
         """Return in one text what stands in the way on this host."""
-        problems = [one.problem for one in plan.rejections if one.problem.reason in OF_THE_HOST]
+        problems = [rejection.problem for rejection in plan.rejections if rejection.problem.reason in OF_THE_HOST]
         problems += chain.from_iterable(self._hindrances.of(_hindrances, plan.placements))
         return " ".join(sorted(map(str, problems)))
 

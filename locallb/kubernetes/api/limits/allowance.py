@@ -120,15 +120,15 @@ class _Connecting(httpcore2.SyncBackend):
 
 def _addresses(host: str, port: int, seconds: float) -> list[str]:
     """Return the addresses of a name; none where this host's resolver doesn't know in time, which has no deadline."""
-    found: SimpleQueue[list[str]] = SimpleQueue()
+    results: SimpleQueue[list[str]] = SimpleQueue()
 
     def resolve() -> None:
         with suppress(OSError, UnicodeError):
-            found.put([str(each[4][0]) for each in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)])
-        found.put([])
+            results.put([str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)])
+        results.put([])
 
     do_once(Task.RESOLVER, f"resolver {host}", resolve)
     try:
-        return found.get(timeout=seconds)
+        return results.get(timeout=seconds)
     except Empty:
         return []

@@ -159,10 +159,10 @@ class DiscoveredKinds(ABC):
             self._asked = self._asked.failed(time.monotonic(), jitter())
             self._due = self._asked.not_before
             return
-        was, told = self.places, self.trouble
+        former_places, former_trouble = self.places, self.trouble
         self.places, self.trouble = places, ""
         self._due = time.monotonic() + EVERY
-        if told or (was is None and places):
+        if former_trouble or (former_places is None and places):
             self.how.changed()
 
     def _fail(self, why: str) -> None:

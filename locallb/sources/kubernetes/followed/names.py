@@ -75,9 +75,9 @@ class FollowedNames:
         """Follow these and no others, as many as may be: who is followed stays."""
         with self._lock:
             wanted = set() if self._is_over else set(named)
-            gone = [self._followers.pop(each) for each in self._followers.keys() - wanted]
-            for each in sorted(wanted - self._followers.keys())[: MOST - len(self._followers)]:
-                self._followers[each] = self._started(each)
+            gone = [self._followers.pop(reference) for reference in self._followers.keys() - wanted]
+            for reference in sorted(wanted - self._followers.keys())[: MOST - len(self._followers)]:
+                self._followers[reference] = self._started(reference)
         for follower in gone:
             follower.stop()
 
@@ -94,7 +94,7 @@ class FollowedNames:
 
     def due(self, named: Iterable[Reference], *, again: bool) -> frozenset[Reference]:
         """Return those that may be others since they were asked for; `again`: and those that nobody tells of."""
-        return frozenset(one for one in named if self._is_due(self._followers.get(one), again=again))
+        return frozenset(reference for reference in named if self._is_due(self._followers.get(reference), again=again))
 
     @staticmethod
     def _is_due(known: _Follower | None, *, again: bool) -> bool:
@@ -105,10 +105,12 @@ class FollowedNames:
 
     def hints(self) -> tuple[str, ...]:
         """Tell how changes would be seen at once, where a right is missing."""
-        refused = min((one for one, known in tuple(self._followers.items()) if known.is_refused), default=None)
-        told = "is read every 30 s only, as local-lb may not watch it; to have its changes at once"
+        refused = min(
+            (reference for reference, known in tuple(self._followers.items()) if known.is_refused), default=None
+        )
+        consequence = "is read every 30 s only, as local-lb may not watch it; to have its changes at once"
         asked = f"bind the ClusterRole local-lb-certificates of {RIGHTS} in its namespace"
-        return (f"source {self._cluster}: {refused.kind} {refused.key} {told}, {asked}",) if refused else ()
+        return (f"source {self._cluster}: {refused.kind} {refused.key} {consequence}, {asked}",) if refused else ()
 
     def _started(self, named: Reference) -> _Follower:
         follower = _Follower()

@@ -56,28 +56,28 @@ class ToldWriters:
 
     def listed(self, kind: str, objects: Mapping[Identity, Document], parsed: Iterable[Parsed]) -> None:
         """Tell of all that there are of a kind of the API's."""
-        if (told := self._told(kind)) is None:
+        if (object_kind := self._told(kind)) is None:
             return
-        RECENT.forget(self._access, told)
+        RECENT.forget(self._access, object_kind)
         for identity, document in objects.items():
-            RECENT.note(self._access, identity.namespace, identity.name, document, told)
-        self._most[told] = 0
+            RECENT.note(self._access, identity.namespace, identity.name, document, object_kind)
+        self._most[object_kind] = 0
         self.grown(kind, parsed)
 
     def grown(self, kind: str, parsed: Iterable[Parsed]) -> None:
         """Let so many requests go at once as befit the most load balancers that there were since the last list."""
-        if told := self._told(kind):
-            self._most[told] = max(self._most.get(told, 0), sum(bool(part.services) for part in parsed))
+        if object_kind := self._told(kind):
+            self._most[object_kind] = max(self._most.get(object_kind, 0), sum(bool(part.services) for part in parsed))
             QUOTAS.put(self._access, sum(self._most.values()))
 
     def changed(self, identity: Identity, after: Document | None) -> None:
         """Tell what an object is now; None: it is gone."""
-        if (told := self._told(identity.kind)) is None:
+        if (object_kind := self._told(identity.kind)) is None:
             return
         if after is None:
-            RECENT.drop(self._access, identity.namespace, identity.name, told)
+            RECENT.drop(self._access, identity.namespace, identity.name, object_kind)
         else:
-            RECENT.note(self._access, identity.namespace, identity.name, after, told)
+            RECENT.note(self._access, identity.namespace, identity.name, after, object_kind)
 
     def wanted(self, before: Parsed, after: Parsed) -> None:
         """Let an object that is wanted otherwise than before bring turns; another status is nobody's wish."""
@@ -86,16 +86,16 @@ class ToldWriters:
             for wish in wishes:
                 QUOTAS.bring(self._access, f"{wish.key} {wish.uid} {wish.deleting}")
         if not self._is_over and before.gateway_api != after.gateway_api:
-            for one in after.gateway_api:
-                if isinstance(one.object, Gateway | ListenerSet | Route | Ingress):
-                    QUOTAS.bring(self._access, f"{kind_of(one.object)} {one.object.meta.key} {one.object.meta.uid}")
-                if isinstance(one.object, Gateway) and not before.gateway_api:
+            for _, api_object in after.gateway_api:
+                if isinstance(api_object, Gateway | ListenerSet | Route | Ingress):
+                    QUOTAS.bring(self._access, f"{kind_of(api_object)} {api_object.meta.key} {api_object.meta.uid}")
+                if isinstance(api_object, Gateway) and not before.gateway_api:
                     QUOTAS.bring(self._access, "what Gateways need", _READINGS)  # followed from the first one on
 
     def opened(self, kind: str) -> None:
         """Tell that every change of a kind is told from now on."""
-        if told := self._told(kind):
-            RECENT.opened(self._access, told, is_open=True)
+        if object_kind := self._told(kind):
+            RECENT.opened(self._access, object_kind, is_open=True)
 
     @contextmanager
     def watching(self, kind: str) -> Iterator[None]:
@@ -103,14 +103,14 @@ class ToldWriters:
         try:
             yield
         finally:
-            if told := self._told(kind):
-                RECENT.opened(self._access, told, is_open=False)
+            if object_kind := self._told(kind):
+                RECENT.opened(self._access, object_kind, is_open=False)
 
     def left(self, kinds: Iterable[str]) -> None:
         """Tell of these kinds no more: they are followed no more."""
         for kind in kinds:
-            if told := self._told(kind):
-                RECENT.forget(self._access, told)
+            if object_kind := self._told(kind):
+                RECENT.forget(self._access, object_kind)
 
     def _told(self, kind: str) -> ObjectKind | None:
         """Return the kind of objects that are written to; None where nobody is to be told."""
