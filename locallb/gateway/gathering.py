@@ -46,7 +46,7 @@ class Gathering:
         if where is None or not self._each_once:
             return None
         pairs = ((self._given[number], given[number]) for number in where)
-        others = [(was, now) for was, now in pairs if was.object is not now.object or was.cluster != now.cluster]
+        others = [(old, new) for old, new in pairs if old.object is not new.object or old.cluster != new.cluster]
         if len(others) > MOST_REPLACED:
             return None
         for (cluster, old), (its_cluster, new) in others:

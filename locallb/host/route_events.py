@@ -83,12 +83,12 @@ class RouteEvents:
     def _look(self) -> bool:
         """Compare the routes with those of the last look; False if they can't be read while they change."""
         try:
-            now = frozenset[Route | Rule]((*rules(), *(route for route in routes() if route.is_usual)))
+            table = frozenset[Route | Rule]((*rules(), *(route for route in routes() if route.is_usual)))
         except RouteError as error:
             return error.forbidden
-        if now != self._seen:
+        if table != self._seen:
             self._changed()
-            self._seen = now
+            self._seen = table
         return True
 
 

@@ -79,10 +79,10 @@ def shortened(text: str, most: int = LONGEST_NOTE) -> str:
     return text.encode(errors="replace")[:most].decode(errors="ignore")
 
 
-def news(before: Sequence[Event], now: Sequence[Event]) -> tuple[Event, ...]:
+def news(before: Sequence[Event], after: Sequence[Event]) -> tuple[Event, ...]:
     """Return what hasn't been told; who served already and serves otherwise now was updated."""
     served = any(event.reason == ENSURED for event in before)
-    fresh = [event for event in now if event not in before]
+    fresh = [event for event in after if event not in before]
     return tuple(
         Event(event.type, UPDATED, event.note) if served and event.reason == ENSURED else event for event in fresh
     )

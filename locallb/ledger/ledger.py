@@ -206,8 +206,8 @@ class Ledger:
         """Change what `before` says; back to that if another who writes without the lock may have some of it by now."""
         self._rewrite(before.path, claim)
         try:
-            now = self._files.look(claim.address, self._files.all_names()).in_the_way(claim.ports)
-            refuse_others(now, claim.owner, claim.sharing, claim.ports, alone=before.claim.ports != claim.ports)
+            obstacle = self._files.look(claim.address, self._files.all_names()).in_the_way(claim.ports)
+            refuse_others(obstacle, claim.owner, claim.sharing, claim.ports, alone=before.claim.ports != claim.ports)
         except LedgerError:
             path = self.directory / entry_name(claim.address, claim.owner)
             self._rewrite(path, replace(claim, sharing=before.sharing, ports=before.claim.ports))

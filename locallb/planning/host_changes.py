@@ -17,19 +17,19 @@ from locallb.planning.planned import Plan
 
 
 def are_in_nobodys_way(
-    before: HostFacts, now: HostFacts, plan: Plan, services: Iterable[Service], settings: Settings
+    before: HostFacts, after: HostFacts, plan: Plan, services: Iterable[Service], settings: Settings
 ) -> bool:
     """Return whether a plan is the same for sure with these sockets of others and what they were before.
 
     False as well where something else of the host differs, inotify instances apart: who assigns proxies looks at those.
     """
-    if now == before:
+    if after == before:
         return True
-    if replace(now, sockets=before.sockets, watches=before.watches) != before:
+    if replace(after, sockets=before.sockets, watches=before.watches) != before:
         return False
     if plan.rejections or settings.pins:  # there may be a place for them now
         return False
-    differing = {*before.sockets} ^ {*now.sockets}
+    differing = {*before.sockets} ^ {*after.sockets}
     return not (_hold_ports(differing, plan) or _hold_addresses(differing, plan, services, settings))
 
 

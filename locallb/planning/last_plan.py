@@ -32,32 +32,32 @@ class LastPlan:
     assignments: Mapping[ObjectKey, tuple[int, ProxyAssignment]]
     """Where in that order each Service stands, and how it is served."""
 
-    def others(self, now: Snapshot, settings: Settings) -> Sequence[Service] | None:
-        """Return the placed Services of `now` that may be placed otherwise, if all else is planned as it was.
+    def others(self, after: Snapshot, settings: Settings) -> Sequence[Service] | None:
+        """Return the placed Services of `after` that may be placed otherwise, if all else is planned as it was.
 
         None where that can't be said for sure: names and Gateways depend on all Services, and so do mapped ports.
         """
         before = self.snapshot
-        if settings != self.settings or settings.port_mapping or settings.dns or now.gateway_api:
+        if settings != self.settings or settings.port_mapping or settings.dns or after.gateway_api:
             return None
-        where, slices = few_replaced(before.services, now.services), few_replaced(before.slices, now.slices)
+        where, slices = few_replaced(before.services, after.services), few_replaced(before.slices, after.slices)
         if where is None or slices is None:
             return None
-        same = replace(now, services=before.services, slices=before.slices, host=before.host) == before
-        if not same or not are_in_nobodys_way(before.host, now.host, self.plan, now.services, settings):
+        same = replace(after, services=before.services, slices=before.slices, host=before.host) == before
+        if not same or not are_in_nobodys_way(before.host, after.host, self.plan, after.services, settings):
             return None
         mode = settings.proxies.mode
         for number in where:
-            was, service = before.services[number], now.services[number]
+            was, service = before.services[number], after.services[number]
             same = proxy_demand(was, mode) == proxy_demand(service, mode) and wants_the_same(was, service)
             if not same or service.key not in self.assignments:
                 return None
-        changed = [now.services[number] for number in where]
+        changed = [after.services[number] for number in where]
         if not slices:
             return changed
-        behind = {seen.slices[number].service for seen in (before, now) for number in slices}
+        behind = {seen.slices[number].service for seen in (before, after) for number in slices}
         keys = {*behind, *(service.key for service in changed)} & self.assignments.keys()
-        return [service for service in now.services if service.key in keys]
+        return [service for service in after.services if service.key in keys]
 
     def asked(self, service: Service) -> tuple[Service, tuple[IPAddress, ...], ProxyAssignment, None]:
         """Return what decides about a Service: itself, its addresses and its proxy assignment."""

@@ -147,15 +147,15 @@ class PlanMemory:
         """Return by which proxies `services` are served."""
         return self._assignments.of(None, self._assigned, services, snapshot, settings, files)
 
-    def seats_the_same(self, before: Snapshot, now: Snapshot, settings: Settings) -> bool:
+    def seats_the_same(self, before: Snapshot, after: Snapshot, settings: Settings) -> bool:
         """Return whether all are served by the proxies that the last plan has, with other inotify instances left.
 
         Where both plans have everybody of ours, no Gateways, and all else that decides as it was.
         """
-        if before.host.watches == now.host.watches:
+        if before.host.watches == after.host.watches:
             return True
         last = self._last_assignments
-        return self.assignments(self.ours(now.services, settings), now, settings.proxies, {}) == last
+        return self.assignments(self.ours(after.services, settings), after, settings.proxies, {}) == last
 
     def _assigned(self, *question: Any) -> ProxyAssignments:  # noqa: ANN401 - as of assign_proxies
         made = assign_proxies(*question)
@@ -180,9 +180,9 @@ class PlanMemory:
         return self._addresses
 
 
-def _as_before(before: Mapping[ObjectKey, _Value], now: Mapping[ObjectKey, _Value]) -> Mapping[ObjectKey, _Value]:
+def _as_before(before: Mapping[ObjectKey, _Value], after: Mapping[ObjectKey, _Value]) -> Mapping[ObjectKey, _Value]:
     """Return what is now, each that is equal to what was before as that very object."""
-    return {key: before[key] if before.get(key) == value else value for key, value in now.items()}
+    return {key: before[key] if before.get(key) == value else value for key, value in after.items()}
 
 
 def _lists(service: Service, addresses: tuple[IPAddress, ...]) -> bool:
@@ -192,8 +192,8 @@ def _lists(service: Service, addresses: tuple[IPAddress, ...]) -> bool:
 
 def _lead_the_same_way(former: tuple[Snapshot, Settings], latter: tuple[Snapshot, Settings]) -> bool:
     """Return whether the same routes to pods are made for sure."""
-    (before, settings_before), (now, settings) = former, latter
-    return settings_before == settings and _ways(before) == _ways(now)
+    (before, settings_before), (after, settings) = former, latter
+    return settings_before == settings and _ways(before) == _ways(after)
 
 
 def _ways(snapshot: Snapshot) -> tuple[object, ...]:
@@ -205,12 +205,12 @@ def _ways(snapshot: Snapshot) -> tuple[object, ...]:
 
 def _asks_the_same(question: _Question, other: _Question) -> bool:
     """Return whether two questions for addresses have the same answers for sure."""
-    (before, ours_before, settings_before), (now, ours, settings) = question, other
+    (before, ours_before, settings_before), (after, ours, settings) = question, other
     return (
         settings_before == settings
-        and _held(before) == _held(now)
+        and _held(before) == _held(after)
         and _want_the_same(ours_before, ours)
-        and _want_the_same(before.services, now.services)
+        and _want_the_same(before.services, after.services)
     )
 
 
@@ -222,15 +222,15 @@ def _held(snapshot: Snapshot) -> tuple[object, ...]:
 
 def _same_assignments(question: _AssignmentInputs, other: _AssignmentInputs) -> bool:
     """Return whether two questions for proxies have the same answers for sure."""
-    (before, seen_before, *rest_before), (now, seen, *rest) = question, other
+    (before, seen_before, *rest_before), (after, seen, *rest) = question, other
     mode = other[2].mode
     return (
         rest_before == rest
         and _assignment_facts(seen_before) == _assignment_facts(seen)
-        and len(before) == len(now)
+        and len(before) == len(after)
         and all(
             former is service or proxy_demand(former, mode) == proxy_demand(service, mode)
-            for former, service in zip(before, now, strict=True)
+            for former, service in zip(before, after, strict=True)
         )
     )
 
@@ -240,7 +240,7 @@ def _assignment_facts(snapshot: Snapshot) -> tuple[object, ...]:
     return snapshot.host.watches, snapshot.proxies, snapshot.stack_proxies, snapshot.http_proxies, snapshot.assignments
 
 
-def _want_the_same(before: Sequence[Service], now: Sequence[Service]) -> bool:
-    return len(before) == len(now) and all(
-        service is other or wants_the_same(service, other) for service, other in zip(before, now, strict=True)
+def _want_the_same(before: Sequence[Service], after: Sequence[Service]) -> bool:
+    return len(before) == len(after) and all(
+        service is other or wants_the_same(service, other) for service, other in zip(before, after, strict=True)
     )

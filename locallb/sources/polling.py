@@ -39,9 +39,9 @@ class Polls:
     def _follow(self) -> None:
         seen: list[object] = []
         while not self._thread.stopped.wait(self._backoff.wait(time.monotonic())):
-            now = self._look()
-            if seen != [now] and not self._thread.stopped.is_set():
-                seen = [now]
+            answer = self._look()
+            if seen != [answer] and not self._thread.stopped.is_set():
+                seen = [answer]
                 self._changed("")
 
     def _look(self) -> object:

@@ -130,6 +130,6 @@ class UpstreamFigures:
 
     def since(self, before: UpstreamFigures) -> UpstreamFigures:
         """Return what came after an earlier look."""
-        gained = {place: now.since(before.backends.get(place, Counts())) for place, now in self.backends.items()}
+        gained = {place: counts.since(before.backends.get(place, Counts())) for place, counts in self.backends.items()}
         details = self.details.since(before.details) if self.details and before.details else self.details
         return UpstreamFigures(gained, details)

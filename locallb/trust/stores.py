@@ -60,9 +60,9 @@ def change(step: TrustStep) -> None:
     """Carry out a step, and see that it counts. Raises TrustError."""
     changes = {Kind.NSS: nss.change, Kind.SYSTEM: system.change, Kind.KEYCHAIN: system.change_keychain}
     changes[step.store.kind](step)
-    now = _with_entries(replace(step.store, entries=(), exists=True))
-    named = [entry for entry in now.entries if entry.name == step.name and step.fingerprint in entry.fingerprints]
-    if (believes(now, step.fingerprint) if step.adds else bool(named)) != step.adds:
+    changed = _with_entries(replace(step.store, entries=(), exists=True))
+    named = [entry for entry in changed.entries if entry.name == step.name and step.fingerprint in entry.fingerprints]
+    if (believes(changed, step.fingerprint) if step.adds else bool(named)) != step.adds:
         raise TrustError(f"{step.store.place} {'has not taken' if step.adds else 'still has'} {step.name}")
 
 

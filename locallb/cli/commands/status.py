@@ -146,22 +146,22 @@ def _repeat(session: Session, args: Arguments, out: Out) -> None:
     before: object = None
     leaders = _Leaders()
     while not out.gone:
-        now: object
+        document: object
         try:
             looking = Session(session.project, session.stack)
             _, plan = looking.plan()
             table, leader = look(plan), leaders.look(looking, args)
-            now = _document(table, plan, args, leader)
+            document = _document(table, plan, args, leader)
         except UNPLANNED as error:
-            now = sentence(error)
-        if now != before or again:
+            document = sentence(error)
+        if document != before or again:
             if again:
                 out.console.clear()
-            if isinstance(now, str):
-                out.error(now)
+            if isinstance(document, str):
+                out.error(document)
             elif args.json:
-                out.raw(json.dumps(now))
+                out.raw(json.dumps(document))
             else:
                 _print(table, plan, args, leader, out)
-        before = now
+        before = document
         time.sleep(PACE)

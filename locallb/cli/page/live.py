@@ -121,9 +121,9 @@ class LivePage:
                 if not self._feed.wait_for_readers():
                     break
             began = time.monotonic()
-            now = traffic(self._plan)
-            self._tell_rates(rates(since(now, before), max(began - asked, LOOK)))
-            before, asked = now, began
+            rows = traffic(self._plan)
+            self._tell_rates(rates(since(rows, before), max(began - asked, LOOK)))
+            before, asked = rows, began
             self._thread.stopped.wait(max(LOOK, SHARE * (time.monotonic() - began)))
 
     def _tell_rates(self, flowing: Mapping[str, Sequence[Mapping[str, object]]]) -> None:

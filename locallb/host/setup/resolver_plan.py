@@ -62,12 +62,12 @@ def resolver_steps(seen: HostSeen) -> Iterator[Step]:
 def _hosts(seen: HostSeen) -> Iterator[Step]:
     """Have /etc/hosts tell the names of today, as the last resort."""
     for zone in seen.zones:
-        now, wanted = block_in(seen.texts.get(HOSTS, ""), zone.name), wanted_block(zone.name, seen.names)
-        removing = [removing_command(zone.name)] if now else []
+        present, wanted = block_in(seen.texts.get(HOSTS, ""), zone.name), wanted_block(zone.name, seen.names)
+        removing = [removing_command(zone.name)] if present else []
         adding = [printed(wanted, f">>{HOSTS}")] if wanted else []
         why = f"this host finds the names below {zone.name} that there are now"
         if removing or adding:
-            yield Step(StepKind.HOSTS, zone.name, now, wanted, why, " && ".join([*removing, *adding]))
+            yield Step(StepKind.HOSTS, zone.name, present, wanted, why, " && ".join([*removing, *adding]))
 
 
 def routing_files(name: str) -> Iterator[str]:

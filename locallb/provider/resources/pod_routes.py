@@ -56,8 +56,8 @@ class PodRoutes(ResourceType[PodRoutesInputs, PodRoutesState]):
 
     def update(self, old: PodRoutesState, new: PodRoutesInputs) -> PodRoutesState:
         """Make what is new, and remove what it no longer has."""
-        before, now = _parsed(old.routes), _parsed(new.routes)
-        _change(new, put=now, remove=before - now)
+        before, after = _parsed(old.routes), _parsed(new.routes)
+        _change(new, put=after, remove=before - after)
         return grown(self.state, new, metric=old.metric)
 
     def delete(self, state: PodRoutesState) -> None:

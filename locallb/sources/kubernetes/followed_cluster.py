@@ -80,8 +80,8 @@ class FollowedCluster:
 
     def tempos(self) -> Mapping[str, WatchPace]:
         """Return how often who follows it in another way from now on may ask: what made it fail may be gone."""
-        now = {kind: tempo for followed in self._followed for kind, tempo in followed.tempos().items()}
-        return {**self._before, **now}
+        tempos = {kind: tempo for followed in self._followed for kind, tempo in followed.tempos().items()}
+        return {**self._before, **tempos}
 
     def look_after(self) -> None:
         """Break off answers that take longer than they may; to be called now and again."""

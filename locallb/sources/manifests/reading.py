@@ -188,8 +188,10 @@ def _completed(fresh: FilesNow, last: FilesOfObjects) -> FilesOfObjects:
 
     The latter is counted to the first broken file, so that it stays known until that file can be read.
     """
-    now = {Identity.of(document) for listed in fresh.objects.values() for document in listed}
-    missing = {path: tuple(document for document in last[path] if Identity.of(document) not in now) for path in last}
+    identities = {Identity.of(document) for listed in fresh.objects.values() for document in listed}
+    missing = {
+        path: tuple(document for document in last[path] if Identity.of(document) not in identities) for path in last
+    }
     first = min(fresh.broken)
     completed = dict(fresh.objects)
     for path, objects in missing.items():

@@ -83,12 +83,12 @@ def require_here(home: Home, state: Path | None) -> None:
     if known is None:
         return
     refuse_copy(home, known)
-    now = here(home)
-    if not is_elsewhere(known, now):
+    current = here(home)
+    if not is_elsewhere(known, current):
         return
     raise SourceError(
-        f"stack {home.stack} belongs to {known.user}, and its proxies live under {known.state_home}; for {now.user}"
-        f" they would live under {now.state_home}. Run this as {known.user} with"
+        f"stack {home.stack} belongs to {known.user}, and its proxies live under {known.state_home}; for {current.user}"
+        f" they would live under {current.state_home}. Run this as {known.user} with"
         f" XDG_STATE_HOME={Path(known.state_home).parent}, or move the stack:"
         " `locallb state adopt`"
     )
@@ -198,8 +198,12 @@ def _uid(directory: str) -> int:
         return -1
 
 
-def is_elsewhere(known: Belonging, now: Belonging) -> bool:
+def is_elsewhere(known: Belonging, current: Belonging) -> bool:
     """Check whether a stack belongs to another state home or user; of what isn't known nothing can be said."""
     state_home = known.state_home
-    same = not state_home or state_home == now.state_home or not paths.is_another_directory(state_home, now.state_home)
-    return not same or known.uid not in {-1, now.uid}
+    same = (
+        not state_home
+        or state_home == current.state_home
+        or not paths.is_another_directory(state_home, current.state_home)
+    )
+    return not same or known.uid not in {-1, current.uid}
