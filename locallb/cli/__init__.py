@@ -1,6 +1,6 @@
 """The command `locallb`: what a user types and sees. Decisions are made below, in planning and in the engine.
 
-Here is only the way in: this process is made ready for signals and odd streams before anything else is loaded.
+This is only the entry point: it prepares the process for signals and unusual streams before anything else is loaded.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; every failure is told in a sentence.
+    """Run one command and return its exit code; print every failure as one sentence.
 
     Without `words` they are the process's own, and the process is made ready.
     """

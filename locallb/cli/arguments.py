@@ -158,7 +158,7 @@ def parse(words: Sequence[str] | None = None) -> Arguments:
 
 
 def _contradiction(given: argparse.Namespace) -> str:
-    """Return which words can't stand together; empty if all can."""
+    """Return which words exclude each other; empty if none do."""
     if given.command == "fault":
         return _contradiction_of_fault(given)
     if given.command == "drain":

@@ -54,7 +54,7 @@ _HARMLESS = re.compile(r"[\w./@%+=,-]+")
 
 
 def completion(args: Arguments, out: Out) -> int:
-    """Print a shell's script, or what may stand where the cursor is."""
+    """Print a shell's script, or the completions at the cursor."""
     if args.action == ANSWER:
         out.document("".join(f"{answer}\n" for answer in answers(args.services, args.directory)))
     else:
@@ -63,7 +63,7 @@ def completion(args: Arguments, out: Out) -> int:
 
 
 def answers(words: Sequence[str], directory: Path) -> list[str]:
-    """Return what may stand for the last of `words`, the beginning of which it is."""
+    """Return the completions of the last of `words`, which is incomplete."""
     *before, begun = words or ("",)
     line = _Line(make_parser(), before, directory)
     return [answer for answer in line.answers(begun) if answer.startswith(begun) and _HARMLESS.fullmatch(answer)]
@@ -81,7 +81,7 @@ class _Line:
             self._take(word)
 
     def answers(self, begun: str) -> Iterator[str]:
-        """Return all that may stand next."""
+        """Return all possible next words."""
         if self._waiting:
             yield from self._values(self._waiting)
         elif begun.startswith("-"):

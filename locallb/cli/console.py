@@ -53,7 +53,7 @@ class Stream:
 
 
 class _Plain:
-    """Lines without styles, for whoever isn't a terminal."""
+    """Lines without styles, for streams that aren't terminals."""
 
     is_terminal = False
 
@@ -113,7 +113,7 @@ class Out:
 
     @property
     def live(self) -> bool:
-        """Return whether somebody looks at it, on a terminal."""
+        """Return whether standard output is a terminal."""
         return self._out.is_terminal
 
     @property
@@ -123,7 +123,7 @@ class Out:
 
     @property
     def together(self) -> bool:
-        """Return whether results and complaints go to one terminal: who sees the one sees the other."""
+        """Return whether results and complaints go to one terminal, where the reader sees both."""
         return self._out.is_terminal and self._err.is_terminal
 
     @property
@@ -145,7 +145,7 @@ class Out:
 
     @property
     def gone(self) -> bool:
-        """Whether nobody reads standard output any more, or nobody can."""
+        """Whether writing to standard output has failed, such as without a reader."""
         return self._stream.fault is not None
 
     @property

@@ -1,4 +1,4 @@
-"""What an exit code means: the same for every command. docs/commands.md tells it to users."""
+"""The meaning of exit codes, the same for every command; docs/commands.md documents it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What failed, in one sentence: known failures speak for themselves, others are told by what they are."""
+"""Failures as one sentence: known ones have it themselves, others are described by their type."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def print_error(line: str) -> None:
     """Write one complaint, without anything that has to be loaded first."""
     try:
         sys.stderr.write(f"error: {printable(line)}\n")
-    except (OSError, ValueError):  # nobody listens
+    except (OSError, ValueError):  # nothing reads it
         return
 
 
 def in_thread(seen: ExceptHookArgs) -> None:
-    """Report a failure that a thread died of: what `threading.excepthook` is told."""
+    """Report a failure that ended a thread, as `threading.excepthook`."""
     if seen.exc_value is not None:
         complain(seen.exc_value)
 

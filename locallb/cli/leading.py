@@ -57,7 +57,7 @@ def taking_part(
 
 @contextmanager
 def leading(settings: Settings, home: Home) -> Iterator[None]:
-    """Lead while the block runs. Raises NotLeaderError if somebody else goes on leading."""
+    """Lead while the block runs. Raises NotLeaderError if another process keeps leading."""
     with taking_part(settings, home) as election:
         if election:
             _await(election)
@@ -65,7 +65,7 @@ def leading(settings: Settings, home: Home) -> Iterator[None]:
 
 
 class Holder(NamedTuple):
-    """Who holds the Lease of a stack."""
+    """The holder of a stack's Lease."""
 
     identity: str = ""
     """Empty where nobody does."""
@@ -77,7 +77,7 @@ class Holder(NamedTuple):
 
 @dataclass(slots=True)
 class LeaderLooks:
-    """Looks again and again who holds a Lease: whoever renews it meanwhile leads, whatever time it is here or there.
+    """Observes a Lease repeatedly: a holder that renews it in between leads, whatever the clocks show.
 
     A leader renews it every `retry_period`, so that half of one more is enough to see it.
     """
@@ -94,7 +94,7 @@ class LeaderLooks:
         return 1.5 * self.timing.retry_period
 
     def look(self, lease: Object | None) -> Holder:
-        """Return who holds it, as it was just read."""
+        """Return the holder, as it was just read."""
         record, valid, now = lease_record(lease or {"metadata": {}}), validity(lease or {}), time.monotonic()
         if record != self._seen:
             self._seen, self._since, self._renewed = record, now, self._seen is not None
@@ -106,13 +106,13 @@ class LeaderLooks:
 
 
 class Leaders:
-    """Tells who leads a stack, and remembers what it saw: for one thread."""
+    """Finds the leader of a stack, and remembers what it saw; for one thread."""
 
     def __init__(self) -> None:
         self._looks: tuple[LeaderElection, LeaderLooks] | None = None
 
     def look(self, settings: Settings, root: Path) -> Holder:
-        """Return who holds the Lease now, which is nobody without an election. Raises KubeError."""
+        """Return the holder of the Lease; an empty one without an election. Raises KubeError."""
         if (wanted := settings.leader_election) is None:
             return Holder()
         if self._looks is None or self._looks[0] != wanted:

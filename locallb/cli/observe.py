@@ -1,4 +1,4 @@
-"""Asks running proxies, all at once, what they serve."""
+"""Queries running proxies concurrently for what they serve."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AT_ONCE = 16
 
 
 def look(plan: Plan) -> tuple[Row, ...]:
-    """Ask every proxy of the plan, and tell the state of every Service."""
+    """Query every proxy of the plan, and return the state of every Service."""
     return rows(plan, observe(proxy.proxy for proxy in plan.proxies))
 
 

@@ -33,7 +33,7 @@ def prepare() -> None:
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup, or in the background of a script
             signal.signal(number, leave)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # whoever inherits that it is ignored never learns exit codes
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a process that inherits an ignored SIGCHLD never gets exit codes
     sys.excepthook = _uncaught
     sys.unraisablehook = _unraisable
 
@@ -48,7 +48,7 @@ def leave(_number: int, _frame: FrameType | None) -> None:
 
 
 def end_well_when_interrupted(first: Callable[[], object] = int) -> None:
-    """Let a signal from now on be the expected end: of something that only looks, until it is told to stop.
+    """Treat a signal from now on as the expected end of a command that only reads until it is stopped.
 
     `first` is what is done before, quickly and without raising anything.
     """
@@ -88,7 +88,7 @@ def _open_standard_streams() -> None:
 
 
 def _usable(stream: TextIO | None, mode: Literal["r", "w"]) -> TextIO:
-    if stream is None:  # closed by whoever started us
+    if stream is None:  # closed by our parent process
         return open(os.devnull, mode, encoding="utf-8")  # noqa: PTH123 - for good
     if reconfigure := getattr(stream, "reconfigure", None):
         reconfigure(errors="replace" if mode == "r" else "backslashreplace")
@@ -126,6 +126,6 @@ def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackT
 
 
 def _unraisable(report: sys.UnraisableHookArgs) -> None:
-    """Pass over what fails while something is cleared away: nobody can act on it."""
+    """Ignore failures during cleanup, which no caller can handle."""
     if os.environ.get(DEBUG):
         sys.__unraisablehook__(report)

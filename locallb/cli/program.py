@@ -20,7 +20,7 @@ from locallb.sources.workspace import Planned, handing
 class Program:
     """`__main__.py`, run as the Pulumi CLI would; keeps what it read and planned.
 
-    What a command tells afterwards is of that plan: the world may have changed, and who reads it again tells another.
+    What a command prints afterwards is of that plan: if it read again, the world might have changed.
     """
 
     path: Path

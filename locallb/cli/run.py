@@ -1,4 +1,4 @@
-"""Runs a parsed command line: loads what the command needs, and tells in one sentence what failed."""
+"""Runs a parsed command line: loads what the command needs, and prints a failure as one sentence."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ _TOGETHER = 64
 
 
 def once_free(attempt: Callable[[], _Result], patience: float = PATIENCE) -> _Result:
-    """Return what `attempt` comes to as soon as nobody else changes the stack. Raises LockHeld if somebody goes on."""
+    """Return the result of `attempt` as soon as the stack's lock is free. Raises LockHeld if it stays held."""
     deadline = time.monotonic() + patience
     while True:
         try:
@@ -105,7 +105,7 @@ class Session:
     def require_home(self, *, ending: bool = False) -> None:
         """Check that the stack belongs to this project, state home and user. Raises SourceError, ClientError.
 
-        `ending`: what was deployed under two names of the project may end under each.
+        `ending`: a stack that was deployed under two project names may be destroyed under each.
         """
         state = self.project.state_file(self.stack)
         require_here(self.home, state)
@@ -146,7 +146,7 @@ class Session:
 
     @contextmanager
     def alone(self, notice: Callable[[str], None], patience: float = PATIENCE) -> Iterator[None]:
-        """Keep everybody else from changing the stack, once an update that is under way is done. Raises LockHeld."""
+        """Keep others from changing the stack, after an update in progress has ended. Raises LockHeld."""
         with ExitStack() as stack:
             once_free(lambda: stack.enter_context(self.store.alone(notice)), patience)
             yield
@@ -220,5 +220,5 @@ class Session:
         return Workspace(self.home, self.settings, self.project.state_file(self.stack)).read_and_plan(keep=keep)
 
     def forget_readings(self) -> None:
-        """Remove the copies of what the sources said last: nothing is left that they could protect."""
+        """Remove the copies of the last readings: nothing is left that they could protect."""
         ReadCache(stack_directory(self.home)).forget()

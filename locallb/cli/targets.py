@@ -30,7 +30,7 @@ def scope_of(session: Session, targets: Sequence[str], *, keep: bool) -> tuple[S
     Return it with the plan that they are of, if any is named; `keep` as `Workspace.read_and_plan` has it.
 
     Raises:
-        TargetError: if a name is nobody's, or not only one's.
+        TargetError: if a name matches none or several.
 
     """
     if not targets:
@@ -52,7 +52,7 @@ def scope_of(session: Session, targets: Sequence[str], *, keep: bool) -> tuple[S
 
 
 def _waiting(chosen: Collection[str], plan: Plan, resources: Iterable[ResourceState]) -> set[str]:
-    """Return who waits for the proof of these, by the plan or by the state: ListenerSets of Gateways."""
+    """Return the ListenerSets that wait for the proof of these Gateways, by the plan or by the state."""
     users = (resource for resource in resources if resource.type == GATEWAY_STATUS)
     before = {user.name for user in users if not {*map(name_of, user.dependencies)}.isdisjoint(chosen)}
     return before.union(str(waiting) for waiting, gateway in plan.awaited if str(gateway) in chosen)

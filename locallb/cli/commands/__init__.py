@@ -1,1 +1,1 @@
-"""The commands, each a short story: open, ask, run, tell."""
+"""The commands. Each has the same steps: open the stack, ask for confirmation, run, report."""

@@ -1,4 +1,4 @@
-"""The commands that change a stack, each a short story: open, ask, run, tell. Each gives the exit code."""
+"""The commands that change a stack. Each opens it, asks for confirmation, runs, reports and returns the exit code."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from locallb.model.formatting import counted
 
 
 def up(session: Session, args: Arguments, out: Out) -> int:
-    """Make the world as the plan says."""
+    """Create, update and remove what the plan says; ask first unless --yes is given."""
     tell_of_watch(session, out)
     session.settings  # noqa: B018 - a mistake in the configuration is told before anything else
-    as_of = session.stamp()  # nobody else is kept from the stack before it is locked
+    as_of = session.stamp()  # until the stack is locked, others may change it
     scope, plan = scope_of(session, args.targets, keep=args.yes)
     printed: frozenset[str] = frozenset()
     if not args.yes:
@@ -45,7 +45,7 @@ def up(session: Session, args: Arguments, out: Out) -> int:
 
 
 def refresh(session: Session, args: Arguments, out: Out) -> int:
-    """Correct the state by what is really there."""
+    """Compare the state with reality and correct the state."""
     tell_of_watch(session, out)
     if not args.yes and not confirmed("Correct the state by what is really there?", out):
         return Exit.FAILED
@@ -93,7 +93,7 @@ def _destroy(session: Session, args: Arguments, out: Out) -> int:
 
 
 def _ask_about(out: Out, args: Arguments, planned: Result) -> frozenset[str]:
-    """Show what the next question is about; return the messages that were told."""
+    """Show what the next question is about; return the messages that were printed."""
     if args.json:
         raise Refused("--json prints one document and asks nothing; say --yes as well")
     print_steps(out, planned, planned=True)

@@ -53,7 +53,7 @@ def gateway(args: Arguments, out: Out) -> int:
 
 
 def _install(cluster: Definitions, steps: Sequence[Step]) -> None:
-    """Write what lacks, and wait for all of it: what is there may have been written a moment ago."""
+    """Write what is missing, and wait until all of it is served: even existing CRDs may be a moment old."""
     for step in steps:
         if not step.done:
             cluster.apply(step.document, rehearsed=False)

@@ -74,7 +74,7 @@ def _look_elsewhere(session: Session) -> _Elsewhere:
 
 
 def _look(session: Session, elsewhere: _Elsewhere) -> _Found:
-    """Find what is left on this host; of what was found elsewhere, only what the state doesn't know yet counts."""
+    """Find leftovers on this host; of those found elsewhere, keep only what the state doesn't have yet."""
     known, under_way = session.resources_and_under_way()
     proxies = {str(resource.id) for resource in known if resource.type == CONFIG}
     claimed, named = _claimed(known), _named(known)
@@ -94,7 +94,7 @@ def _named(known: Iterable[ResourceState]) -> set[str]:
 
 
 def _removed(findings: _Found) -> tuple[Leftover, ...]:
-    for service in findings.services:  # while the ledger still tells whose they are
+    for service in findings.services:  # while the ledger still names their owners
         service.let_go()
     for name in findings.names:
         name.let_go()

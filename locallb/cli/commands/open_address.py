@@ -27,7 +27,7 @@ _SUDO = "SUDO_UID"
 
 
 def open_address(session: Session, args: Arguments, out: Out) -> int:
-    """Open what is named, or the only one that there is; list them where it isn't clear which."""
+    """Open the named Service, or the only one; list them where the choice isn't clear."""
     reading, plan = session.plan()
     for complaint in reading.complaints:
         out.error(complaint)
@@ -50,7 +50,7 @@ def open_address(session: Session, args: Arguments, out: Out) -> int:
 
 
 def _chosen(table: Sequence[Row], args: Arguments) -> list[Row]:
-    """Return the row that is named, or all. Raises TargetError if a name is nobody's, or not only one's."""
+    """Return the row that is named, or all. Raises TargetError if a name matches none or several."""
     names = sorted({str(row.key) for row in table})
     wanted = {matching(name, names) for name in args.services}
     return [row for row in table if not wanted or str(row.key) in wanted]

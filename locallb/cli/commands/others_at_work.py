@@ -1,4 +1,4 @@
-"""Who else is at work on a stack, or has left something of it: told, refused or ended before a command goes on."""
+"""Other processes at work on a stack, or what they left: reported, refused or ended before a command continues."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def _stack(project: Project, name: str) -> dict[str, Any]:
     try:
         resources = Session(project, name).resources()
         balancers: int | None = sum(resource.type == BALANCER for resource in resources)
-    except EngineError:  # `state check` and the doctor tell what it has
+    except EngineError:  # `state check` and the doctor report what is wrong with it
         balancers = None
     return {
         "stack": name,
@@ -69,10 +69,10 @@ def _cells(stack: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def init(args: Arguments, out: Out) -> int:
-    """Write the configuration of a new stack, and a project where there is none; what is there stays as it is."""
+    """Write the configuration of a new stack, and a project where there is none; change nothing that exists."""
     check_stack_name(args.stack)
     sources = [{key: value} for key, value in args.sources] or [{"manifests": "manifests"}]
-    settings = parse_settings({"sources": sources})  # a mistake is told before anything is written
+    settings = parse_settings({"sources": sources})  # a mistake is reported before anything is written
     directory = args.place or args.directory
     begins = not (directory / PROJECT_FILE).is_file()
     project = _project(directory, begins=begins)
@@ -94,7 +94,7 @@ def init(args: Arguments, out: Out) -> int:
 
 
 def _project(directory: Path, *, begins: bool) -> Project:
-    """Open the project there, or begin one. Raises Refused where something else is there."""
+    """Open the project there, or create one. Raises Refused where something else is there."""
     if begins:
         begin(directory)
     else:

@@ -42,7 +42,7 @@ def status(session: Session, args: Arguments, out: Out) -> int:
     leader = leaders.look(session, args)
     reading, plan = session.plan()
     table = look(plan)
-    if leader.doubted:  # what was renewed meanwhile is seen at once
+    if leader.doubted:  # a renewal in between shows at once
         leader = leaders.settled(session, args, out)
     if args.json:
         out.raw(json.dumps(_document(table, plan, args, leader), indent=2))
@@ -58,7 +58,7 @@ def status(session: Session, args: Arguments, out: Out) -> int:
 
 @dataclass(frozen=True)
 class _Leader:
-    """Who serves a stack that several processes may serve."""
+    """The process that serves a stack which several may serve."""
 
     told: str = ""
     """A line about that; empty for a stack without an election."""
@@ -69,7 +69,7 @@ class _Leader:
 
 
 class _Leaders:
-    """Asks who serves the stack, where that is shown."""
+    """Finds the leader of the stack, where that is shown."""
 
     def __init__(self) -> None:
         self._known: Leaders | None = None
@@ -79,7 +79,7 @@ class _Leaders:
         return self._told(session, args, lambda leaders: leaders.look(session.settings, session.project.root))
 
     def settled(self, session: Session, args: Arguments, out: Out) -> _Leader:
-        """Return who it is, also if that takes a few seconds."""
+        """Return the leader, even if finding it takes a few seconds."""
         root = session.project.root
         return self._told(session, args, lambda leaders: leaders.settled(session.settings, root, out.warning))
 
@@ -134,7 +134,7 @@ def _print(table: tuple[Row, ...], plan: Plan, args: Arguments, leader: _Leader,
 
 
 def _chosen(table: tuple[Row, ...], plan: Plan, args: Arguments) -> list[Detail]:
-    """Return the Services that were asked for. Raises TargetError if a name is nobody's, or not only one's."""
+    """Return the Services that were asked for. Raises TargetError if a name matches none or several."""
     names = sorted({str(row.key) for row in table})
     wanted = {matching(name, names) for name in args.services}
     return details([row for row in table if str(row.key) in wanted], plan)

@@ -1,4 +1,4 @@
-"""`locallb watch`: keeps the stack converged until it is told to stop."""
+"""`locallb watch`: keeps the stack converged until it is stopped."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ LAST_WORDS = 1.0
 
 
 def watch(session: Session, args: Arguments, out: Out) -> int:
-    """Watch until a signal says stop; SIGHUP reads everything again."""
+    """Watch until a signal ends it; SIGHUP reads everything again."""
     session.settle()
     if session.settings.leader_election:
         return _watch_when_leading(session, args, out)
@@ -125,7 +125,7 @@ class _Watch:
             if not self._leads():
                 self._supervised.stand_by()
             self._wait(signals)
-        if not self._teller.join(LAST_WORDS):  # whoever should read what we say holds up our end
+        if not self._teller.join(LAST_WORDS):  # the reader of our output delays our end
             signals.leave(Exit.FAILED)
         if self._page:
             self._page.close()
@@ -155,7 +155,7 @@ class _Watch:
             self._page.poke()
 
     def _follow(self) -> None:
-        """Run the loop; after a mistake of ours it begins again, unless it was to stop."""
+        """Run the loop; restart it after an unexpected error, unless it was to stop."""
         try:
             self._loop.run()
         finally:
@@ -164,7 +164,7 @@ class _Watch:
                 self._wake()
 
     def _wait(self, signals: Signals) -> None:
-        """Wait for the loop to end; tell the supervisor that it goes on."""
+        """Wait for the loop to end; report to the supervisor that it runs."""
         interval = sd_notify.watchdog_seconds()
         while not self._over and not self._thread.join(0):
             signals.wait(interval / 2 if interval else _GLANCE if self._thread.stopped.is_set() else None)
@@ -193,7 +193,7 @@ def _alone() -> bool:
 
 
 def _face(out: Out, stack: str, args: Arguments) -> EventSink:
-    """Choose how to tell: the live view on a terminal, unless lines are asked for."""
+    """Choose the output: the live view on a terminal, unless lines are asked for."""
     if out.redraws and not args.plain and not args.json:
         return OnScreen(out.console, Screen(stack))
     descriptor = sys.stdout.fileno()

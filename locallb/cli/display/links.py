@@ -1,7 +1,7 @@
 """URLs of what serves, for a browser: composed of addresses, numbers and checked names, and of nothing else.
 
 A cluster chooses names of Services and hostnames; so whatever becomes part of a URL is a number, an address that was
-parsed, or a name of letters, digits, hyphens and dots. Not here: who opens it (`commands.open_address`).
+parsed, or a name of letters, digits, hyphens and dots. Not here: opening them (`commands.open_address`).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _url(scheme: str, host: str, number: int) -> str:
 
 
 def _scheme(port: ServicePort, planned: PlannedPort | None) -> str:
-    """Return what is spoken: what a listener of HTTP is planned for, else what the port's own number and name say."""
+    """Return the scheme: by the planned listener of HTTP, else by the port's own number and name."""
     chains = [
         chain
         for listener in (planned.listeners if planned else ())

@@ -65,7 +65,7 @@ def tell_outcome(  # noqa: PLR0913, PLR0917 - what a run is told by
 
 
 def _to_come(table: Sequence[Row], result: Result) -> frozenset[str]:
-    """Return what there is to say of Services that aren't deployed because they are new: the tree above says it."""
+    """Return the messages of Services that are undeployed because they are new, which the tree above shows."""
     new = {step.subject.name for step in result.steps if step.op is Op.CREATE and step.subject.type == BALANCER}
     return frozenset(row.message for row in table if row.reason == NOT_DEPLOYED and str(row.key) in new)
 

@@ -1,4 +1,4 @@
-"""Live progress: on a terminal one line that moves, above it what is done; elsewhere a plain line for each step."""
+"""Live progress: on a terminal one line that moves, above it finished steps; elsewhere a plain line for each step."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def _print_table(out: Out, rows: Sequence[Row], printed: frozenset[str]) -> None
 
 
 def as_told(row: Row) -> frozenset[str]:
-    """Return the forms in which the trouble of a Service is told: in the table, and as a warning of the program."""
+    """Return the forms in which a Service's problem is printed: in the table, and as a warning of the program."""
     return frozenset({row.message, f"{row.reason}: {row.message}"})
 
 
@@ -114,13 +114,13 @@ def next_step(rows: Sequence[Row]) -> str:
                 if row.key.kind in ROUTED:
                     return f"`locallb status {row.key}`"
                 scheme = _scheme(port_row.port)
-                insecurely = "-k " if scheme == "https" else ""  # an address is in nobody's certificate
+                insecurely = "-k " if scheme == "https" else ""  # no certificate has an address
                 return f"curl {insecurely}{scheme}://{place(row.addresses[0], port_row.port.number)}/"
     return ""
 
 
 def is_routed(name: str) -> bool:
-    """Return whether `host setup` has this host's resolver ask for a name; one that stands for many can't be asked."""
+    """Return whether `host setup` has this host's resolver ask for a name; wildcards can't be asked for."""
     return not is_wildcard(name) and (any(Path(path).exists() for path in routing_files(name)) or _is_in_hosts(name))
 
 
@@ -139,5 +139,5 @@ def _link(name: str, port: ServicePort) -> str:
 
 
 def _scheme(port: ServicePort) -> str:
-    """Return what is spoken, which the Service's own port tells, wherever clients find it."""
+    """Return the scheme, by the Service's own port, whatever port clients use."""
     return "https" if port.port == _PORTS["https"] else "http"

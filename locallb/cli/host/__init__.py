@@ -1,1 +1,1 @@
-"""Commands about this host: what it allows and is given, whom its programs believe, an image of its Envoy."""
+"""Commands about this host: what it allows, how it is set up, trust in our authority, an image of its Envoy."""

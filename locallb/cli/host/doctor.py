@@ -16,7 +16,7 @@ STYLES = {Level.OK: "green", Level.NOTE: "", Level.WARNING: "yellow", Level.PROB
 
 
 def doctor(args: Arguments, out: Out) -> int:
-    """Look, and tell."""
+    """Examine the host and the stack, and print the findings."""
     seen = look(args.directory, args.stack)
     findings = examine(seen)
     healthy = not any(finding.level is Level.PROBLEM for finding in findings)

@@ -106,7 +106,7 @@ def look(directory: Path, stack: str) -> HostInspection:
 
 
 def _session(directory: Path, stack: str, troubles: Troubles) -> Session | None:
-    """Open the stack; that nobody has begun a project yet is nothing to mend."""
+    """Open the stack; a missing project is only noted."""
     if directory == own_project() and not directory.exists():
         text = f"there is no project here and none in {directory}"
         troubles.findings.append(Finding(Level.NOTE, "stack", text, "`locallb watch` begins one"))
@@ -148,7 +148,7 @@ def _host(pools: tuple[Pool, ...], session: Session | None) -> HostFacts:
 def _with_stack(
     seen: HostInspection, session: Session, plan: Planned | None, claims: tuple[Claim, ...], troubles: Troubles
 ) -> HostInspection:
-    """Examine the stack: its state, lock and proxies, and what was read of its sources. `claims` are the ledger's."""
+    """Examine the stack: its state, lock, proxies and sources. `claims` are the ledger's."""
     path = session.project.state_file(session.stack)
     state_problems = troubles.guard("state", lambda: check_state(path), ())
     remedy = "`locallb state restore` goes back to the last good state"
@@ -214,14 +214,14 @@ def _proxies(known: Sequence[ResourceState]) -> tuple[ProxySeen, ...]:
 
 
 def _proxy(config: ResourceState, run: ResourceState | None) -> ProxySeen:
-    """Hold a proxy that the state knows against what is there."""
+    """Compare a proxy of the state with what exists."""
     name, wanted = str(config.inputs.get("name", config.id)), config.inputs.get("files")
     path = paths.proxies_root() / str(config.id)
     known = run.outputs if run else {}
     pid = known.get("pid")
     alive = isinstance(pid, int | float) and processes.is_alive(Process(int(pid), str(known.get("started"))))
     kept = isinstance(wanted, dict) and all(_read(path / file) == text for file, text in wanted.items())
-    if config.inputs.get("shared"):  # in a container, whose process is Docker's to know
+    if config.inputs.get("shared"):  # in a container, whose process only Docker knows
         alive = path.is_dir() and EnvoyAdmin(path).answers()
     answers = alive and path.is_dir() and EnvoyAdmin(path).answers()
     return ProxySeen(name, alive, answers, str(known.get("version", "")), kept)

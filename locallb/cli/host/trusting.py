@@ -1,4 +1,4 @@
-"""The commands `ca trust | untrust`: what would have this host believe your own authority; with --apply it is done."""
+"""The commands `ca trust | untrust`: list how this host would trust your own authority; --apply does it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def untrust(known: Authority | None, args: Arguments, out: Out) -> int:
 
 
 def is_believed() -> bool:
-    """Return whether any program of this host believes this user's authority, or there is nothing to believe."""
+    """Return whether any program of this host trusts this user's authority, or there is none."""
     try:
         known = find()
         return known is None or any(believes(store, known.seen.fingerprint) for store in stores.look())

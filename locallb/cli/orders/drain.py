@@ -1,4 +1,4 @@
-"""The command `drain`: keeps new connections away from backends, brings them back, and lists what is drained."""
+"""The command `drain`: keeps new connections away from backends, brings them back, and lists drained backends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `fault`: orders that connections or requests fail, ends that, and lists what is ordered."""
+"""The command `fault`: makes connections or requests fail, ends that, and lists ordered faults."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _has_shares(args: Arguments) -> bool:
 
 
 def _with(order: Order, args: Arguments) -> Order:
-    """Return an order with what is ordered now: backends come to those that are down, shares in place of others."""
+    """Return an order with these faults: backends are added to those that are down, shares replace the earlier ones."""
     until = written(datetime.now(UTC) + timedelta(seconds=args.seconds))
     if args.down:
         names = order.down.names if order.down else frozenset()

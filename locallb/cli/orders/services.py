@@ -53,7 +53,7 @@ def _behind(gateway: Bound) -> frozenset[ObjectKey]:
 
 
 def chosen_of(names: Iterable[str], known: Served) -> tuple[ObjectKey, ...]:
-    """Return which Services are named. Raises TargetError if a name is nobody's, or not only one's."""
+    """Return the named Services. Raises TargetError if a name matches none or several."""
     keys = {str(key): key for key in known.services}
     return tuple(dict.fromkeys(keys[matching(name, keys)] for name in names))
 

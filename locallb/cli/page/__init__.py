@@ -1,4 +1,4 @@
-"""A live page of the stack, served by `watch` on the loopback to whoever opens it in a browser of this host.
+"""A live page of the stack, served by `watch` on the loopback to browsers of this host.
 
 `guard` decides who is answered, `document` is the page itself, `lanes` and `rates` say what is on it, `feed` keeps it
 and knows what each reader has yet to be told, and `live` brings them together beside the loop. Nothing of this is

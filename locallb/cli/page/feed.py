@@ -53,17 +53,17 @@ class Feed:
 
     @property
     def is_read(self) -> bool:
-        """Whether somebody looks."""
+        """Whether the page has readers."""
         return self._readers > 0
 
     def wait_for_readers(self) -> bool:
-        """Wait until somebody looks, or it ends; return whether somebody looks."""
+        """Wait for a reader or the end; return False after the end."""
         with self._changed:
             self._changed.wait_for(lambda: self.is_read or self._ended)
             return not self._ended
 
     def end(self) -> None:
-        """Wait for nobody any more."""
+        """Mark the end, and wake the thread that waits for readers."""
         with self._changed:
             self._ended = True
             self._changed.notify_all()
@@ -108,7 +108,7 @@ class Feed:
             self._readers -= 1
 
     def since(self, number: int) -> tuple[int, str]:
-        """Return a text, empty where nothing is new, and up to which number somebody then knows everything."""
+        """Return the news as text, empty if there are none, and the number of the latest change in it."""
         with self._changed:
             if not self._drawn or number == self._number:
                 return number, ""
@@ -126,7 +126,7 @@ class Feed:
             return self._number, _json(parts)
 
     def beat(self) -> str:
-        """Return a message that says no more than that somebody is there."""
+        """Return a message that only keeps the connection alive."""
         return _json({"pulse": self._pulse()})
 
     def _put(self, parts: dict[str, Part], texts: Mapping[str, str]) -> None:
@@ -144,7 +144,7 @@ class Feed:
 
 
 class Reader:
-    """One who looks: a stream of server-sent events."""
+    """One reader of the page: a stream of server-sent events."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
@@ -152,7 +152,7 @@ class Reader:
         self._told = 0.0
 
     def read(self) -> bytes:
-        """Return what is new; where nothing has been for a while, a sign of life."""
+        """Return what is new; after a while without news, a keep-alive message."""
         now = time.monotonic()
         self._number, text = self._feed.since(self._number)
         if not text and now - self._told >= SILENCE:

@@ -60,12 +60,12 @@ class LivePage:
 
     @property
     def is_read(self) -> bool:
-        """Whether somebody looks."""
+        """Whether the page has readers."""
         return self._feed.is_read
 
     @property
     def pace(self) -> float:
-        """Seconds between two times that something is told."""
+        """Seconds between two updates of the page."""
         return QUICK if self._feed.is_read else CALM
 
     def open(self) -> None:
@@ -74,7 +74,7 @@ class LivePage:
         self._thread.start()
 
     def show(self, records: Sequence[LogRecord], board: Board, views: Sequence[View]) -> None:
-        """Take what is new; it is drawn if somebody looks."""
+        """Take what is new; draw it if there are readers."""
         with self._lock:
             self._scene = board, views
             self._plan = board.planned.plan if board.planned else _EMPTY
@@ -85,7 +85,7 @@ class LivePage:
         self._server.wake()
 
     def close(self) -> None:
-        """Answer no more; readers are told what there is to tell yet."""
+        """Stop answering, after readers got the remaining news."""
         self._thread.stop()
         self._feed.end()
         self._server.stop()
@@ -112,7 +112,7 @@ class LivePage:
         self._is_drawn = True
 
     def _look_again(self) -> None:
-        """Ask for figures again and again while somebody looks."""
+        """Query figures periodically while there are readers."""
         before: Sequence[TrafficRow] = ()
         asked = 0.0
         while not self._thread.stopped.is_set():

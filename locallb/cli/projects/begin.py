@@ -20,7 +20,7 @@ _MAY_BE_THERE = (".", "README", "LICENSE")
 
 
 def begin(directory: Path) -> None:
-    """Write a project. Raises Refused where something else is there."""
+    """Write a project. Raises Refused where other files exist."""
     try:
         _write(directory)
     except (FileExistsError, NotADirectoryError) as error:
@@ -50,7 +50,7 @@ def _make_directory(path: Path, undoing: ExitStack) -> None:
 
 
 def _remove_empty(directory: Path) -> None:
-    with suppress(OSError):  # somebody else has something in it
+    with suppress(OSError):  # others have files in it
         directory.rmdir()
 
 

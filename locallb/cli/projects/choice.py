@@ -44,7 +44,7 @@ def chosen(args: Arguments, out: Out) -> Path:
 
 
 def require_ours(directory: Path) -> None:
-    """Raise Refused for another Pulumi project: ours names us, in the project's file or in the program."""
+    """Raise Refused for another Pulumi project: ours names local-lb, in the project's file or in the program."""
     path = directory / PROJECT_FILE
     texts = [_text(path), _text(directory / PROGRAM_FILE)]
     if not any(word in text for text in texts for word in _OF_OURS) and _is_project(texts[0]):
@@ -55,7 +55,7 @@ def require_ours(directory: Path) -> None:
 
 
 def _is_project(text: str) -> bool:
-    """Return whether it is the file of a project at all; what is broken is told by who needs it."""
+    """Return whether it is a project's file; a broken one is reported by the command that needs it."""
     try:
         document = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""What to serve where no configuration says it: as the options name it, otherwise what is found on this host."""
+"""The sources where no configuration has any: as the options name them, otherwise as found on this host."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def own_project() -> Path:
 
 
 def require_own(*, by_sudo: bool = False) -> Path:
-    """Return the project that was made before; `by_sudo` also that of who called it. Raises Refused."""
+    """Return the existing project; with `by_sudo` also that of the user who called sudo. Raises Refused."""
     root = own_project()
     if by_sudo and not (root / PROJECT_FILE).exists():
         root = next((theirs for theirs in _callers_projects() if (theirs / PROJECT_FILE).exists()), root)
@@ -51,7 +51,7 @@ def require_own(*, by_sudo: bool = False) -> Path:
 
 
 def _callers_projects() -> Iterator[Path]:
-    """Return where the project of whoever called `sudo` is by default; nothing without one."""
+    """Return the default location of the project of the user who called `sudo`; nothing without `sudo`."""
     caller = os.environ.get("SUDO_UID", "")
     if os.geteuid() == 0 and caller.isdecimal():
         with suppress(KeyError):
@@ -64,7 +64,7 @@ def _require_ours(root: Path) -> None:
 
 
 def prepare(args: Arguments, out: Out) -> Path:
-    """Return the project with a configuration of the stack; what is made for it is told in five lines.
+    """Return the project with a configuration of the stack; print in five lines what is created.
 
     Raises:
         Refused: if what to serve isn't clear.
@@ -98,7 +98,7 @@ def _wanted(stack: Path, given: Sources, runtime: str) -> Sources:
         wanted = given or default_sources()
         parse_settings(
             {"sources": wanted, **({"runtime": runtime} if runtime else {})}
-        )  # a mistake is told before anything is written
+        )  # a mistake is reported before anything is written
         require_there(wanted, own_project())
         return wanted
     if given and _sources_of(text) != given:
@@ -119,7 +119,7 @@ def _sources_of(text: str) -> Sources:
 
 
 def _write(root: Path, texts: Mapping[str, str]) -> None:
-    """Write what is another text than before. Raises FilesError."""
+    """Write files whose text differs. Raises FilesError."""
     for name, text in texts.items():
         if files.read(root / name) != text:
             files.write(root / name, text)

@@ -33,12 +33,12 @@ def nearest_project(directory: Path) -> Path:
 
 
 def is_trusted(project: Path) -> bool:
-    """Return whether a project is there, and belongs to whoever runs this, also by sudo."""
+    """Return whether a project exists there and belongs to the user who runs this, also by sudo."""
     return (project / PROJECT_FILE).exists() and is_ours(project)
 
 
 def is_ours(directory: Path) -> bool:
-    """Return whether a directory, and what lies in it that decides what is run, belongs to whoever runs this."""
+    """Return whether a directory, and its files that decide what is run, belong to the user who runs this."""
     trusted = {0, os.geteuid()}
     if os.geteuid() == 0 and os.environ.get("SUDO_UID", "").isdecimal():
         trusted.add(int(os.environ["SUDO_UID"]))

@@ -44,7 +44,7 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class _Old:
-    """The old side: what was planned, or a sentence why there is nothing."""
+    """The old side: its plan, or a sentence why there is none."""
 
     label: str
     snapshot: Snapshot
@@ -85,7 +85,7 @@ def report_against(directory: Path, stack: str, other: str) -> Report:
 
 
 def open_project(root: Path) -> Project:
-    """Open a project whose state is of no interest: it needs no backend."""
+    """Open a project without its state, so it needs no backend."""
     return load_project(root, {**os.environ, BACKEND_VARIABLE: f"file://{quote(str(root))}"})
 
 

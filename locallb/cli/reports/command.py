@@ -1,4 +1,4 @@
-"""Prints a report in the format that was asked for, and says by the exit code what a gate found."""
+"""Prints a report in the requested format; the exit code is the gates' result."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FORMATS = {"markdown": "markdown:markdown", "json": "document:document", "html":
 
 
 def offline(args: Arguments, out: Out) -> int:
-    """Compare without a stack's state, and tell."""
+    """Compare without a stack's state, and print the report."""
     if args.from_pulumi is not None:
         from locallb.cli.reports.pulumi_preview import report_from_pulumi  # noqa: PLC0415 - hardly anybody asks for it
 
@@ -55,7 +55,7 @@ def writer(form: str) -> Callable[[Report], str]:
 
 
 def verdict(report: Report, args: Arguments, out: Out) -> int:
-    """Complain of what is wrong and give the exit code: what couldn't be read, then policies, then changes."""
+    """Print what is wrong and return the exit code: for unreadable sources, then policies, then changes."""
     for complaint in report.complaints:
         out.error(visible(complaint))
     refused = refuse(report.violations, out)

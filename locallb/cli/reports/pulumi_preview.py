@@ -77,7 +77,7 @@ def _document(path: Path) -> Mapping[str, object]:
 
 
 def _states(steps: list[dict[str, object]], *, new: bool) -> Iterator[Resource]:
-    """Return the resources of one side, each once. What was only refreshed has no other step: it stays as it is."""
+    """Return the resources of one side, each once. A resource with only a refresh step stays unchanged."""
     states: dict[str, Resource] = {}
     for step in steps:
         urn, op = str(step.get("urn", "")), str(step.get("op"))

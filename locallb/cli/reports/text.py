@@ -40,7 +40,7 @@ TOLD_BY_TABLE = frozenset({Topic.CONFLICT, Topic.EXHAUSTION, Topic.REJECTION})
 
 
 def beside_the_table(report: Report) -> list[Alert]:
-    """Return what the tree of resources and the table of Services don't tell: what was, who may come, policies."""
+    """Return what the tree of resources and the table of Services lack: former values, allowed clients, policies."""
     known = {str(service.key) for service in report.services if service.before is None}
     return [alert for alert in alerts(report) if alert.topic not in TOLD_BY_TABLE and alert.service not in known]
 

@@ -71,7 +71,7 @@ def make_parser() -> Parser:
 
 
 def _add_common(parser: argparse.ArgumentParser, *, suppress: bool) -> None:
-    """Add the options that may stand before or after the command."""
+    """Add the options that are allowed before and after the command."""
 
     def default(value: object) -> object:
         return argparse.SUPPRESS if suppress else value

@@ -1,4 +1,4 @@
-"""The command `logs`: a line for each connection or request that ends, while somebody reads, until interrupted."""
+"""The command `logs`: a line for each connection or request that ends, until interrupted or without a reader."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def logs(session: Session, args: Arguments, out: Out) -> int:
 
 
 class _Plans:
-    """The plan, made again once somebody wrote the state, or when it is old."""
+    """The plan, made again after the state was written, or when it is old."""
 
     def __init__(self, session: Session) -> None:
         self._session, self._made, self._plan = session, -math.inf, Plan()
@@ -70,7 +70,7 @@ class _Plans:
 
 
 class _Shown:
-    """Whose lines are shown, and how."""
+    """Which lines are shown, and in which form."""
 
     def __init__(self, args: Arguments, out: Out) -> None:
         self.reading, self.services = Reading(), dict[str, ObjectKey]()

@@ -43,7 +43,7 @@ class View:
 
     @property
     def is_troubled(self) -> bool:
-        """Whether somebody may want to look at it."""
+        """Whether it may need attention."""
         return self.row.state is not State.SERVING
 
 
@@ -141,7 +141,7 @@ class Board:
 
 
 def _rows_of(placement: Placement, seen: Observation | None) -> tuple[Row, ...]:
-    """Return what there is to say of one Service whose proxy was seen so."""
+    """Return the rows of one Service whose proxy was observed so."""
     return rows(Plan(placements=(placement,)), {placement.proxy: seen} if seen else {})
 
 
@@ -166,7 +166,7 @@ _MERELY_UPDATING = 3
 
 
 def by_urgency(views: list[View]) -> list[View]:
-    """Put those in front that somebody may want to see: troubled ones, then those that changed last."""
+    """Sort by urgency: troubled ones first, then those that changed last."""
 
     def urgency(view: View) -> tuple[int, float, ObjectKey]:
         rank = _MERELY_UPDATING if view.row.reason == UPDATING else _URGENCY[view.row.state]

@@ -124,12 +124,12 @@ class Health:
                     continue
             if proxy:
                 news = self._look(proxy) or news
-            else:  # nobody else is to be asked now: tell all news at once
+            else:  # no other proxy is to be queried now: publish all news at once
                 news = False
                 self._changed()
 
     def _next(self, now: float) -> Proxy | None:
-        """Return whom to ask now: somebody who is due, otherwise the next in turn."""
+        """Return the proxy to query now: one that is due, otherwise the next in turn."""
         name = next((name for name, at in self._due.items() if at <= now), "")
         if not name and now >= self._turn_at and self._proxies:
             self._turn = self._turn or sorted(self._proxies, reverse=True)
@@ -139,7 +139,7 @@ class Health:
         return self._proxies.get(name)
 
     def _pause(self, now: float) -> float | None:
-        """Return for how long nobody is to be asked; None where there is nobody."""
+        """Return the seconds until the next query; None where there is no proxy."""
         moments = [*self._due.values(), *([self._turn_at] if self._proxies else [])]
         return max(0.0, min(moments) - now) if moments else None
 

@@ -28,7 +28,7 @@ class RelayedEvent:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What there is to tell."""
+    """Events to report together."""
 
     entries: tuple[RelayedEvent, ...] = ()
     latest: Planned | None = None
@@ -64,18 +64,18 @@ class Relay:
             self._changed.notify_all()
 
     def poke(self) -> None:
-        """Wake the teller although nothing happened: what it shows beside events is different."""
+        """Wake the reporter without an event: what it shows beside events has changed."""
         with self._changed:
             self._poked = True
             self._changed.notify_all()
 
     def wait(self) -> None:
-        """Wait for something to tell."""
+        """Wait for something to report."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._poked)
 
     def take(self, seconds: float | None = None) -> Batch:
-        """Wait for something to tell, at most `seconds`."""
+        """Wait for something to report, at most `seconds`."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._poked, seconds)
             batch = Batch(tuple(self._waiting), self._latest, self._lost)
@@ -85,5 +85,5 @@ class Relay:
 
 
 def _sentences(plan: Plan) -> Plan:
-    """Return what a plan has to tell, without all that it is made of."""
+    """Return the sentences of a plan, without the objects that it is made of."""
     return Plan(notices=plan.notices, left_out=plan.left_out)

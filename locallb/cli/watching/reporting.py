@@ -25,7 +25,7 @@ _GONE = {errno.EPIPE, errno.EIO, errno.EBADF}
 
 
 class EventSink(Protocol):
-    """A form in which things are told."""
+    """A form in which events are reported."""
 
     @property
     def pace(self) -> float:
@@ -70,10 +70,10 @@ class Lines:
         """End: nothing to do."""
 
     def _write(self, record: LogRecord) -> bool:
-        """Write one; tell whether all of it is there."""
+        """Write one; return whether all of it was written."""
         left = f"{chr(10) if self._cut else ''}{self._form(record)}\n".encode(errors="replace")
         try:
-            while left and (taken := self._stream.write(left)):  # None: somebody made it non-blocking, and it is full
+            while left and (taken := self._stream.write(left)):  # None: the stream is non-blocking and full
                 left = left[taken:]
                 self._cut = bool(left)
         except OSError as error:
@@ -114,7 +114,7 @@ class OnScreen:
 
 
 class EventReporter:
-    """Reports from `start` until the loop has stopped; `gone` is called if nobody is there to be told."""
+    """Reports from `start` until the loop has stopped; `gone` is called if nothing reads the output any more."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class EventReporter:
         self._thread.start()
 
     def join(self, seconds: float) -> bool:
-        """Wait for the last words; tell whether they were told."""
+        """Wait until the last records are written; return whether they were."""
         return self._thread.join(seconds)
 
     def close(self) -> None:

@@ -36,7 +36,7 @@ _ENDINGS = "Ctrl-C ends the watch, not what serves", "Ctrl-C ends the watch"
 
 @dataclass
 class Screen:
-    """What is on the screen; printing it draws it for the terminal's size of that moment."""
+    """The content of the screen; printing draws it for the terminal's current size."""
 
     stack: str
     board: Board = field(default_factory=Board)
@@ -110,7 +110,7 @@ class Screen:
         return text.append(f"  {board.waiting} tried again later" if board.waiting else "", "yellow")
 
     def _next(self, width: int) -> Text:
-        """Return what to do next, each part whole or not at all: half a command can't be copied."""
+        """Return what to do next, each part complete or left out: half a command can't be copied."""
         step = visible(next_step([view.row for view in self.views]))
         parts = [(step, ending) for ending in (*_ENDINGS, "")] + [("", ending) for ending in _ENDINGS]
         lines = [

@@ -1,6 +1,6 @@
 """Notifies a supervisor that speaks systemd's protocol: sd_notify(3), datagrams to the socket that it names.
 
-Without a supervisor nothing is told. Not here: when to tell what.
+Without a supervisor nothing is sent. Not here: when to send what.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import suppress
 
 
 def notify(*lines: str) -> None:
-    """Send assignments to the supervisor, such as `READY=1`. A supervisor that doesn't listen is no failure of ours."""
+    """Send assignments to the supervisor, such as `READY=1`. A supervisor that doesn't listen is ignored."""
     place = os.environ.get("NOTIFY_SOCKET", "")
     if not place.startswith(("/", "@")):
         return
@@ -27,7 +27,7 @@ def reloading() -> None:
 
 
 def watchdog_seconds() -> float | None:
-    """Return how often the supervisor wants to hear from this process at least; None if it doesn't."""
+    """Return the interval in which the supervisor expects a sign of life; None if it expects none."""
     wanted, pid = os.environ.get("WATCHDOG_USEC", ""), os.environ.get("WATCHDOG_PID", "")
     if not wanted.isdigit() or int(wanted) == 0 or pid not in {"", str(os.getpid())}:
         return None

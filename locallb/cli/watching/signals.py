@@ -21,7 +21,7 @@ _TERMINAL_BACK = b"\x1b[?1049l\x1b[?25h"
 
 
 class Signals:
-    """What to do is given; `stop` and `reload` return at once. `on_terminal` tells that there is a live view."""
+    """Calls `stop` or `reload`, which return at once; `on_terminal`: there is a live view."""
 
     def __init__(self, stop: Callable[[], None], reload: Callable[[], None], *, on_terminal: bool) -> None:
         self._stop = stop

@@ -25,7 +25,7 @@ def stuck(pulse: Pulse, now: float) -> str:
 
 
 def refusal(request: Request) -> Page | None:
-    """Return why a request for them isn't answered: a browser was led here by a name of somebody else (DNS rebinding).
+    """Return why a request for them isn't answered: a foreign name led a browser here (DNS rebinding).
 
     Such a name has a dot, unlike those that a host gives itself; programs may say any address, and none at all.
     """

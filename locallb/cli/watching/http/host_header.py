@@ -13,7 +13,7 @@ _HOST = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+(?:%[\w.~-]+)?)\]|(?P<name>[\w.-
 
 
 class Host(NamedTuple):
-    """By which name or address somebody asked, whatever the port."""
+    """The name or address that a request was sent to, whatever the port."""
 
     name: str = ""
     """In lower case; a trailing dot stays, as only a name of DNS has one. Empty for an address, and for none."""
@@ -21,7 +21,7 @@ class Host(NamedTuple):
 
 
 def host_of(request: Request) -> Host | None:
-    """Return what a request says; an empty one where it says nothing. None for several, and for what is no host."""
+    """Return the host of a request; an empty one without the header. None for several, and for an invalid one."""
     values = request.values("host")
     if len(values) > 1:
         return None

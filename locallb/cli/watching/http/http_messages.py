@@ -15,10 +15,10 @@ from locallb.threads.supervised import THREADS, Task
 
 
 class Stream(Protocol):
-    """What one client is told, bit by bit, until it goes."""
+    """A response that one client gets in pieces, until it disconnects."""
 
     def read(self) -> bytes:
-        """Return what is new since the last time; empty where nothing is. It must not wait."""
+        """Return what is new since the last call; empty if nothing is. It must not block."""
 
     def close(self) -> None:
         """Note that the client has gone."""

@@ -98,7 +98,7 @@ class HttpServer:
                 os.eventfd_write(self._bell, 1)
 
     def stop(self) -> None:
-        """Answer no more, whatever clients do; who follows a stream gets what is new if there is room for it."""
+        """Stop answering, whatever clients do; clients of streams get the last news if their buffers have room."""
         self._thread.stop()
         self.wake()
         if not self._thread.join(_LAST):  # a page that is being made can't be broken off

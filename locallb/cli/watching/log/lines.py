@@ -26,7 +26,7 @@ def journal(record: LogRecord) -> str:
 
 
 def is_journal(descriptor: int) -> bool:
-    """Return whether what is written there goes to systemd's journal."""
+    """Return whether a stream leads to systemd's journal."""
     try:
         seen = os.fstat(descriptor)
     except OSError:

@@ -38,7 +38,7 @@ _ALWAYS_TOLD = {Cause.START, Cause.CONFIGURATION}
 
 @dataclass(slots=True)
 class Narrator:
-    """Remembers what was told; for one thread."""
+    """Turns events into records and remembers what it reported; for one thread."""
 
     _complaints: tuple[str, ...] = ()
     _notices: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class Narrator:
             yield from self._of_event(entry.at, entry.event, None if number < max(plans, default=0) else views)
 
     def services(self, at: float, views: Sequence[View]) -> Iterator[LogRecord]:
-        """Return which Services are in another state than was told."""
+        """Return a record for each Service whose state differs from the reported one."""
         troubles = {view.row.key: view for view in views if view.is_troubled and view.row.reason != UPDATING}
         for key, view in troubles.items():
             current = view.row.state, view.row.reason
@@ -125,7 +125,7 @@ class Narrator:
         self._left_out = planned.plan.left_out
 
     def _updated(self, at: float, updated: Updated) -> Iterator[LogRecord]:
-        """Return what was changed, what failed for another reason than was told, and what only was checked."""
+        """Return what was changed, what failed for another reason than reported, and what only was checked."""
         before = set(self._failing.values())
         known = {
             key
@@ -165,7 +165,7 @@ class Narrator:
 
 
 def started(at: float, stack: str, version: str, pid: int, places: Mapping[str, str]) -> LogRecord:
-    """Explain that the loop begins; `places` are URLs where it is to be seen, by what is there."""
+    """Return the record of the loop's start; `places` are URLs of its views, by name."""
     sentence = f"watching stack {stack} (local-lb {version}, pid {pid})"
     fields: dict[str, object] = {"version": version, "pid": pid, **places}
     for what, place in places.items():

@@ -1,1 +1,1 @@
-"""What Prometheus is told: of the loop, and of what flows through Services. Not here: who asks (`http`)."""
+"""Metrics for Prometheus: of the loop, and of traffic through Services. Not here: the HTTP server (`http`)."""

@@ -86,7 +86,7 @@ class Metrics:
                 pass
 
     def unready(self) -> str:
-        """Return why what was planned may not be served yet; empty once everything was converged."""
+        """Return why the plan may not be served yet; empty after everything has converged once."""
         return self._ready.why()
 
     def text(self, accept: str) -> tuple[bytes, str]:
@@ -95,7 +95,7 @@ class Metrics:
         return encode(self.registry), kind
 
     def _with_traffic(self) -> tuple[Plan, int] | None:
-        """Return the plan, and of how many ports the stack wants to be told."""
+        """Return the plan, and for how many ports the stack wants metrics."""
         with self._lock:
             planned = self._board.planned
         most = planned.settings.traffic_metrics if planned and planned.settings else 0

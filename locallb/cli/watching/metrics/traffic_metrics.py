@@ -1,4 +1,4 @@
-"""Metrics of what flows through Services, for stacks that want them: asked of proxies when somebody scrapes.
+"""Metrics of traffic through Services, for stacks that want them: read from proxies at each scrape.
 
 The first so many ports are told, in the order of their Services, and how many aren't: series are bounded. A proxy that
 doesn't answer in time is left out of that scrape. Not here: what is counted (`traffic`).
@@ -35,7 +35,7 @@ _TOOK = "How long requests took; of the sum only what the bins tell."
 
 
 class TrafficMetrics(Collector):
-    """What flows, of a stack whose plan and bound `wanted` gives; None: nobody wants it."""
+    """Traffic of a stack, whose plan and bound `wanted` returns; None: metrics aren't wanted."""
 
     def __init__(self, wanted: Callable[[], tuple[Plan, int] | None]) -> None:
         self._wanted = wanted
