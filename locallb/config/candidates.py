@@ -54,7 +54,7 @@ _BEYOND = 1 << 128
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The addresses of one family that a pool may hand out at all, numbered from 0 to `size` - 1 in their order."""
+    """The addresses of one family that a pool may hand out, numbered from 0 to `size` - 1 in ascending order."""
 
     family: Family
     spans: tuple[Span, ...]
@@ -93,7 +93,7 @@ class Candidates:
 
 
 def candidates(pool: Pool, family: Family) -> Candidates:
-    """Return what `pool` may give on some host: its ranges less its exclusions and what nobody may have."""
+    """Return the addresses that `pool` may give on some host: its ranges without exclusions and unusable addresses."""
     return _numbered(pool, family, spans_of(pool.ranges, family))
 
 

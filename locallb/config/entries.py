@@ -27,14 +27,14 @@ class SourceEntry(Protocol):
         """An example with everything in one entry, where there may be no second one; otherwise empty."""
 
     def parse(self, mistakes: Mistakes, key: str, entry: Mapping[str, object]) -> Source | Finder | None:
-        """Return what the entry at `key` means; None if that can't be told, which is noted."""
+        """Return the parsed entry at `key`; None if it is invalid, which is noted."""
 
 
 class OutputEntry(Protocol):
     """How the value of a stack's key is parsed that is an output's word."""
 
     def parse(self, mistakes: Mistakes, key: str, value: object) -> object:
-        """Return what the output gets to know, frozen and comparable."""
+        """Return the output's parsed settings, frozen and comparable."""
 
 
 def output_entry(word: str) -> OutputEntry:

@@ -17,7 +17,7 @@ class AddressPer(StrEnum):
 
 
 class Dialect(StrEnum):
-    """Other Ingress controllers whose annotations may be understood."""
+    """Other Ingress controllers whose annotations can be read."""
 
     NGINX = "nginx"
     """ingress-nginx: `nginx.ingress.kubernetes.io/`."""

@@ -14,7 +14,7 @@ _LAST_PORT = 65535
 
 
 def loopback_place(text: str) -> tuple[IPAddress, int]:
-    """Read a place. Raises ValueError with a sentence that says what is wrong with it, and what to write."""
+    """Parse a place. Raises ValueError with a sentence that has the mistake and the remedy."""
     address, port = _place(text)
     if not address.is_loopback:
         raise ValueError(f"{address} isn't a loopback address, and others on the network could reach it; use {EXAMPLE}")

@@ -28,7 +28,7 @@ class Registry:
         return word in self.packages
 
     def having(self, module: str) -> tuple[str, ...]:
-        """Return the words whose packages have this module, which not all need."""
+        """Return the words whose packages have this module; it is optional."""
         return tuple(word for word, package in self.packages.items() if find_spec(f"{package}.{module}"))
 
     def load(self, word: str, module: str) -> Any:  # noqa: ANN401 - who asks knows the protocol

@@ -1,4 +1,4 @@
-"""A stack's configuration, typed: what `stacks/Pulumi.<stack>.yaml` says under the namespace `local-lb`."""
+"""A stack's configuration, typed: the keys of `stacks/Pulumi.<stack>.yaml` in the namespace `local-lb`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PullPolicy(StrEnum):
 
 
 class Compat(StrEnum):
-    """Whose names and labels containers bear beside our own."""
+    """The tools whose names and labels containers have beside our own."""
 
     GARDENER = "gardener"
 
@@ -45,7 +45,7 @@ KIND_NETWORK = "kind"
 
 
 class Sharing(StrEnum):
-    """Whose a proxy is."""
+    """Whether proxies belong to one Service each or are shared."""
 
     PER_SERVICE = "per-service"
     """Each Service has a proxy of its own."""
@@ -55,28 +55,28 @@ class Sharing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProxySettings:
-    """How many proxies there are, and for whom."""
+    """The number of proxies, and how Services share them."""
 
     mode: Sharing = Sharing.PER_SERVICE
     count: int = 0
-    """How many proxies share the Services, where they are shared; 0: as many as it takes."""
+    """The number of shared proxies; 0: as many as needed."""
     each: int = 100
-    """How many Services share one before there is another, where it takes as many as it takes."""
+    """The number of Services per shared proxy before another is added, where `count` is 0."""
     spares: int = 0
-    """How many proxies wait, started, for a Gateway to come, or for a Service where each has its own."""
+    """The number of started proxies that wait for a new Gateway, or for a Service where each has its own proxy."""
     logs: bool = False
-    """Whether each can be asked for a log: it watches a file more."""
+    """Whether each can write a log on request; it then watches one more file."""
 
 
 class PodRouting(StrEnum):
-    """Who makes routes to the pods of clusters, and where."""
+    """Where local-lb makes routes to the pods of clusters, if anywhere."""
 
     OFF = "off"
-    """Nobody here."""
+    """No routes are made here."""
     HOST = "host"
-    """We, in this host's table."""
+    """In this host's table."""
     CONTAINER = "container"
-    """We, in the network namespace of each proxy that is a container with published ports."""
+    """In the network namespace of each proxy that is a container with published ports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class ContainerSettings:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Addresses to hand out, and to whom. Empty `namespaces` and `selector` allow every Service."""
+    """Addresses to hand out, and the Services that may get them: all if `namespaces` and `selector` are empty."""
 
     name: str
     ranges: tuple[AddressRange, ...]
@@ -160,7 +160,7 @@ class Policies:
 
 @dataclass(frozen=True, slots=True)
 class LeaderElection:
-    """The Lease by which several processes agree on who serves the stack."""
+    """The Lease by which several processes elect the one that serves the stack."""
 
     cluster: ClusterName
     """Of which source the API has the Lease."""

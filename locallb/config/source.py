@@ -1,6 +1,6 @@
 """The interface of a parsed source entry, whatever its type.
 
-Not here: the types there are (`registry`), and reading them (`sources`).
+Not here: the list of types (`registry`), and reading sources (`sources`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from locallb.model.network.routes import PodRoute
 
 
 class Entry(Protocol):
-    """What an entry of the list means; frozen and comparable."""
+    """A parsed entry of the list; frozen and comparable."""
 
     @property
     def type(self) -> str:
@@ -24,7 +24,7 @@ class Entry(Protocol):
 
     @property
     def place(self) -> str:
-        """Its location, for a user who has two of one name."""
+        """Its location, to tell two of one name apart in messages."""
 
 
 class Finder(Entry, Protocol):
@@ -36,11 +36,11 @@ class Finder(Entry, Protocol):
 
     @property
     def is_foreign(self) -> bool:
-        """Whether somebody else than this stack's user may say what it finds."""
+        """Whether others than this stack's user control what it finds."""
 
 
 class Source(Entry, Protocol):
-    """What stands for a cluster."""
+    """A source: a configured entry that represents one cluster."""
 
     @property
     def cluster(self) -> ClusterName:
@@ -55,7 +55,7 @@ class Source(Entry, Protocol):
         """The ranges of its pods' addresses; empty: those that its Nodes name."""
 
     def with_pod_ranges(self) -> Source:
-        """Return the same, of which is also read what its CNI says of the ranges of pods."""
+        """Return the same source, of which the CNI's ranges of pods are read too."""
 
     @property
     def node_routes(self) -> tuple[PodRoute, ...] | None:

@@ -1,6 +1,6 @@
 """Readers of values of the stack configuration: every mistake is collected, none stops the reading of the rest.
 
-What a key means is decided in `parsing`; here is only how a value is taken for what it is.
+The meaning of keys is in `parsing`; here is only the conversion of values to types.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Conditions as Gateway API names them: types, reasons, and how a verdict becomes them. Not here: who decides."""
+"""Conditions as Gateway API names them: types, reasons, and how a verdict becomes them. Not here: the decisions."""
 
 from __future__ import annotations
 

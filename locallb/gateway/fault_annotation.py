@@ -15,7 +15,7 @@ FAULT_ANNOTATION = "local-lb.dev/fault"
 
 
 def fault_in(annotations: Mapping[str, str]) -> Fault | None:
-    """Read which fault is ordered; None for none, and for one that can't be read: that stops nobody from serving."""
+    """Read the ordered fault; None for none, and for an invalid one: that prevents no serving."""
     try:
         return parse_fault(annotations[FAULT_ANNOTATION])
     except (KeyError, ValueError):

@@ -1,7 +1,7 @@
 """Indexes of all objects by kind and of routes by parent, updated incrementally.
 
-Most changes are of a route or two, which then are put in the places of those that they were before. Where that can't be
-said for sure all are sorted again. It saves work and decides nothing.
+Most changes are of a route or two, which then replace their former versions in place. Where that isn't certain, all
+objects are sorted again. This saves work and decides nothing.
 """
 
 from __future__ import annotations
@@ -114,5 +114,5 @@ def _parents(route: Route) -> list[Reference]:
 
 
 def _rank(route: Route) -> tuple[Named, RouteKind]:
-    """Return where a route stands among others."""
+    """Return a route's sort key."""
     return route.meta.key, route.kind

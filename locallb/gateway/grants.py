@@ -1,6 +1,6 @@
 """ReferenceGrants: which objects of another namespace may be referred to, and the reason otherwise.
 
-Not here: what comes of it.
+Not here: the consequences.
 """
 
 from __future__ import annotations

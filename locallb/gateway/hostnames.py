@@ -26,7 +26,7 @@ def covering(name: str) -> tuple[str, ...]:
 
 
 def intersection(name: str, other: str) -> str | None:
-    """Return the names that both stand for: the more specific one; None if there are none."""
+    """Return the names that both match: the more specific one; None if there are none."""
     if covers(name, other):
         return other
     return name if covers(other, name) else None

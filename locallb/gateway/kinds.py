@@ -1,7 +1,7 @@
 """The kinds of Gateway API that are read: their versions, and the parser of each.
 
 Versions are those of the standard and the experimental channel, preferred ones first; they are the same in all fields
-that are used. Not here: who asks a cluster which it has.
+that are used. Not here: the request that finds a cluster's kinds.
 """
 
 from __future__ import annotations

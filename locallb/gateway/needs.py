@@ -50,7 +50,7 @@ def kind_of(api_object: ApiObject) -> str:
 
 
 def by_kind(objects: Iterable[ObjectOfCluster], kinds: Iterable[str]) -> dict[str, list[ObjectOfCluster]]:
-    """Sort objects by kind; these kinds are there in any case."""
+    """Group objects by kind; these kinds are always present."""
     sorted_by: dict[str, list[ObjectOfCluster]] = {kind: [] for kind in kinds}
     for listed in objects:
         sorted_by.setdefault(kind_of(listed.object), []).append(listed)
@@ -80,7 +80,7 @@ def our_gateways(objects: GatewayObjects) -> tuple[Gateway, ...]:
 
 
 def named_objects(objects: Iterable[ObjectOfCluster]) -> frozenset[Reference]:
-    """Return the Secrets and ConfigMaps that they name for TLS, and may: nobody reads others."""
+    """Return the Secrets and ConfigMaps that they name for TLS and may reference; no others are read."""
     clusters = gathered(objects).values()
     return frozenset(reference for cluster in clusters for reference in (*_secrets(cluster), *_bundles(cluster)))
 

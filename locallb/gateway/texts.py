@@ -26,7 +26,7 @@ _EXAMPLES = 3
 
 
 def route_lines(bound: Bound) -> tuple[str, ...]:
-    """Return what is served, in the order in which it is asked: `GET shop.test/api/* → shop/api:8080 90 %`."""
+    """Return the routes in the order in which they are matched: `GET shop.test/api/* → shop/api:8080 90 %`."""
     return tuple(
         f"{port}: {line}{_asked_of_clients(chain)}"
         for port, chains in sorted(bound.chains.items())
@@ -48,12 +48,12 @@ def _chain(chain: Chain, targets: Mapping[str, BackendTarget]) -> Iterator[str]:
         return
     for host in chain.serves.hosts:
         for route in host.routes:
-            if not isinstance(route.action, Answer) or route.response.set:  # others nobody wrote
+            if not isinstance(route.action, Answer) or route.response.set:  # others weren't written by a user
                 yield f"{_asked(route.match, ' '.join(host.domains))} → {_done(route, targets)}"
 
 
 def _asked(match: Match, host: str) -> str:
-    """Return what is asked for; what else must hold stands in brackets."""
+    """Return what a request must match; further conditions are in brackets."""
     more = [f"{header.name}{'~' if header.regex else ':'} {header.value}" for header in match.headers]
     more += [f"?{parameter.name}={'~' if parameter.regex else ''}{parameter.value}" for parameter in match.query]
     text = f"{match.method} " if match.method else ""
@@ -84,7 +84,7 @@ def _done(route: Route, targets: Mapping[str, BackendTarget]) -> str:
 
 
 def _behind(candidates: Iterable[Target], targets: Mapping[str, BackendTarget]) -> str:
-    """Return who answers, with the share of each where there are several; 500 where nobody does."""
+    """Return the backends, with the share of each where there are several; 500 where there is none."""
     weighted = [target for target in candidates if target.weight]
     total = sum(target.weight for target in weighted)
     shares = []
@@ -100,7 +100,7 @@ def sentences(
 ) -> Iterator[str]:
     """Return what of a cluster's listeners, routes and policies isn't taken, and what leads nowhere, each once.
 
-    `memory` has what was said of each Gateway before.
+    `memory` has the sentences of each Gateway from before.
     """
     memory = memory or Memory()
     shared, reported = shared_objects(objects, memory), set[Reference]()
@@ -123,7 +123,7 @@ def sentences(
 
 
 def _sentences(gateway: BoundGateway, backends: Backends) -> list[tuple[Reference | None, list[str]]]:
-    """Return the sentences about one Gateway; with the route where another Gateway says the same of it."""
+    """Return the sentences about one Gateway; those of a route with its reference, as others may repeat them."""
     troubles = [
         (listener.listener.name, listener.conflict or listener.accepted or listener.resolved)
         for listener in gateway.listeners

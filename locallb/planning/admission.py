@@ -1,7 +1,7 @@
-"""Who is served: which Services get addresses and a proxy, in which order they are placed, and why the others aren't.
+"""Admission: which Services get addresses and a proxy, in which order they are placed, and why the others don't.
 
-Endpoints and routes of Gateways decide nothing of it, which are what changes most often. Not here: what is served, and
-how an address or a proxy is chosen.
+It doesn't depend on endpoints and routes of Gateways, which change most often. Not here: what is served, and how an
+address or a proxy is chosen.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Admission:
 def admit(
     snapshot: Snapshot, settings: Settings, files: Mapping[ObjectKey, int], memory: PlanMemory, find: FindProblems
 ) -> Admission:
-    """Decide who is served; `files` has the Gateways, `find` returns which ports of a Service this host can't serve."""
+    """Decide which Services are served; `files` has the Gateways, `find` returns a Service's unservable ports."""
     # Endpoints and objects of Gateway API are left out: with others of them the answer is the same.
     decides = replace(snapshot, slices=(), gateway_api=())
     admission: Admission = memory.admitted.of(

@@ -1,7 +1,7 @@
-"""Changes of a host that decide nothing about a plan: sockets of others that are in nobody's way.
+"""Changes of a host that don't affect a plan: sockets of others that block no port of it.
 
-What listens on a host, and who watches files there, is different nearly every time that somebody looks; a plan seldom
-is. Not here: what a socket means for a port or an address (`ports`, `addresses`), or inotify instances for proxies.
+Listening sockets and inotify instances of a host differ at nearly every look; a plan seldom does. Not here: what a
+socket means for a port or an address (`ports`, `addresses`), or inotify instances for proxies.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def are_in_nobodys_way(
 ) -> bool:
     """Return whether a plan is the same for sure with these sockets of others and what they were before.
 
-    False as well where something else of the host differs, inotify instances apart: who assigns proxies looks at those.
+    False as well where anything else of the host differs, except inotify instances, which the assignment checks.
     """
     if after == before:
         return True
@@ -41,7 +41,7 @@ def _hold_ports(sockets: Collection[Socket], plan: Plan) -> bool:
 
 
 def _hold_addresses(sockets: Collection[Socket], plan: Plan, services: Iterable[Service], settings: Settings) -> bool:
-    """Return whether one listens on an address that a pool has, or that somebody has, asks for or lists."""
+    """Return whether one listens on an address of a pool, or one that a Service has, requests or lists."""
     held = {socket.address for socket in sockets if not socket.address.is_unspecified}
     spans = [span for pool in settings.pools for span in pool.ranges]
     if any(_within(address, span.first, span.last) for address in held for span in spans):

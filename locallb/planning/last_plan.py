@@ -22,7 +22,7 @@ from locallb.planning.proxies.placing import Placed
 
 @dataclass(frozen=True, slots=True)
 class LastPlan:
-    """A plan, and what it was made of."""
+    """A plan, and its inputs."""
 
     snapshot: Snapshot
     settings: Settings
@@ -35,7 +35,7 @@ class LastPlan:
     def others(self, after: Snapshot, settings: Settings) -> Sequence[Service] | None:
         """Return the placed Services of `after` that may be placed otherwise, if all else is planned as it was.
 
-        None where that can't be said for sure: names and Gateways depend on all Services, and so do mapped ports.
+        None where that isn't certain: names and Gateways depend on all Services, and so do mapped ports.
         """
         before = self.snapshot
         if settings != self.settings or settings.port_mapping or settings.dns or after.gateway_api:
@@ -65,7 +65,7 @@ class LastPlan:
         return service, self.placed[number].placement.addresses, assignment, None
 
     def with_others(self, snapshot: Snapshot, changed: Sequence[Placed]) -> LastPlan | None:
-        """Return the plan with these in place of what was placed; None where the rest of it may depend on them."""
+        """Return the plan with these placements replaced; None where the rest of it may depend on them."""
         placed, placements, proxies = list(self.placed), list(self.plan.placements), list(self.plan.proxies)
         for placed_again in changed:
             number, _ = self.assignments[placed_again.placement.key]
@@ -81,7 +81,7 @@ class LastPlan:
 
 
 def _told_of_all(placement: Placement) -> tuple[object, ...]:
-    """Return all of a placement that the rest of a plan tells of."""
+    """Return all of a placement that the rest of a plan uses."""
     return placement.notices, {port.via for port in placement.ports}
 
 

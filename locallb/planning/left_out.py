@@ -1,6 +1,6 @@
-"""Notices about Services that are read and not served, and about sources in which there is nothing to serve.
+"""Notices about Services that are read and not served, and about sources with nothing to serve.
 
-One sentence each, with counts and a few examples, however much there is. Not here: Services that are ours and get
+One sentence per reason, with counts and a few examples. Not here: Services that are ours and get
 nothing (rejections), and files or objects that can't be parsed (notices of `parsing` and of the sources).
 """
 
@@ -25,7 +25,7 @@ _Any = Service | MalformedService
 
 
 def left_out(snapshot: Snapshot, plan: Plan, settings: Settings) -> tuple[str, ...]:
-    """Return which Services of type LoadBalancer aren't this stack's, by the reason; if it has none, what was read."""
+    """Return which LoadBalancer Services aren't this stack's, by reason; if it serves none, also what was read."""
     handled = len(plan.placements) + len(plan.rejections)
     nothing = () if handled else (_nothing_to_serve(snapshot.contents),)
     if len(snapshot.services) + len(snapshot.malformed) == handled:

@@ -41,11 +41,11 @@ class PlanMemory:
     """Placements and addresses of one plan, each with what it was made from. For one thread."""
 
     statuses: Memory[PlannedStatus] = field(default_factory=Memory)
-    """What objects of Gateway API are told."""
+    """The statuses of Gateway API objects."""
     last: LastPlan | None = None
     """The last plan, with what decides about its Services."""
     admitted: AnyMemory = field(default_factory=Memory)
-    """Who is served."""
+    """The last admission."""
     slices: SlicesByService = field(default_factory=SlicesByService)
     _ports: Memory[HostPorts] = field(default_factory=Memory)
     _placed: Memory[Placed] = field(default_factory=Memory)
@@ -76,7 +76,7 @@ class PlanMemory:
         return list(compress(services, ours))
 
     def mapped(self, made: MappedServices) -> MappedServices:
-        """Return the same, each that is equal to what it was the last time as that very object."""
+        """Return the same values; those equal to the last ones as the identical objects."""
         self._mapped = _as_before(self._mapped, {service.key: service for service in made.services})
         self._addresses = _as_before(self._addresses, made.answers)
         return MappedServices(tuple(self._mapped.values()), self._addresses)
@@ -88,13 +88,13 @@ class PlanMemory:
     def problems(
         self, host: HostFacts, services: Sequence[Service], find: Callable[[Service], PortProblems]
     ) -> Mapping[ObjectKey, PortProblems]:
-        """Return what `find` says of each Service on this host."""
+        """Return the result of `find` for each Service on this host."""
         self._problems.within(host)
         keys = (service.key for service in services)
         return dict(zip(keys, self._problems.of(find, services), strict=True))
 
     def files(self, bound: Mapping[ObjectKey, Bound], count: Callable[[Bound], int]) -> Mapping[ObjectKey, int]:
-        """Return how many files the proxy of each Gateway watches, as `count` says."""
+        """Return the number of files that the proxy of each Gateway watches, by `count`."""
         counts = self._files.of(count, bound.values())
         return self._counted.of(None, lambda keys, counts: dict(zip(keys, counts, strict=True)), tuple(bound), counts)
 
@@ -109,9 +109,9 @@ class PlanMemory:
         asked: Asked,
         give: Callable[..., PlacementInputs],
     ) -> Sequence[Placed]:
-        """Place each row of `asked`, in order; `give` tells the rest that decides and is the same in the same `around`.
+        """Place each row of `asked`, in order; `give` adds the other inputs, which only depend on `around`.
 
-        With `around` as before that need not even be asked for the very same Service.
+        With the same `around`, `give` isn't called for an identical Service.
         """
         self._placed.within(frame)
         self._rows.within(frame, *around)
@@ -120,7 +120,7 @@ class PlanMemory:
             return self.place_alone(frame, give(service, *asked[:-1]))
 
         services, addresses, _, _ = asked
-        # Of others' addresses claims decide, too: whose status lists some is asked for each time.
+        # Claims matter for addresses of others: a Service whose status lists some is placed again each time.
         again = (None if own else object() for own in self._lists.of(_lists, services, addresses))
         made = self._rows.of(placed, *asked, again)
         self._placed.keep((service.key for service in services), len(services))
@@ -131,7 +131,7 @@ class PlanMemory:
         return self._placed.of(given.service.key, lambda given: place(given, frame), given)
 
     def of_stack(self, assigned: ProxyAssignments, frame: PlanContext) -> list[PlannedProxy]:
-        """Return the stack's proxies, those apart that are somebody's as a whole."""
+        """Return the stack's proxies, without those that belong to one Service as a whole."""
         self._of_stack.within(frame)
 
         def planned(name: ProxyName, http: bool) -> PlannedProxy:  # noqa: FBT001 - as `Memory` gives it
@@ -150,7 +150,7 @@ class PlanMemory:
     def seats_the_same(self, before: Snapshot, after: Snapshot, settings: Settings) -> bool:
         """Return whether all are served by the proxies that the last plan has, with other inotify instances left.
 
-        Where both plans have everybody of ours, no Gateways, and all else that decides as it was.
+        For two plans with the same Services, no Gateways, and all other inputs unchanged.
         """
         if before.host.watches == after.host.watches:
             return True
@@ -181,7 +181,7 @@ class PlanMemory:
 
 
 def _as_before(before: Mapping[ObjectKey, _Value], after: Mapping[ObjectKey, _Value]) -> Mapping[ObjectKey, _Value]:
-    """Return what is now, each that is equal to what was before as that very object."""
+    """Return the values of `after`; those equal to the ones of `before` as the identical objects."""
     return {key: before[key] if before.get(key) == value else value for key, value in after.items()}
 
 

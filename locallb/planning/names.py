@@ -68,7 +68,7 @@ def with_names(plan: Plan, snapshot: Snapshot, gateways: Mapping[ObjectKey, Boun
 
 
 def _bounded(refused: Iterable[Refusal]) -> Mapping[ObjectKey | None, Sequence[str]]:
-    """Return what each owner is told: of many refusals the first, and how many more there are."""
+    """Return the refusals of each owner: of many the first ones, and the number of the others."""
     by_owner: dict[ObjectKey | None, list[str]] = {}
     for refusal in refused:
         by_owner.setdefault(refusal.key, []).append(refusal.message)
@@ -79,7 +79,7 @@ def _bounded(refused: Iterable[Refusal]) -> Mapping[ObjectKey | None, Sequence[s
 
 
 def _requests(service: Service, placement: Placement, gateway: Bound | None, dns: DnsSettings) -> Iterator[NameRequest]:
-    """Return what one load balancer wishes, what it says itself first."""
+    """Return the names that one load balancer requests, its own annotation first."""
     own = tuple(map(str, placement.addresses))
     targets = tuple(_listed(service, TARGET)) or own
     ttl = ttl_of(service.annotations.get(TTL, "").strip()) or dns.ttl
@@ -118,7 +118,7 @@ def _named(service: Service, placement: Placement, names: Names, refused: Sequen
 
 
 def _told_hostname(service: Service, placement: Placement, given: Iterable[Name], dns: DnsSettings) -> str:
-    """Return the name that the status tells: the first that its annotation wishes and gets, or that of the template."""
+    """Return the name for the status: the first requested by annotation and given, or that of the template."""
     asked = dns.in_status if service.name_in_status is None else service.name_in_status
     if not asked or service.key.kind not in _TOLD_ONE_NAME:
         return ""
@@ -131,7 +131,7 @@ _TOLD_ONE_NAME = (ObjectKind.SERVICE, ObjectKind.GATEWAY)
 
 
 def told_hosts(ingresses: Iterable[Ingress], placement: Placement, dns: DnsSettings | None) -> Mapping[Named, str]:
-    """Return the names that the statuses of Ingresses tell: of each the first host that leads to where it is served."""
+    """Return the names for statuses of Ingresses: for each the first host that leads to its address."""
     if dns is None or not dns.in_status:
         return {}
     own = _own_names(placement, placement.names)
@@ -139,7 +139,7 @@ def told_hosts(ingresses: Iterable[Ingress], placement: Placement, dns: DnsSetti
 
 
 def _own_names(placement: Placement, given: Iterable[Name]) -> frozenset[str]:
-    """Return the names that lead to a load balancer itself, and that a status may tell: no wildcard, no underscore."""
+    """Return the names that lead to a load balancer itself and may be in a status: no wildcard, no underscore."""
     own = (name for name in given if set(name.addresses) == set(placement.addresses))
     return frozenset(name.name for name in own if is_hostname(name.name))
 
@@ -163,7 +163,7 @@ def _servers(names: Names, dns: DnsSettings, frame: PlanContext) -> Iterator[Pla
 
 
 def _in_clusters(dns: DnsSettings, snapshot: Snapshot) -> Iterator[PlannedZones]:
-    """Return what each running cluster is told, if it is to be."""
+    """Return the stub zones of each running cluster, if the stack has them."""
     zones = tuple(sorted(stub_zone(zone.name, str(zone.server)) for zone in dns.zones))
     for cluster, access in sorted(snapshot.access.items()) if dns.in_clusters else ():
         yield PlannedZones(cluster, snapshot.home, access, zones)

@@ -44,7 +44,7 @@ def notices_of(
     snapshot: Snapshot,
     settings: Settings,
 ) -> tuple[Notice, ...]:
-    """Return what is to be told of a Service that gets `addresses`; `lone` has sentences by cluster."""
+    """Return the notices of a Service that gets `addresses`; `lone` has sentences by cluster."""
     notices = [Notice(NODES, lone[service.key.cluster])] if service.key.cluster in lone else []
     others = _of_others(service, addresses, snapshot)
     if others and service.key.cluster in snapshot.access and not settings.take_over:
@@ -69,7 +69,7 @@ def of_faults(service: Service, faults: Mapping[str, Fault]) -> tuple[Notice, ..
 
 
 def ordered_of(notices: Iterable[Notice]) -> tuple[Notice, ...]:
-    """Return those of what somebody ordered."""
+    """Return the notices about ordered faults and drains."""
     return tuple(notice for notice in notices if notice.reason in _OF_ORDERS)
 
 

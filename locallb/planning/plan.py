@@ -2,7 +2,7 @@
 
 The planner takes everything as arguments and returns data; equal inputs give equal plans, in any order. Three kinds of
 result: what to run (`Plan.proxies`), what it serves (inside each proxy) and what to tell the user (placements' port
-problems, rejections, notices). Not here: how a Service is read, where an address comes from, how Envoy is told.
+problems, rejections, notices). Not here: reading Services, choosing addresses, Envoy's configuration.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
 
 
 def _plan_everything(snapshot: Snapshot, settings: Settings, memory: PlanMemory) -> LastPlan:
-    """Give each Service addresses, then a proxy, place it there, and say to everybody what became of it."""
+    """Give each Service addresses, then a proxy, place it there, and plan the statuses of all objects."""
     gateways = with_orders(memory.gateways(snapshot, settings), snapshot.orders)
     inputs = _Inputs.of(with_gateways(snapshot, gateways.bound), settings, memory, gateways.bound)
     admission = _admit(inputs, memory)
@@ -99,7 +99,7 @@ class _Inputs:
     def of(
         cls, snapshot: Snapshot, settings: Settings, memory: PlanMemory, gateways: Mapping[ObjectKey, Bound]
     ) -> _Inputs:
-        """Look up what is behind Services, and what this host has."""
+        """Index the backends of Services and this host's facts."""
         nodes, lone = eligible(snapshot.nodes)
         routing = memory.routing(snapshot, settings)
         slices = memory.slices.of(snapshot.slices)
@@ -133,7 +133,7 @@ class _Inputs:
 
 
 def _admit(inputs: _Inputs, memory: PlanMemory) -> Admission:
-    """Decide who is served, at which addresses and by which proxy."""
+    """Decide which Services are served, at which addresses and by which proxy."""
     watched = memory.files(inputs.gateways, _count_watched_files)
     return admit(inputs.snapshot, inputs.settings, watched, memory, inputs.ports.problems)
 
@@ -152,9 +152,9 @@ def _place(inputs: _Inputs, admission: Admission, memory: PlanMemory) -> Sequenc
 
 
 def _beside(snapshot: Snapshot, settings: Settings) -> tuple[object, ...]:
-    """Return all that a placement may depend on besides what is asked for it.
+    """Return all that a placement may depend on besides its own inputs.
 
-    Claims apart: they only tell whose the addresses are that its status lists and that aren't its own.
+    Except claims: they only name the owners of foreign addresses that its status lists.
     """
     reached = snapshot.host, snapshot.access, snapshot.health_ports, snapshot.node_routes
     world = snapshot.nodes, snapshot.slices, *reached
@@ -162,7 +162,7 @@ def _beside(snapshot: Snapshot, settings: Settings) -> tuple[object, ...]:
 
 
 def _notices(inputs: _Inputs, placed: Sequence[Placed]) -> tuple[str, ...]:
-    """Return what the stack's user is told besides Gateways' notices."""
+    """Return the notices of the stack, without those of Gateways."""
     notices = chain.from_iterable(placed_service.placement.notices for placed_service in placed)
     of_services = [notice.message for notice in notices if notice.reason in TOLD_OF_THE_STACK]
     pins = unused_pins(inputs.snapshot, inputs.settings)
@@ -170,14 +170,14 @@ def _notices(inputs: _Inputs, placed: Sequence[Placed]) -> tuple[str, ...]:
 
 
 def _left_out(inputs: _Inputs, plan: Plan, gateways: Gateways, memory: PlanMemory) -> tuple[str, ...]:
-    """Return for information what this stack doesn't serve, and what it would gain from routes to pods."""
+    """Return what this stack doesn't serve, and what routes to pods would improve, for information."""
     snapshot, settings = inputs.snapshot, inputs.settings
     gain = routes_to_gain(plan, snapshot, settings, memory.routing)
     return (*left_out(snapshot, plan, settings), *gateways.left_out, *snapshot.hints, *gain)
 
 
 def _mapped(gateway: Bound | None, service: Service) -> Bound | None:
-    """Return what is bound for a Service, with its ports where those are mapped."""
+    """Return the bound Gateway or Ingresses with the Service's ports, which may be mapped."""
     if gateway is None or gateway.want.ports == service.ports:
         return gateway
     return replace(gateway, want=replace(gateway.want, ports=service.ports))

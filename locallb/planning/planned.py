@@ -70,7 +70,7 @@ def _upstreams(listener: Listener | HttpListener) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class PlannedPart:
-    """What one of the stack's proxies has of a Service, and the texts that tell Envoy."""
+    """The part of a Service in one of the stack's proxies, and its texts for Envoy."""
 
     part: Part
     rendered: RenderedPart
@@ -78,7 +78,7 @@ class PlannedPart:
 
 @dataclass(frozen=True, slots=True)
 class PlannedStatus:
-    """What the status of an object of Gateway API, or of an Ingress, in a running cluster shall say of ours."""
+    """The planned part of the status of a Gateway API object or an Ingress in a running cluster."""
 
     owner: Owner
     access: Access
@@ -107,7 +107,7 @@ class PlannedStatus:
 
 @dataclass(frozen=True, slots=True)
 class PlannedNews:
-    """What an Ingress of a running cluster is told by events."""
+    """The events of an Ingress in a running cluster."""
 
     owner: Owner
     access: Access
@@ -190,7 +190,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class PlannedProxy:
-    """A proxy, whose it is, and the files that tell Envoy. One of the stack's is told the rest by placements."""
+    """A proxy, its owner, and Envoy's files. One of the stack's gets the rest of its configuration from placements."""
 
     proxy: Proxy
     owner: Owner
@@ -209,7 +209,7 @@ class PlannedProxy:
 
     @property
     def root(self) -> ObjectKey:
-        """The key of the resource below which it is declared: whom it serves, if just one, else its own."""
+        """The key of the resource below which it is declared: of the only one that it serves, else its own."""
         return self.serves or self.key
 
     @property
@@ -223,7 +223,7 @@ class PlannedProxy:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What shall be, sorted by Service; proxies of the stack come last."""
+    """The desired state, sorted by Service; proxies of the stack come last."""
 
     placements: tuple[Placement, ...] = ()
     proxies: tuple[PlannedProxy, ...] = ()
@@ -244,7 +244,7 @@ class Plan:
 
     @property
     def all_statuses(self) -> tuple[PlannedStatus, ...]:
-        """Return what every object of Gateway API and every Ingress of a running cluster is told."""
+        """Return the status of every Gateway API object and every Ingress of running clusters."""
         served = [status for placement in self.placements for status in (placement.status, *placement.statuses)]
         refused = [rejection.status for rejection in self.rejections]
         return tuple(status for status in (*served, *refused, *self.statuses) if status)

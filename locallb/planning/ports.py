@@ -1,6 +1,6 @@
 """Ports that this host and Envoy can't serve, at all or at a certain address.
 
-Not here: backends (their absence closes a port but is nobody's fault) and the choice of addresses.
+Not here: backends (without any a port is closed, which is no fault of the host) and the choice of addresses.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class HostPorts:
         return None
 
     def _holder(self, service: Service, port: ServicePort) -> Socket | None:
-        """Find who has this port on every address of a family that the Service has."""
+        """Find the socket that has this port on every address of a family of the Service."""
         holders = self._everywhere.get((port.number, port.protocol), ())
         return next((holder for holder in holders if Family.of(holder.address) in service.families), None)
 

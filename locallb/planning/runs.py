@@ -22,7 +22,7 @@ Place = tuple[IPAddress, int, Transport]
 
 
 class PlannedRun(Protocol):
-    """How one proxy shall run. Another one means another run."""
+    """How one proxy is to run. A different value means another run."""
 
     @property
     def runtime(self) -> str:
@@ -30,7 +30,7 @@ class PlannedRun(Protocol):
 
     @property
     def envoy(self) -> str:
-        """The version of Envoy; empty where something else tells, such as an image."""
+        """The version of Envoy; empty where something else determines it, such as an image."""
 
     @property
     def fields(self) -> Mapping[str, object]:
@@ -73,10 +73,10 @@ class RunPlanner(Protocol):
         """Return how `proxy` runs, and the proxy as it must be for that."""
 
     def owner(self, declared: Mapping[str, object]) -> ObjectKey | None:
-        """Return whose a declared run is. Never raises."""
+        """Return the owner of a declared run. Never raises."""
 
     def told(self, declared: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
-        """Return the version of Envoy and what else is told of a declared run, as `PlannedRun` has them."""
+        """Return the version of Envoy and the details of a declared run, as `PlannedRun` has them."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Which Services are ours: of a class that this stack implements, and selected by it. Others' are never touched."""
+"""Our Services: of a class that this stack implements, and selected by it. Others are never touched."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from locallb.model.objects import MalformedService, Service
 def is_ours(service: Service | MalformedService, settings: Settings) -> bool:
     """Return whether this stack serves `service`, which is of type LoadBalancer, as all of them are."""
     if service.key.kind in OF_INGRESSES:
-        return True  # whoever bound them looked at each Ingress
+        return True  # checked for each Ingress when they were bound
     return implements(service, settings.classes) and selects(service, settings.namespaces, settings.selector)
 
 

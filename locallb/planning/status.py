@@ -91,7 +91,7 @@ def _overall(ports: tuple[PortRow, ...]) -> State:
 
 
 def _port(key: ObjectKey, planned: PlannedPort, seen: Observation | None) -> PortRow:
-    """Return the state of a port: the plan's own problem first, then what the proxy says of its listeners."""
+    """Return the state of a port: by the plan's problem first, then by the proxy's listeners."""
     if planned.problem and not planned.listeners:
         waits = planned.problem.reason is Reason.NO_BACKENDS
         return _troubled(planned, State.PENDING if waits else State.REJECTED, planned.problem)

@@ -61,7 +61,7 @@ class What(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that differs: of which port (empty for the whole), and what it was and is. Lists of texts."""
+    """One difference: its port (empty for the whole Service), and the texts before and after."""
 
     what: What
     port: str = ""

@@ -33,7 +33,7 @@ class Listener:
 
 
 def told_listeners(files: Mapping[str, str]) -> Iterator[Listener]:
-    """Read the listeners that Envoy was told, by their names: where ports are published, it binds something else."""
+    """Read Envoy's listeners by their names: where ports are published, it binds other ones."""
     for raw in _resources(files, "lds.json"):
         place = _PLACE.fullmatch(text_of(raw.get("name")))
         if place is None or (address := as_address(place["four"] or place["six"])) is None:
@@ -72,7 +72,7 @@ class Entrance:
 
 
 def told_entrances(files: Mapping[str, str]) -> Iterator[Entrance]:
-    """Read what listeners of HTTP and TLS take, one entrance a chain; what is answered by Envoy itself isn't taken."""
+    """Read what listeners of HTTP and TLS accept, one entrance per chain, without what Envoy answers itself."""
     for raw in _resources(files, "lds.json"):
         place = _PLACE.fullmatch(text_of(raw.get("name")))
         for chain in objects_of(raw.get("filter_chains")) if place else ():

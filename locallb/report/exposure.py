@@ -1,6 +1,6 @@
-"""Changes of exposure: what can be reached on the new side and could not on the old one, by whom, and the reverse.
+"""Changes of exposure: what clients can reach on the new side and could not on the old one, and the reverse.
 
-A port counts as declared, whether or not it has backends at this moment: a closed port opens by itself when a pod gets
+A port counts as declared, whether or not it has backends at this moment: a closed port opens when a pod gets
 ready. An unknown old side (a port that was closed when it was deployed) counts as not reachable. Going backwards, all
 of this is what can't be reached any more.
 """
@@ -144,7 +144,7 @@ def _is_everybody(sources: tuple[IPNetwork, ...], addresses: Iterable[IPAddress]
 
 
 def is_open(sources: tuple[IPNetwork, ...] | None, addresses: Iterable[IPAddress]) -> bool:
-    """Return whether everybody may come to one of the addresses; unknown sources count as closed."""
+    """Return whether all clients may reach one of the addresses; unknown sources count as closed."""
     if sources is None:
         return False
     return not sources or any(covered(EVERYBODY[Family.of(address)], sources) for address in addresses)

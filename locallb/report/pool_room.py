@@ -15,7 +15,7 @@ from locallb.report.sides import Side
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """One family of one pool: `size` addresses, of which `used` are given to our Services and `free` to nobody.
+    """One family of one pool: `size` addresses, of which our Services have `used`, and `free` are available.
 
     The rest is held by others, kept by a pin, or not usable on this host.
     """
@@ -56,7 +56,7 @@ def _room(
 
 
 def _not_free(snapshot: Snapshot, settings: Settings) -> Iterator[IPAddress]:
-    """Return the addresses that others hold or that are kept; ours that no Service has any more get free."""
+    """Return the addresses that others hold or that are reserved; ours that no Service has any more become free."""
     yield from (claim.address for claim in snapshot.claims if claim.owner.home != snapshot.home)
     yield from _flat(settings.pins.values())
     yield from _flat(node.addresses for node in snapshot.nodes)

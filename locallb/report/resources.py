@@ -37,7 +37,7 @@ class Resource:
 
 @dataclass(slots=True)
 class _Parts:
-    """What was found of one Service."""
+    """The resources of one Service."""
 
     addresses: list[IPAddress] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
@@ -53,7 +53,7 @@ class _Parts:
 
 
 def deployed_side(label: str, resources: Iterable[Resource]) -> Side:
-    """Make the side of what is deployed. Never raises."""
+    """Return the side of the deployed resources. Never raises."""
     parts: dict[ObjectKey, _Parts] = defaultdict(_Parts)
     by_name: dict[str, Resource] = {}
     of_stack: dict[str, _Parts] = defaultdict(_Parts)
@@ -77,7 +77,7 @@ def deployed_side(label: str, resources: Iterable[Resource]) -> Side:
 
 
 def _key(resource: Resource) -> ObjectKey | None:
-    """Return which Service a resource belongs to; None if it isn't one of ours that matters here."""
+    """Return the Service that a resource belongs to; None for resources that don't matter here."""
     if runtime := run_types().get(resource.type):
         return run_planner(runtime).owner(resource.inputs)
     if resource.type not in _READ:

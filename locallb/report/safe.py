@@ -1,6 +1,6 @@
 """Escaping of text from clusters for where it is shown: Markdown, HTML, a terminal.
 
-Names and annotations are written by anybody who may open a pull request. Control characters and the ones that turn or
+Names and annotations come from anyone who may open a pull request. Control characters and the ones that turn or
 hide text are written out, long texts are cut, and every character that a format would act on becomes a reference.
 """
 
@@ -20,7 +20,7 @@ _MANY_MARKS = re.compile(r"(?<=[\u0300-\u036f]{4})[\u0300-\u036f]+")
 
 
 def visible(text: str, longest: int = LONGEST_SENTENCE) -> str:
-    """Write out what can't be seen or changes how the rest is seen, and cut what is too long."""
+    """Write out characters that are invisible or change how others look, and cut what is too long."""
     calm = _MANY_MARKS.sub("…", printable(text[: longest + 1]))
     return calm if len(text) <= longest and len(calm) <= 2 * longest else f"{calm[: longest - 1]}…"
 

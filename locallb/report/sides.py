@@ -95,7 +95,7 @@ def planned_side(label: str, snapshot: Snapshot, plan: Plan, *, hostless: bool =
     """Make the side of a plan.
 
     `hostless` is for manifests that never met a cluster: where they have no Nodes, or no nodePorts yet, a port without
-    backends says nothing about the port, so it is not told as a problem.
+    backends says nothing about the port, so it is not reported as a problem.
     """
     services = {service.key: service for service in snapshot.services}
     proxies = {planned.proxy.name: planned for planned in plan.proxies}

@@ -1,6 +1,6 @@
 """Parses the key `dns`: zones with their servers, and additional names.
 
-Pure. Not here: who gets which name (`dns.records`).
+Pure. Not here: the assignment of names (`dns.records`).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def parse_dns(mistakes: Mistakes, value: object, pools: Sequence[Pool]) -> DnsSe
 
 
 def _in_clusters(mistakes: Mistakes, value: object, zones: Sequence[Zone]) -> bool:
-    """Read whether clusters are told of the zones, whose servers their pods must reach."""
+    """Read whether clusters get the zones as stub zones; their pods must reach the zones' servers."""
     if value != _STUB:
         mistakes.add("dns.clusters", f"{shown(str(value))} isn't known; write {_STUB}, or leave it out")
     for zone in zones:

@@ -64,7 +64,7 @@ def _ranges(mistakes: Mistakes, key: str, value: object) -> tuple[AddressRange, 
 
 
 def parse_range(text: str) -> AddressRange | str:
-    """Read a CIDR, a start-end range or a single address; a text tells the mistake."""
+    """Parse a CIDR, a start-end range or a single address; return a text with the mistake for anything else."""
     if "/" in text:
         return _cidr(text)
     first_text, dash, last_text = (part.strip() for part in text.partition("-"))

@@ -1,6 +1,6 @@
 """Parses the decoded values of the stack configuration (namespace `local-lb`) into `Settings`, or all mistakes.
 
-A mistake never hides another one: everything is read, then one error tells all. Keys that this version doesn't have yet
+A mistake never hides another one: everything is read, then one error lists all. Keys that this version doesn't have yet
 are refused by name, never ignored. Not here: how the stack file is found and decoded.
 """
 
@@ -118,7 +118,7 @@ def _outputs(mistakes: Mistakes, config: Mapping[str, object]) -> Mapping[str, o
 
 
 def _sources(mistakes: Mistakes, value: object) -> tuple[tuple[Source, ...], tuple[Finder, ...]]:
-    """Read what is named and what finds more."""
+    """Read the sources that are named, and the finders of more."""
     if value is None or value == []:
         mistakes.add("sources", f"there is none; write a list such as [{_SOURCE}]")
         return (), ()
@@ -138,7 +138,7 @@ def _sources(mistakes: Mistakes, value: object) -> tuple[tuple[Source, ...], tup
 
 
 def _source(mistakes: Mistakes, key: str, value: object) -> Iterator[tuple[str, Source | Finder]]:
-    """Return the word of an entry, and what it means; nothing where that can't be told."""
+    """Return the word of an entry and its parsed value; nothing where it is invalid."""
     entry = mistakes.mapping(key, value, _SOURCE)
     words = [word for word in SOURCES if word in entry]
     if len(words) > 1:

@@ -32,13 +32,13 @@ class Policies:
         return (self._first.get((service, port)) if port else None) or self._first.get((service, ""))
 
     def about(self, services: Collection[Named]) -> Iterator[BackendTlsPolicy]:
-        """Return the policies that are about any of these Services, in the order of their names."""
+        """Return the policies that target any of these Services, in the order of their names."""
         return (
             policy for policy in self._policies if any(policy.service(target) in services for target in policy.services)
         )
 
     def made(self, policy: BackendTlsPolicy) -> Validation:
-        """Return what a policy comes to."""
+        """Return a policy's validation, computed once."""
         if policy.meta.key not in self._made:
             self._made[policy.meta.key] = validation(policy, self._bundles)
         return self._made[policy.meta.key]

@@ -38,7 +38,7 @@ def _conditions(policy: BackendTlsPolicy, policies: Policies) -> Iterator[Condit
 
 
 def policy_sentences(cluster: str, policies: Policies, services: Collection[Named]) -> Iterator[str]:
-    """Return what is wrong with policies that are about any of these Services."""
+    """Return what is wrong with policies that target any of these Services."""
     for policy in policies.about(services):
         if why := policies.trouble(policy) or policies.made(policy).resolved:
             yield f"{cluster}: BackendTLSPolicy {policy.meta.key}: {why.reason}: {why.message}"

@@ -1,7 +1,7 @@
 """Validation of a BackendTLSPolicy: its TLS settings, or the specification's reason why it is invalid.
 
-A reference that leads nowhere takes nothing from the others; without one that is left nobody is believed. Not here:
-whom a policy is about (`policies`), and ConfigMaps, of which whoever reads them keeps certificates only.
+An invalid reference doesn't affect the others; without any valid one no backend is trusted. Not here: the targets of a
+policy (`policies`), and reading ConfigMaps, of which only certificates are kept.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CONFIG_MAP = ("", "ConfigMap")
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """What a policy comes to."""
+    """The result of validating a policy."""
 
     tls: BackendTls | Trouble
     """How backends are believed; trouble: nobody is, and nobody is spoken to in clear text instead."""
@@ -32,7 +32,7 @@ class Validation:
 
 
 def validation(policy: BackendTlsPolicy, bundles: Mapping[Named, AuthorityBundle]) -> Validation:
-    """Return what a policy comes to."""
+    """Validate a policy."""
     if why := _odd(policy):
         return Validation(Trouble(INVALID, why), is_read=False)
     bundled = [_authorities(reference, bundles) for reference in policy.authorities]
@@ -47,7 +47,7 @@ def validation(policy: BackendTlsPolicy, bundles: Mapping[Named, AuthorityBundle
 
 
 def policy_trouble(policy: BackendTlsPolicy, why: Trouble) -> Trouble:
-    """Return what is wrong with a policy for who doesn't know which one is meant."""
+    """Return what is wrong with a policy, with its name."""
     return Trouble(why.reason, f"BackendTLSPolicy {policy.meta.key}: {why.message}")
 
 

@@ -1,7 +1,7 @@
 """Limits of one Gateway: how many matches and hostnames all its routes may have together.
 
-A proxy gets each match of a route once for every host that the route takes, so that few objects can want much. Whoever
-comes last and wants more than is left is refused; others go on. Not here: bounds of single objects (`gateway.parsing`).
+A proxy gets each match of a route once for every host that the route accepts, so few objects can need much. The last
+one that needs more than is left is refused; others are served. Not here: bounds of single objects (`gateway.parsing`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MOST_AUTHORITIES = 16 << 20
 
 @dataclass(slots=True)
 class Capacity:
-    """What is left, as routes are attached one after the other. Counts rather too much than too little."""
+    """The remaining capacity, as routes are attached one after the other. Counts too much rather than too little."""
 
     left: int
     _hosts: set[tuple[int, str]] = field(default_factory=set)
@@ -36,7 +36,7 @@ class Capacity:
             self._hosts_under.update((listener, name) for name in covering(hostname))
 
     def wanted(self, listener: int, names: Sequence[str], matches: int) -> int:
-        """Return how many entries a route comes to that has so many matches, at these hostnames of a listener."""
+        """Return the number of entries of a route with so many matches, at these hostnames of a listener."""
         return sum(self._wanted(listener, name, names, matches) for name in names)
 
     def attach(self, listener: int, names: Sequence[str], matches: int) -> None:

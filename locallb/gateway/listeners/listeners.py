@@ -47,7 +47,7 @@ _WITH_NAMES = frozenset({ListenerProtocol.HTTPS.value, ListenerProtocol.TLS.valu
 
 @dataclass(frozen=True, slots=True)
 class BoundListener:
-    """A listener, what it may serve, and why it doesn't."""
+    """A listener, what it may serve, and why it isn't served."""
 
     owner: Reference
     listener: Listener
@@ -144,7 +144,7 @@ def _certified(bound: BoundListener, authority: LocalAuthority | None) -> BoundL
 
 
 def _validated(bound: BoundListener, asked: Mapping[int, Clients]) -> BoundListener:
-    """Ask clients of HTTPS for what the Gateway asks at the port, or at all others; nobody is let in unasked."""
+    """Require from clients of HTTPS what the Gateway requires at the port, else at all ports."""
     listener = bound.listener
     clients = asked.get(listener.port, asked.get(0)) if listener.protocol == ListenerProtocol.HTTPS else None
     if clients is None:
@@ -205,7 +205,7 @@ def _within_bound(bound: Iterable[BoundListener]) -> Iterator[BoundListener]:
 
 
 def _without_conflicts(bound: Sequence[BoundListener]) -> tuple[BoundListener, ...]:
-    """Mark those that aren't distinct: between objects the later ones, and of what is left in one object all."""
+    """Mark listeners that aren't distinct: between objects the later ones, within one object all of them."""
     kept: list[BoundListener] = []
     checked: list[BoundListener] = []
     for _, group in groupby(bound, key=lambda listener: listener.owner):
@@ -223,7 +223,7 @@ def _without(listener: BoundListener, listeners: Iterable[BoundListener]) -> Ite
 
 
 def _conflict(listener: BoundListener, others: Iterable[BoundListener]) -> Trouble | None:
-    """Return why traffic couldn't be told apart; those that aren't accepted themselves take nothing from others."""
+    """Return why traffic couldn't be distinguished; listeners that aren't accepted conflict with none."""
     mine = listener.listener
     for other in others:
         theirs = other.listener

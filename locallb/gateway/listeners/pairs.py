@@ -17,7 +17,7 @@ _SECRET = ("", "Secret")
 def named_pair(
     owner: Reference, named: Reference, objects: GatewayObjects, grants: Grants, reason: str
 ) -> Certificate | Trouble:
-    """Return the certificate in a Secret, or why it can't be used: for `reason`, unless nobody lets `owner` name it."""
+    """Return the certificate in a Secret, or why it can't be used: for `reason`, if `owner` may reference it."""
     if named[:2] != _SECRET:
         why = f"{named.group or 'core'}/{named.kind} {named.key} can't be a certificate; name a Secret"
         return Trouble(reason, why)

@@ -44,7 +44,7 @@ def clients_by_port(gateway: Gateway, objects: GatewayObjects) -> Mapping[int, C
 
 
 def _clients(asked: FrontendValidation, gateway: Gateway, objects: GatewayObjects, grants: Grants) -> Clients:
-    """Put together the authorities that can be used; of those that can't the first one is told."""
+    """Combine the authorities that can be used; report the first one that can't."""
     if asked.problem:
         return Clients(accepted=Trouble("UnsupportedValue", asked.problem))
     text, troubles = "", list[Trouble]()

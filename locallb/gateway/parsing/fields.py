@@ -41,7 +41,7 @@ def texts(fields: Fields, name: str, most: int) -> tuple[str, ...]:
 
 
 def hostname(path: str, text: str) -> str:
-    """Return a hostname in lower case; `*.` may stand before it. An empty one is none."""
+    """Return a hostname in lower case, possibly with a leading `*.`. An empty text is no hostname."""
     lower = text.lower()
     plain = lower.removeprefix("*.")
     if text and (len(text) > _LONGEST_NAME or not _HOSTNAME.fullmatch(plain) or _is_address(plain)):

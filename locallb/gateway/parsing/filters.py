@@ -1,7 +1,7 @@
 """Parses the filters of a rule or of a backend. Raises FieldError for unsupported ones.
 
-A filter that isn't served makes its rule one that says why: ignoring it would serve what nobody asked for. Not here:
-the rest of a rule (`rules`), and which texts are safe (`model.http.checks`).
+A rule with an unsupported filter is not served, with the reason: ignoring the filter would serve something else than
+was asked for. Not here: the rest of a rule (`rules`), and which texts are safe (`model.http.checks`).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _headers(fields: Fields) -> HeaderChanges:
 
 
 def _pairs(fields: Fields, name: str) -> tuple[tuple[str, str], ...]:
-    """Return names and values; of those of one name the first counts, as the API says."""
+    """Return names and values; of several with one name the first counts, as the API specifies."""
     pairs: dict[str, tuple[str, str]] = {}
     for entry in items(fields, name, _MOST):
         pairs.setdefault(entry.text("name").lower(), (entry.text("name"), entry.text("value")))

@@ -1,6 +1,6 @@
 """Parses Gateways, GatewayClasses and ListenerSets. Never raises: a malformed object keeps its problem, or is dropped.
 
-Only a name is needed; an object without a usable one is nobody that a status could be told. Not here: routes
+Only a name is needed; an object without a usable one can't get a status. Not here: routes
 (`routes`), policies (`policies`), and which kinds a cluster has (`kinds`).
 """
 
@@ -36,7 +36,7 @@ _MOST = 16
 
 
 def parse_meta(data: Mapping[object, object], *, namespaced: bool = True) -> Meta | None:
-    """Read metadata; None where the object has no name that a status could be told."""
+    """Read metadata; None where the object has no usable name, to which a status could be written."""
     try:
         metadata = Fields.of("metadata", data.get("metadata"))
         key = Named(namespace_of(metadata, "default") if namespaced else "", name_of(metadata))
@@ -61,7 +61,7 @@ def spec_of(data: Mapping[object, object]) -> Fields:
 
 
 def parse_class(meta: Meta, data: Mapping[object, object]) -> GatewayClass:
-    """Read a GatewayClass; one that names no controller is nobody's."""
+    """Read a GatewayClass; one that names no controller belongs to none."""
     try:
         spec = spec_of(data)
         return GatewayClass(meta, spec.text("controllerName"), spec.get("parametersRef") is not None)

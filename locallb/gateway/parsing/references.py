@@ -1,4 +1,4 @@
-"""References from one object to another, as fields have them. Raises FieldError. Not here: who may refer to whom."""
+"""References from one object to another, as fields have them. Raises FieldError. Not here: which ones are allowed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ LARGEST_PORT = 65535
 
 
 def reference(fields: Fields, group: str, kind: str, namespace: str) -> Reference:
-    """Return a reference; what it leaves out is as given."""
+    """Return a reference; fields that it omits are as given."""
     key = Named(namespace_of(fields, namespace), name_of(fields))
     return Reference(group_of(fields, group), kind_of(fields, kind), key)
 
 
 def backend_ref(fields: Fields, namespace: str) -> BackendRef:
-    """Return a reference to a backend; a Service unless it says otherwise."""
+    """Return a reference to a backend, a Service by default."""
     to = reference(fields, "", "Service", namespace)
     return BackendRef(to.group, to.kind, *to.key, optional_port(fields), fields.integer("weight", 0, MAX_WEIGHT, 1))
 

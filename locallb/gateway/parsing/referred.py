@@ -1,7 +1,7 @@
 """Parses the objects that Gateway API objects refer to, as far as used: Services of any type, Namespaces.
 
-Never raises. Not here: Secrets themselves, of which nothing but a digest may leave whoever reads them, and ConfigMaps,
-of which nothing but certificates does.
+Never raises. Not here: Secrets themselves, of which only a digest leaves the code that reads them, and ConfigMaps, of
+which only certificates do.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Referred: TypeAlias = BackendService | Namespace | TlsSecret | AuthorityBundle
 
 
 def parse_referred(data: Mapping[object, object]) -> Referred | None:
-    """Read a Service, a Namespace, or what stands for an object; None for what is none, or makes no sense."""
+    """Read a Service, a Namespace, or the representation of a Secret or ConfigMap; None for anything else."""
     if is_bundle(data):
         return _bundle(data)
     if is_reference(data):
@@ -40,12 +40,12 @@ def parse_referred(data: Mapping[object, object]) -> Referred | None:
 
 
 def is_reference(data: Mapping[object, object]) -> bool:
-    """Return whether an object stands for a Secret or a ConfigMap."""
+    """Return whether an object represents a Secret or a ConfigMap."""
     return is_bundle(data) or all(data.get(key) == value for key, value in SECRET_REFERENCE.items())
 
 
 def is_bundle(data: Mapping[object, object]) -> bool:
-    """Return whether an object stands for a ConfigMap with authorities."""
+    """Return whether an object represents a ConfigMap with authorities."""
     return all(data.get(key) == value for key, value in BUNDLE_REFERENCE.items())
 
 

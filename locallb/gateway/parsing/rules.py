@@ -132,7 +132,7 @@ def _headers(fields: Fields) -> tuple[ValueMatch, ...]:
 
 
 def _each_once(matches: Iterable[ValueMatch], of: Callable[[str], str]) -> tuple[ValueMatch, ...]:
-    """Leave the first of each name, as the API says."""
+    """Keep the first of each name, as the API specifies."""
     named: dict[str, ValueMatch] = {}
     for match in matches:
         named.setdefault(of(match.name), match)

@@ -32,7 +32,7 @@ class Attached(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ParentVerdict:
-    """What one of a route's parents says: that it takes it, or why not."""
+    """The verdict of one of a route's parents: accepted, or why not."""
 
     route: Route
     parent: ParentRef
@@ -144,13 +144,13 @@ def _too_much(route: Route, places: Mapping[int, Sequence[str]], capacity: Capac
 
 
 def _matches(route: Route) -> int:
-    """Return how many entries a route comes to at one hostname."""
+    """Return the number of entries of a route at one hostname."""
     rules = route.rules if route.kind in _BY_NAME else ()
     return sum(match.entries for rule in rules if not rule.problem for match in rule.matches)
 
 
 def invalid(route: Route) -> Trouble | None:
-    """Return why nothing of a route can be served: it, or each of its rules, says what isn't."""
+    """Return why nothing of a route can be served: the problem of the route, or of each of its rules."""
     if route.problem:
         return Trouble(UNSUPPORTED, route.problem)
     problems = [rule for rule in route.rules if rule.problem]

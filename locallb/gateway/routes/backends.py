@@ -1,7 +1,7 @@
 """Backend references: which port of which Service each means, and the protocol and TLS to reach it.
 
-A policy that can't be kept is no fault of a route, and yet nobody is spoken to in clear text instead. Not here: which
-endpoints are behind a Service (`planning.backends`), nor what is answered where a reference leads nowhere.
+An invalid policy is no fault of a route, but its backends get no clear text instead. Not here: the endpoints behind a
+Service (`planning.backends`), and the answer where a reference leads nowhere.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Backends:
         return self._port(route, ref, service)
 
     def served(self, target: BackendTarget) -> BackendTarget | Trouble:
-        """Return a target with the TLS that its policy wants, or why nobody may be spoken to."""
+        """Return a target with the TLS that its policy requires, or why it may not be connected to."""
         policy = self.policies.of(target.named, target.port.name)
         if policy is None:
             return target
@@ -136,7 +136,7 @@ class Upstreams:
         *,
         opened: bool = False,
     ) -> str | Trouble:
-        """Return the name of a backend's upstream, or why there is none; `change` says more of it than its port."""
+        """Return the name of a backend's upstream, or why there is none; `change` is applied to its target first."""
         meant = self._backends.target(route, ref)
         if isinstance(meant, Trouble):
             return meant

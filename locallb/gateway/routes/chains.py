@@ -22,7 +22,7 @@ AttachedListener = tuple[BoundListener, Sequence[Attached]]
 
 
 def chains_of_port(attached: Sequence[AttachedListener], upstreams: Upstreams) -> Iterable[Chain]:
-    """Return what becomes of the connections to one TCP port."""
+    """Return the filter chains of one TCP port."""
     plain = [Hosted(bound.listener.hostname, routes) for bound, routes in attached if bound.listener.protocol == "HTTP"]
     if plain:
         yield Chain(http_routes(plain, upstreams))
@@ -42,7 +42,7 @@ def chains_of_port(attached: Sequence[AttachedListener], upstreams: Upstreams) -
 def _termination(bound: BoundListener, routes: Sequence[Attached]) -> Termination | None:
     """Return how TLS ends at a listener; None where it doesn't.
 
-    A certificate of our own has the listener's hostname, and those of its routes that this doesn't stand for.
+    A certificate of our own has the listener's hostname, and those of its routes that this doesn't cover.
     """
     tls, authority = bound.listener.tls, bound.authority
     if tls is None or tls.mode is not TlsMode.TERMINATE:
@@ -85,6 +85,6 @@ def _forward(routes: Sequence[Attached], upstreams: Upstreams, *, opened: bool =
 
 
 def datagrams_of_port(attached: Sequence[AttachedListener], upstreams: Upstreams) -> tuple[Target, ...]:
-    """Return what is behind a UDP port: the backends of the oldest UDPRoute."""
+    """Return the backends of a UDP port: those of the oldest UDPRoute."""
     forward = _forward([route for _, routes in attached for route in routes[:1]][:1], upstreams)
     return tuple(target for target in forward.targets if target.upstream)

@@ -1,7 +1,7 @@
 """Our part of the observed status of a Gateway API object or an Ingress, and how it differs from the desired one.
 
-Anybody may have written it: what makes no sense is left out, and what others say of theirs as well, so that nobody is
-woken for it. Not here: the patch that repairs it (`patch`), and when that is sent.
+Anyone may have written it: invalid parts are left out, and so are those of other controllers, so that they wake no
+loop. Not here: the patch that repairs it (`patch`), and when that is sent.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class ObservedRouteStatus:
 
 
 def told_kind(name: str) -> ObjectKind | None:
-    """Return the kind of objects of the API's kind `name`, whose status is written; None of all others."""
+    """Return the object kind of the API's kind `name` if its status is written; None for all others."""
     return _TOLD.get(name)
 
 
 def observed_statuses(
     cluster: ClusterName, document: Mapping[Any, Any], kinds: Mapping[str, ApiKind] = KINDS
 ) -> tuple[tuple[ObjectKey, ObservedRouteStatus], ...]:
-    """Return what an object says, if it is of one of these kinds and its status is written. Never raises."""
+    """Return an object's observed status, if it is of one of these kinds and its status is written. Never raises."""
     kind = kind_of_object(document, kinds)
     object_kind = told_kind(kind.name) if kind else None
     meta = parse_meta(document, namespaced=kind.namespaced) if kind else None

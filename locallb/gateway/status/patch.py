@@ -1,7 +1,7 @@
 """The patch from an object's status to the desired one, which keeps what others wrote; none where it is as desired.
 
 Others' conditions, parents and ancestors stay as and where they are. A condition keeps its time for as long as its
-status is the same, and none that was written of a newer generation is touched. Not here: what it shall say.
+status is the same, and none that was written for a newer generation is touched. Not here: the desired content.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def status_patch(live: Live, wanted: Status, generation: int, now: str) -> Mappi
 
     Args:
         live: the object as it is.
-        wanted: what its status shall say of ours; empty withdraws what we said as the controller of routes.
+        wanted: the desired content of our part; empty withdraws what we wrote as the controller of routes.
         generation: of the object that `wanted` was made from.
         now: the time, RFC 3339.
 
@@ -69,12 +69,12 @@ def _is_same(said: Any, wanted: Any) -> bool:  # noqa: ANN401 - JSON
 
 
 def says(live: Live, wanted: Status, generation: int) -> bool:
-    """Return whether an object's status says what it shall."""
+    """Return whether an object's status is as desired."""
     return not differences(live.get("status") or {}, wanted, generation)
 
 
 def is_said(live: Live) -> bool:
-    """Return whether anything stands there that we may have said, beyond that it waits for a controller."""
+    """Return whether the status has anything that we may have written, except that it waits for a controller."""
     said = live.get("status") or {}
     conditions = said.get("conditions") or ()
     has_conditions = any(
@@ -85,7 +85,7 @@ def is_said(live: Live) -> bool:
 
 
 def withdrawn(said: Status) -> Status:
-    """Return what an object shall say in place of what we said: as new ones, that it waits for a controller."""
+    """Return the status that replaces ours when it is withdrawn: as of a new object, waiting for a controller."""
     if not ENTRIES.keys().isdisjoint(said):
         return {}
     if "loadBalancer" in said:
@@ -99,7 +99,7 @@ def withdrawn(said: Status) -> Status:
 
 
 def is_newer(said: Status, generation: int) -> bool:
-    """Return whether any condition of ours was written of a newer generation than we know."""
+    """Return whether any condition of ours was written for a newer generation than we know."""
     mine = filter(is_ours, _entries(said))
     conditions = [
         *(said.get("conditions") or ()),
@@ -126,7 +126,7 @@ def _entry(before: Status, wanted: Status, generation: int, now: str) -> Status:
 
 
 def _shared(about: str, said: Iterable[Status], wanted: Iterable[Status], generation: int, now: str) -> list[Status]:
-    """Put ours in place of ours; others' stay where they are."""
+    """Replace our entries; those of others stay where they are."""
     before = list(said)
     ours = {_named(about, entry): entry for entry in before if is_ours(entry)}
     mine = {(name := _named(about, entry)): _entry(ours.get(name, {}), entry, generation, now) for entry in wanted}

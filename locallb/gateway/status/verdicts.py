@@ -19,7 +19,7 @@ _MOST = 10_000
 
 
 class Verdict(StrEnum):
-    """What an object is told."""
+    """The overall result in an object's status."""
 
     ACCEPTED = "accepted"
     PARTLY = "partly"
@@ -30,7 +30,7 @@ class Verdict(StrEnum):
 
 @lru_cache(_MOST)
 def verdict_of(status: str) -> Verdict:
-    """Return what a status says, given as JSON."""
+    """Return the overall result of a status, given as JSON."""
     said: JsonObject = json.loads(status)
     of_object = _entries(said)
     if any(_is(entry, kind, "False") for entry in of_object for kind in (ACCEPTED, PROGRAMMED)):

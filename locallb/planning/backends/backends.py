@@ -1,9 +1,9 @@
 """The backends of each port: its endpoints (pods) directly, or Nodes' NodePorts.
 
 Refusal follows desired state: no eligible Node, or no usable endpoint although EndpointSlices are known, means no
-backend and, later, no listener. Slices of a Service that aren't there say nothing. Behind endpoints the NodePorts stand
-by, for a network that doesn't let this host in. Not here: which Nodes are eligible (`nodes`), which endpoints are
-usable (`usable_endpoints`) and reached (`reach`), whether a backend answers (the proxy's health check).
+backend and, later, no listener. Missing EndpointSlices of a Service mean nothing. Behind endpoints the NodePorts are
+on standby, for a network that doesn't let this host in. Not here: which Nodes are eligible (`nodes`), which endpoints
+are usable (`usable_endpoints`) and reached (`reach`), whether a backend answers (the proxy's health check).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def upstreams(service: Service, index: BackendIndex) -> tuple[PortBackends, ...]
 
 
 def _told_of_drain(service: Service, index: BackendIndex, entry: PortBackends) -> PortBackends:
-    """Explain of a port that has no backends for that reason alone that they are drained."""
+    """Report that a port's backends are drained, if that is the only reason why it has none."""
     if not (service.ordered.drained and entry.problem):
         return entry
     undrained = _entry(service, entry.port, entry.family, _find(service, entry.port, entry.family, index))
@@ -137,7 +137,7 @@ def _reached(ready: Sequence[Usable], choice: BackendChoice, reach: Reach) -> in
 def _asked(
     here: NodePorts, cluster: ClusterName, ready: Usable, index: BackendIndex
 ) -> tuple[IPAddress | None, int | None]:
-    """Return whom the check of an endpoint asks: itself or, for UDP, kube-proxy of its Node."""
+    """Return the address that an endpoint's health check queries: itself or, for UDP, kube-proxy of its Node."""
     if here.health is None:
         return None, 0
     node = index.health_port(cluster, ready.endpoint.node)

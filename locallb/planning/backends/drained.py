@@ -1,6 +1,6 @@
 """Draining: the Nodes and endpoints that remain when some get no new connections; open connections stay.
 
-Not here: which of them become backends (`backends`), and who ordered the drain.
+Not here: which of them become backends (`backends`), and the orders themselves.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class SlicesByService:
         return self._of
 
     def _with_few_others(self, slices: tuple[EndpointSlice, ...]) -> Mapping[ObjectKey, Sequence[EndpointSlice]] | None:
-        """Return them where a few stand in the places of others of the same Services; None where more is different."""
+        """Return them where a few replace others of the same Services in place; None where more has changed."""
         where = few_replaced(self._slices, slices)
         changed = {key: [*self._of[key]] for key in {self._slices[place].service for place in where or ()}}
         for place in where or ():
@@ -91,7 +91,7 @@ class BackendIndex:
     ) -> BackendIndex:
         """Take from a snapshot all but the Nodes, of which only the eligible ones count.
 
-        `routes_to_pods` are routes of ours, there or about to be, each for the pods of one cluster; `slices` are the
+        `routes_to_pods` are routes of ours, existing or planned, each for the pods of one cluster; `slices` are the
         EndpointSlices by Service, where that is known.
         """
         made = cls.of(nodes, ())
@@ -144,7 +144,7 @@ class BackendIndex:
         return self.reaches.get(cluster, Reach()).has(address)
 
     def health_port(self, cluster: ClusterName, node: NodeName | None) -> IPAddress | None:
-        """Return where kube-proxy of a Node answers; None where nobody knows."""
+        """Return where kube-proxy of a Node answers; None where that is unknown."""
         addresses = self.asked_at.get(cluster, {}).get(node, ()) if node else ()
         families = self.health_ports.get(cluster, frozenset())
         return next((address for address in addresses if Family.of(address) in families), None)

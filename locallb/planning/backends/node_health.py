@@ -1,11 +1,11 @@
 """Health checks of Nodes as backends: kube-proxy's health ports or, without any, the NodePort itself.
 
-kube-proxy tells on port 10256 that it works, and on a Service's healthCheckNodePort that it works and has an endpoint
-here (externalTrafficPolicy Local). Asking it costs the application no connection and answers for UDP as well. Clusters
-that have replaced it may answer on neither; there a TCP connection to the NodePort must do. Which one it is counts for
-a whole cluster, because Envoy has one kind of check for all backends of an upstream. So where NodePorts may stand
-behind pods, whose only check is a connection, they are checked by connections too: to kube-proxy's port, or under
-policy Local to the NodePort, which answers only where an endpoint is. Not here: who asks (Envoy, and the source once).
+kube-proxy answers on port 10256 if it works, and on a Service's healthCheckNodePort if it works and has an endpoint
+there (externalTrafficPolicy Local). Such a check costs the application no connection and works for UDP as well.
+Clusters that have replaced it may answer on neither; there a TCP connection to the NodePort must do. The choice holds
+for a whole cluster, because Envoy has one kind of check for all backends of an upstream. So where NodePorts may be the
+standby of pods, whose only check is a connection, they are checked by connections too: to kube-proxy's port, or under
+policy Local to the NodePort, which answers only where an endpoint is. Not here: the checks (by Envoy and the source).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class NodePorts:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What is known of a cluster's health ports: the families in which 10256 answers; none where nothing does."""
+    """A cluster's health ports: the families in which port 10256 answers; empty where it answers in none."""
 
     families: frozenset[Family]
 

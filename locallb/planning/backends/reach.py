@@ -1,7 +1,7 @@
 """Pod addresses that this host certainly reaches, by its routes and by the cluster's Nodes.
 
-A route says where packets go, not who is there: a VPN's 10.0.0.0/8, the bridge of Docker and another cluster's Node
-all lead away from pods that have such addresses here. So only these count, where no longer prefix says otherwise:
+A route names the next hop, not the owner of the destination: a VPN's 10.0.0.0/8, Docker's bridge and another cluster's
+Node all lead away from pods with such addresses here. So only these count, unless a longer prefix leads elsewhere:
 a route by one of the cluster's own Nodes, a network that Nodes are in themselves but for the pods that each passes to
 (spec.podCIDRs), and any route but the default one where this host is one of the Nodes. What a rule leads elsewhere
 (`ip rule`) never counts. Not here: whether a pod lets this host in, which is for the proxy to find out.
@@ -22,7 +22,7 @@ from locallb.model.objects import Node
 
 
 class Destination(NamedTuple):
-    """A destination of this host's routes, in numbers, and whether what is there is the cluster's."""
+    """A destination of this host's routes, as numbers, and whether it leads to the cluster."""
 
     version: int
     first: int
@@ -38,7 +38,7 @@ class Reach:
     """Longest prefixes first; empty where none leads to the cluster."""
 
     def has(self, address: IPAddress) -> bool:
-        """Return whether packets to `address` come to the cluster."""
+        """Return whether packets to `address` reach the cluster."""
         version, number = address.version, int(address)
         return next(
             (leads for v, first, last, leads in self.destinations if v == version and first <= number <= last), False
@@ -46,7 +46,7 @@ class Reach:
 
 
 def reach_of(nodes: Sequence[Node], routes: Iterable[Route], diversions: tuple[Diversion, ...] = ()) -> Reach:
-    """Work out what is reached of the cluster that has `nodes`: the very same where nothing has changed."""
+    """Return the reach of the cluster that has `nodes`: the identical object if nothing has changed."""
     addresses = frozenset(address for node in nodes for address in node.addresses)
     behind = frozenset(network for node in nodes for network in node.pod_cidrs)
     return _reach(addresses, behind, tuple(routes), diversions)
@@ -59,7 +59,7 @@ def _reach(
     routes: tuple[Route, ...],
     diversions: tuple[Diversion, ...],
 ) -> Reach:
-    """Work it out; `behind` Nodes are networks of which nobody answers for himself in the Nodes' own network."""
+    """Compute it; `behind` are networks behind Nodes, whose addresses don't answer in the Nodes' own network."""
     by_destination: dict[IPNetwork, list[Route]] = {}
     for route in routes:
         by_destination.setdefault(route.destination, []).append(route)

@@ -1,5 +1,5 @@
-"""Gateways and Ingresses among what is planned: who they are, and which listeners and backends their ports come to.
+"""Planning of Gateways and Ingresses: which ones are served, and the listeners and backends of their ports.
 
-Pure, and apart because a Service needs none of it. Not here: Gateway API's and Ingresses' own rules (`gateway`,
-`ingress`), and what they are told (`planning.statuses`).
+Pure, and separate because Services don't need it. Not here: Gateway API's and Ingresses' own rules (`gateway`,
+`ingress`), and their statuses (`planning.statuses`).
 """

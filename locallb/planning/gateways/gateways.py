@@ -1,4 +1,4 @@
-"""Gateways and Ingresses among the Services of a plan: who they are.
+"""Gateways and Ingresses as Services of a plan.
 
 Each is planned as a Service that has a proxy of its own. Not here: what it serves (`gateway.translation`,
 `ingress.translation`), on which addresses (`serving`), and what statuses say (`gateway.status`).
@@ -28,7 +28,7 @@ from locallb.model.snapshot import LocalAuthority, Snapshot
 
 
 class Gateways(NamedTuple):
-    """The Gateways and Ingresses that a stack serves, and what is to be told beside them."""
+    """The Gateways and Ingresses that a stack serves, and notices about others."""
 
     bound: Mapping[ObjectKey, Bound] = MappingProxyType({})
     notices: tuple[str, ...] = ()

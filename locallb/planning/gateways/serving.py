@@ -45,7 +45,7 @@ class Where(NamedTuple):
 
 
 class Serving(NamedTuple):
-    """What is served of a Service or a Gateway."""
+    """What a proxy serves of a Service or a Gateway."""
 
     ports: tuple[PlannedPort, ...]
     listeners: tuple[Listener, ...]
@@ -128,7 +128,7 @@ def datagram_shares(behind: Iterable[tuple[int, Sequence[Backend]]]) -> Mapping[
 
 
 def _port(gateway: Bound, port: ServicePort, where: Where, via: Via | None, answering: frozenset[str]) -> PlannedPort:
-    """Return a port with a listener on each address where nobody else has it; of UDP where anybody is behind it."""
+    """Return a port with a listener on each address where it is free; for UDP only if it has backends."""
     if port in where.problems:
         return PlannedPort(port, problem=where.problems[port])
     taken = {address: where.taken[port, address] for address in where.addresses if (port, address) in where.taken}
@@ -147,13 +147,13 @@ def _port(gateway: Bound, port: ServicePort, where: Where, via: Via | None, answ
 
 
 def _is_shared(gateway: Bound, port: ServicePort) -> bool:
-    """Return whether somebody else may have the same port of UDP at the same address."""
+    """Return whether another owner may have the same UDP port at the same address."""
     ports = {(wanted.port, wanted.protocol) for wanted in gateway.want.ports}
     return bool(gateway.want.sharing_key) or (port.port, Protocol.UDP) in ports
 
 
 def _with_addresses(chains: Sequence[Chain], addresses: Iterable[IPAddress]) -> Iterator[Chain]:
-    """Return chains with the addresses in those local certificates that clients see who ask for no name."""
+    """Return chains with the addresses added to the local certificates that clients without a server name get."""
     hosts = tuple(str(address) for address in addresses if local.certifies_address(address))
     nameless = {
         certificate: _also(certificate, hosts)

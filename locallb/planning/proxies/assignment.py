@@ -1,7 +1,7 @@
 """The proxy of each Service, within the host's capacity: one of its own, or one of the stack's.
 
-Combines who keeps or gets which proxy (`sharing`) with the budget of inotify instances (`capacity`). Not here: what the
-proxies serve.
+Combines the choice of shared proxies and spares (`sharing`) with the budget of inotify instances (`capacity`). Not
+here: what the proxies serve.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ class ProxyAssignment:
 
 @dataclass(frozen=True, slots=True)
 class ProxyAssignments:
-    """Who is served and how. Who is missing doesn't fit."""
+    """The proxy of each Service that is served. Services that don't fit are missing."""
 
     assignments: Mapping[ObjectKey, ProxyAssignment]
     proxies: tuple[ProxyName, ...]
-    """The stack's proxies that shall run, those apart that are somebody's as a whole."""
+    """The stack's proxies that are to run, without those that belong to one Service as a whole."""
     http: frozenset[ProxyName] = frozenset()
-    """Those of them to which HTTP may come."""
+    """Those of them that may serve HTTP."""
 
 
 def assign_proxies(
@@ -66,7 +66,7 @@ def assign_proxies(
 ) -> ProxyAssignments:
     """Assign a proxy to every Service; those that have one first, then the older ones.
 
-    `files` has the Gateways, which share a proxy with nobody in any case: how many files each wants to watch.
+    `files` has the Gateways, which never share a proxy, with the number of files that each needs to watch.
     """
     in_order = sorted(services, key=lambda service: (service.created, service.key))
     if settings.mode is not Sharing.SHARED:
@@ -134,7 +134,7 @@ def _per_service(
 def _room_for_spares(needs: Sequence[Need], budget: int, each: int, waiting: int) -> int:
     """Count the spares that fit beside what serves: new ones where that has its files, too.
 
-    One that waits already goes only for somebody who would have no proxy at all: it is stopped after newcomers are
+    One that waits already is ended only for a Service that would get no proxy at all: it is stopped after newcomers are
     started, which couldn't have its instances for their files yet.
     """
     ways = share_out(needs, budget)
@@ -163,7 +163,7 @@ def _assignments(given: Assignment, snapshot: Snapshot) -> Mapping[ObjectKey, Pr
 def _leaving(
     snapshot: Snapshot, proxies: Sequence[ProxyName], own: Sequence[ObjectKey], settings: ProxySettings
 ) -> int:
-    """Count the instances of those who leave: they are stopped after newcomers are started, so it is for the next run.
+    """Count the instances of removed proxies: these stop after new ones start, so they are free in the next run.
 
     `proxies` are those of the stack that stay, `own` the Services that may stay with a proxy of their own.
     """

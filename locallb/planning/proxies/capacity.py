@@ -2,7 +2,7 @@
 
 Every proxy watches its listeners and clusters; one that learns endpoints by EDS also watches a file for each upstream.
 A running proxy keeps its way, so that a new Service never reconfigures a neighbour; new ones get EDS as far as the
-budget goes once everybody is admitted. Not here: addresses, and what the budget is (a fact of the host).
+budget goes once all are admitted. Not here: addresses, and the size of the budget (a fact of the host).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Need:
 
 
 def share_out(needs: Sequence[Need], budget: int) -> Mapping[ObjectKey, Discovery]:
-    """Decide who runs, and how. Who is missing in the answer doesn't fit.
+    """Decide which proxies run, and how they learn endpoints. Those missing in the answer don't fit.
 
     Running proxies are admitted first, then the others in the order given.
     """

@@ -1,7 +1,7 @@
 """Placement of one Service on its addresses: its listeners, its upstreams, and the proxy that serves them.
 
-All that it depends on comes in two values, `PlacementInputs` and `PlanContext`, so that a cache can tell whether they
-are equal (`memory`). Not here: the choice of addresses, of the proxy, and rejections (`plan`).
+All inputs come in two values, `PlacementInputs` and `PlanContext`, so that a cache can compare them
+(`memory`). Not here: the choice of addresses, of the proxy, and rejections (`plan`).
 """
 
 from __future__ import annotations
@@ -146,20 +146,20 @@ def _prefix(given: PlacementInputs) -> str:
 
 
 def proxy_of_stack(name: ProxyName, frame: PlanContext, *, may_serve_http: bool = False) -> PlannedProxy:
-    """Plan a proxy of the stack: what it serves is said by those who are served."""
+    """Plan a proxy of the stack; what it serves comes from the placements of its Services."""
     empty = Proxy(name, proxy_id(frame.home, name), Discovery.STATIC, may_serve_http=may_serve_http)
     owner, proxy, run = _run_of_stack(empty, frame)
     return PlannedProxy(proxy, owner, render_empty(proxy), run)
 
 
 def _run_of_stack(proxy: Proxy, frame: PlanContext) -> tuple[Owner, Proxy, PlannedRun]:
-    """Return how a proxy of the stack runs: the same whoever is served."""
+    """Return how a proxy of the stack runs, which doesn't depend on the Services that it serves."""
     owner = proxy_owner(frame.home, proxy.name)
     return owner, *run_planner(frame.settings.runtime).plan(proxy, RunInputs(owner, frame.settings, frame.host))
 
 
 def _taken(placement: Placement, proxy: Proxy, frame: PlanContext) -> PlannedProxy:
-    """Plan a spare that somebody took whole: it goes on as it was started, and is told all."""
+    """Plan a spare that serves one Service or Gateway as a whole: it runs as started, with a complete configuration."""
     owner, proxy, run = _run_of_stack(proxy, frame)
     return PlannedProxy(proxy, owner, render(proxy), run, serves=placement.key)
 
@@ -184,7 +184,7 @@ def _places(placement: Placement, given: PlacementInputs) -> Iterator[Place]:
 
 
 def _is_patient(given: PlacementInputs, frame: PlanContext, *, straight: bool) -> bool:
-    """Return whether clients are held until a pod is told: where pods are wanted, or are reached as listeners are made.
+    """Return whether clients wait for a new pod: where pods are chosen, or reached when listeners are created.
 
     It is a part of the listener, which going over to NodePorts and back must not touch, nor another choice, nor a
     version of local-lb that decides otherwise: listeners that serve stay as they are.

@@ -41,7 +41,7 @@ def planned_port(
     backends: Sequence[PortBackends],
     listen: Callable[[ServicePort, IPAddress], Listener],
 ) -> PlannedPort:
-    """Return `port` with a listener on each address whose family has backends; tell why where one has none."""
+    """Return `port` with a listener on each address whose family has backends, and the problem where one has none."""
     if port in where.problems:
         return PlannedPort(port, problem=where.problems[port])
     mine = {entry.family: entry for entry in backends if entry.port == port}
@@ -63,7 +63,7 @@ def listener_of(  # noqa: PLR0913, PLR0917 - what a listener is made from
     port: ServicePort,
     address: IPAddress,
 ) -> Listener:
-    """Return the listener of a port on an address; `leads` says where a detour leads that is ordered."""
+    """Return the listener of a port on an address; `leads` has whether an ordered detour has backends."""
     family, down = Family.of(address), service.ordered.down
     upstream, leads_on = prefix + upstream_name(port.protocol, port.port, family), leads.get((port, family))
     return Listener(

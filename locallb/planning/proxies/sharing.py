@@ -1,4 +1,4 @@
-"""The stack's own proxies, shared ones or spares: how many there shall be, and which Services they serve.
+"""The stack's own proxies, shared ones or spares: their number, and the Services that they serve.
 
 A Service keeps its proxy, as it keeps its address, so that one that comes or goes moves no other. There are as many
 shared proxies as configured, or one more where all are full; a new Service goes to the one with the fewest. A spare is
@@ -27,7 +27,7 @@ _NAME = re.compile(r"(shared|spare)-([1-9][0-9]*)")
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The stack's proxies, and who is served by which."""
+    """The stack's proxies, and the Services of each."""
 
     proxies: tuple[ProxyName, ...] = ()
     """Names, in order of their numbers."""
@@ -35,7 +35,7 @@ class Assignment:
 
 
 class Http(NamedTuple):
-    """Who needs HTTP, and which spares can serve it: those of earlier versions can't."""
+    """The Services that need HTTP, and the spares that can serve it: those of earlier versions can't."""
 
     wanted_by: Collection[ObjectKey] = ()
     proxies: Collection[ProxyName] = ()
@@ -57,7 +57,7 @@ def serves_services(name: ProxyName) -> bool:
 def assign_shared(
     services: Sequence[ObjectKey], assignments: Iterable[HeldProxyAssignment], settings: ProxySettings, room: int
 ) -> Assignment:
-    """Assign a shared proxy to each of `services`, in this order; `room` is how many proxies fit at all."""
+    """Assign a shared proxy to each of `services`, in this order; `room` is the number of proxies that fit."""
     wanted = set(services)
     held = {
         assignment.service: assignment.proxy
@@ -94,7 +94,7 @@ def assign_spares(
     assignments: Collection[HeldProxyAssignment],
     http: Http = NO_HTTP,
 ) -> Assignment:
-    """Assign the spares that wait to `newcomers`, in this order; who stays keeps the one that it took.
+    """Assign waiting spares to `newcomers`, in this order; Services that stay keep theirs.
 
     `held` are the stack's proxies that run. In the answer are those that are taken and those that still wait. A proxy
     whose Service is gone isn't: it may still carry that one's streams, so it is stopped and not used again.
@@ -111,7 +111,7 @@ def assign_spares(
 
 
 def _taken(newcomers: Sequence[ObjectKey], waiting: list[ProxyName], http: Http) -> Mapping[ObjectKey, ProxyName]:
-    """Assign each newcomer the first that can serve it; Services those first that can serve nobody else."""
+    """Assign each newcomer the first spare that can serve it; Services get those first that can't serve HTTP."""
     taken: dict[ObjectKey, ProxyName] = {}
     for key in newcomers:
         fitting = (name for name in waiting if key not in http.wanted_by or name in http.proxies)

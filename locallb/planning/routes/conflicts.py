@@ -24,7 +24,7 @@ _SPECIAL = (
 
 
 class Taken:
-    """Destinations that lead somewhere, by whom; networks contain each other or have nothing in common."""
+    """Destinations that have routes, with their owners; networks contain each other or are disjoint."""
 
     def __init__(self, routes: Iterable[Route], diversions: Iterable[Diversion] = ()) -> None:
         self._by: dict[tuple[int, int, int], list[tuple[IPAddress | None, str]]] = {}
@@ -42,7 +42,7 @@ class Taken:
         self._settle()
 
     def against(self, route: PodRoute) -> str:
-        """Return what is in the way of `route`; empty if nothing is, or if what is there is the same way."""
+        """Return what conflicts with `route`; empty if nothing does, or if the existing route leads the same way."""
         network, version = route.destination, route.destination.version
         first, last = span_of(network)
         for bits in range(network.prefixlen + 1):

@@ -1,9 +1,9 @@
 """The routes to the pods of each cluster: which are wanted, and which of them this stack may add.
 
 A Node's pods are in its spec.podCIDRs and are reached by its InternalIP; where the CNI has ranges of its own the source
-names them, and the first Node passes on what isn't its own. Service CIDRs are no place to go to. What a cluster says is
-not taken on trust: its pods are in private networks, and no route of somebody else is overruled. Not here: how routes
-are made, and who is served by them (`backends`).
+names them, and the first Node forwards what isn't its own. Service CIDRs are no destinations. Data of a cluster isn't
+trusted: its pods must be in private networks, and no route of others is overridden. Not here: how routes are made, and
+which Services use them (`backends`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class RoutePlan:
 
 
 def host_routes(snapshot: Snapshot, settings: Settings) -> RoutePlan:
-    """Return the routes to make in this host's table; who has some of two clusters keeps them."""
+    """Return the routes to make in this host's table; of two clusters the one that has some keeps them."""
     wanted = wanted_routes(snapshot, settings)
     host = snapshot.host.addresses
     existing = host.routes if host else ()
@@ -62,7 +62,7 @@ _NO_RIGHT = (
 
 
 def lost_routes(plan: Plan, snapshot: Snapshot) -> set[ObjectKey]:
-    """Return of which clusters some routes aren't in this host's table: not yet, or somebody removed them."""
+    """Return the clusters of which routes are missing in this host's table: not made yet, or removed by others."""
     if not plan.routes or snapshot.host.addresses is None:
         return set()
     metric = metric_of(snapshot.home)
@@ -73,7 +73,7 @@ def lost_routes(plan: Plan, snapshot: Snapshot) -> set[ObjectKey]:
 def routes_to_gain(
     plan: Plan, snapshot: Snapshot, settings: Settings, find: Callable[[Snapshot, Settings], RoutePlan]
 ) -> Iterator[str]:
-    """Return for each cluster what routes that nobody makes would change, where they could be made: a sentence each.
+    """Return a sentence for each cluster that would gain from routes which aren't made, where they could be.
 
     `find` is `routes_of`, or knows its answers.
     """
@@ -164,7 +164,7 @@ def _named(settings: Settings) -> Mapping[ClusterName, tuple[IPNetwork, ...]]:
 
 
 def _by_each(nodes: Sequence[Node]) -> Iterator[PodRoute]:
-    """Return the way to the pods of each Node by itself; a range that two Nodes have is the first one's."""
+    """Return the route to the pods of each Node by that Node; a range of two Nodes belongs to the first one."""
     seen = set()
     for node in nodes:
         for network in node.pod_cidrs:

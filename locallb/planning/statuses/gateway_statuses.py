@@ -58,7 +58,7 @@ _ORDERED = {FAULT: FAULT_ORDERED, DRAIN: DRAINED}
 def with_statuses(
     plan: Plan, gateways: Gateways, snapshot: Snapshot, settings: Settings, memory: AnyMemory | None = None
 ) -> Plan:
-    """Return the plan with what objects of Gateway API in running clusters are told; `memory` has what they were."""
+    """Return the plan with the statuses of Gateway API objects in running clusters; `memory` has the former ones."""
     live = [objects for cluster, objects in sorted(gateways.clusters.items()) if cluster in snapshot.access]
     if not live:
         return plan
@@ -90,7 +90,7 @@ class _Telling:
     def planned(
         self, cluster: ClusterName, name: Hashable, make: Callable[..., ApiStatus], *given: object
     ) -> PlannedStatus:
-        """Return what an object of a cluster is told: `make` makes it of `given`, and of nothing else."""
+        """Return the status of an object of a cluster, which `make` computes from `given` and nothing else."""
 
         def made(_home: Home, _access: Access, *given: object) -> PlannedStatus:
             return planned_status(make(*given), cluster, self.snapshot)
@@ -126,7 +126,7 @@ def _trouble(problem: Problem) -> Trouble:
 def _of_placements(
     placements: Sequence[Placement], bound: Sequence[Bound | None], settings: Settings, tell: _Telling
 ) -> Sequence[tuple[Placement, Outcome | None]]:
-    """Return placements with what is told of them, and what became of Gateways; most are as they were."""
+    """Return placements with their statuses, and the outcomes of Gateways; most are unchanged."""
     known: RowCache[tuple[Placement, Outcome | None]] = tell.memory.of("placed", RowCache)
     known.within(tell.snapshot.home, tell.snapshot.access, settings)
 
@@ -138,7 +138,7 @@ def _of_placements(
 
 
 def _served(outcomes: Sequence[tuple[object, Outcome | None]], bound: Sequence[Bound | None]) -> _Served:
-    """Return the Gateways among what is bound, each with what became of it."""
+    """Return the Gateways among what is bound, each with its outcome."""
     pairs = zip(bound, (outcome for _, outcome in outcomes), strict=True)
     return [(gateway, outcome) for gateway, outcome in pairs if outcome and isinstance(gateway, BoundGateway)]
 
@@ -151,7 +151,7 @@ def _of_cluster(objects: GatewayObjects, served: _Served, gateways: Gateways) ->
 
 
 def _with_status(planned: _Planned, bound: Bound | None, tell: _Telling) -> tuple[_Planned, Outcome | None]:
-    """Add what a Gateway of a running cluster is told; return what became of it, too."""
+    """Add the status of a Gateway of a running cluster; return its outcome, too."""
     if not isinstance(bound, BoundGateway):
         return planned, None
     key, outcome = planned.key, outcome_of(planned)
@@ -226,14 +226,14 @@ def _of_routes(
 
 
 def _each(memory: AnyMemory, cluster: ClusterName, what: str, *frame: object) -> RowCache[Any]:
-    """Return what is known of each Gateway of a cluster within a frame."""
+    """Return the cache of each Gateway of a cluster within a frame."""
     known: RowCache[Any] = memory.of((cluster, what), RowCache)
     known.within(*frame)
     return known
 
 
 def _several(*names: tuple[Reference, ...]) -> frozenset[Reference]:
-    """Return the names that stand in several of these."""
+    """Return the names that are in several of these."""
     return frozenset(name for name, count in Counter(chain.from_iterable(names)).items() if count > 1)
 
 

@@ -25,7 +25,7 @@ from locallb.planning.planned import Placement, PlannedNews, PlannedStatus, Reje
 
 
 def with_ingresses(placement: Placement, bound: Bound | None, snapshot: Snapshot, settings: Settings) -> Placement:
-    """Add what Ingresses of a running cluster are told that are served at these addresses."""
+    """Add the statuses and events of Ingresses of a running cluster that are served at these addresses."""
     if not isinstance(bound, BoundIngresses) or not placement.access:
         return placement
     ports = tuple(planned.port for planned in placement.ports if planned.listeners)
@@ -39,7 +39,7 @@ def with_ingresses(placement: Placement, bound: Bound | None, snapshot: Snapshot
 
 
 def with_news(rejection: Rejection, bound: Bound | None, snapshot: Snapshot) -> Rejection:
-    """Add what Ingresses of a running cluster are told that get no address."""
+    """Add the events of Ingresses of a running cluster that get no address."""
     if not isinstance(bound, BoundIngresses) or not rejection.access:
         return rejection
     return replace(rejection, news=tuple(_news(bound, snapshot, why=rejection.problem.message)))
@@ -52,7 +52,7 @@ def _news(
     ports: Sequence[ServicePort] = (),
     why: str = "",
 ) -> Iterator[PlannedNews]:
-    """Return what each Ingress is told by events; `why` none of them is served."""
+    """Return the events of each Ingress; `why` is the reason if none of them is served."""
     cluster, troubles = bound.key.cluster, dict[Named, list[str]]()
     for name, trouble in bound.troubles:
         troubles.setdefault(name, []).append(trouble)
@@ -65,7 +65,7 @@ def _news(
 
 
 def planned_status(status: ApiStatus, cluster: ClusterName, snapshot: Snapshot) -> PlannedStatus:
-    """Return what an object of a cluster is told, as its resource gets it."""
+    """Return the status of an object of a cluster, as its resource gets it."""
     key = ObjectKey(cluster, *status.of.key, ObjectKind(ROUTED_KINDS[status.of.kind].plural))
     text = json.dumps(status.status, sort_keys=True)
     owner = Owner(snapshot.home, key, status.meta.uid)

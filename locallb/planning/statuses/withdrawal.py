@@ -13,7 +13,7 @@ from locallb.planning.planned import Placement, Plan
 
 
 def withdraw(plan: Plan, down: Collection[str]) -> Plan:
-    """Return the plan in which Services of live clusters that are served by these proxies are told so."""
+    """Return the plan in which statuses of live clusters' Services behind these proxies are withdrawn."""
     if not down:
         return plan
     placements = (

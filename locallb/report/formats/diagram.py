@@ -120,7 +120,7 @@ def _box(x: int, y: float, width: int, height: int, radius: int) -> str:
 
 
 def _text(x: int, y: float, words: object, longest: int, kind: str = "") -> str:
-    """Write text that is cut where it would not fit; the whole of it stands in the table."""
+    """Write text that is cut where it would not fit; the table has all of it."""
     text = visible(str(words))
     cut = text if len(text) <= longest else f"{text[: longest - 1]}…"
     style = f' class="{kind}"' if kind else ""

@@ -92,7 +92,7 @@ def _balancer(balancer: Balancer | None) -> Mapping[str, object] | None:
 
 
 def _reach(reach: Exposure | Narrowing, known: str, others: tuple[IPNetwork, ...]) -> Mapping[str, object]:
-    """Write what can be reached now, or no more; `known` is what it says of the other side's sources."""
+    """Write what became reachable, or no longer is; `known` names the field for the other side's sources."""
     return {
         "kind": str(reach.kind),
         "ports": list(reach.ports),

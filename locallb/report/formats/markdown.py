@@ -1,7 +1,7 @@
 """The report as Markdown for a pull request's comment or a job's summary (GitHub, GitLab), of limited size.
 
 What matters is above, details are folded. A report that is too long loses its details first, then unchanged Services,
-then rows from the end, and says so: it is never cut in the middle.
+then rows from the end, with a note: it is never cut in the middle.
 """
 
 from __future__ import annotations
