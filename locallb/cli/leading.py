@@ -120,7 +120,7 @@ class Leaders:
         return self._looks[1].look(_keeper(wanted, settings, root).lease(*_place(wanted)))
 
     def settled(self, settings: Settings, root: Path, waiting: Callable[[str], None]) -> Holder:
-        """Return the same without a doubt; `waiting` is told what for, if that takes a while. Raises KubeError."""
+        """Return the same without a doubt; call `waiting` with the reason if that takes a while. Raises KubeError."""
         holder = self.look(settings, root)
         if holder.doubted and settings.leader_election:
             timing = settings.leader_election.timing

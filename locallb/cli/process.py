@@ -1,4 +1,4 @@
-"""This process and what surrounds it: signals, the standard streams, exceptions that nobody caught.
+"""This process: its signals, standard streams and uncaught exceptions.
 
 It is imported before anything else and imports next to nothing: a signal may come while the rest is still loaded.
 """
@@ -41,7 +41,7 @@ def prepare() -> None:
 def leave(_number: int, _frame: FrameType | None) -> None:
     """End this process at once: no command leaves anything half-done that the next run doesn't finish.
 
-    Not by an exception: one that is raised anywhere may be swallowed, or printed, by whatever runs just then.
+    Not by an exception, which the code that runs at that moment might catch or print.
     """
     _write(_ERRORS, _SENTENCE)
     _end(INTERRUPTED)
@@ -76,7 +76,7 @@ def finish(code: int) -> int:
 
 
 def _open_standard_streams() -> None:
-    """Open standard streams that are closed, so that no file of ours is taken for one, and let each take any text."""
+    """Open closed standard streams, so that no file of ours gets their number, and let each write any text."""
     for number in (0, _OUTPUT, _ERRORS):
         try:
             os.fstat(number)

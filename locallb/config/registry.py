@@ -1,7 +1,7 @@
 """The registry of implementations: the words that a configuration may use, each with its package.
 
-Packages are loaded when they are asked for, so a stack loads what it uses, and a room asks by a protocol of its own for
-what may lie above it: planning has no arrow to what has effects. Not here: what an implementation must offer
+Packages are loaded on demand, so a stack loads what it uses, and a lower room can use a higher one by a protocol:
+planning imports nothing that has effects. Not here: the interfaces of implementations
 (`config.entries`, `planning.runs`, `runtimes.runtime`, `sources.source`, `kubernetes.frontend`, `outputs.output`).
 """
 

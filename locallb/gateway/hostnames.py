@@ -1,7 +1,7 @@
 """Hostname intersection of a listener and a route, and which of several hostnames is the most specific.
 
-`*.` stands for any number of labels, one at least; an empty hostname is every one. Not here: which are
-valid (`fields`).
+`*.` matches any number of labels, one at least; an empty hostname matches every name. Not here: their
+validation (`fields`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _WILDCARD = "*."
 
 
 def covers(general: str, special: str) -> bool:
-    """Return whether every name that `special` stands for is one that `general` stands for, too."""
+    """Return whether `general` matches every name that `special` matches."""
     if general in {"", special}:
         return True
     return general.startswith(_WILDCARD) and special.removeprefix(_WILDCARD).endswith(general[1:])

@@ -1,6 +1,6 @@
 """Which objects of a live cluster Gateways need, in stages, so that nothing else is requested.
 
-Classes are asked for first, then Gateways where a class is ours, then all else where a Gateway is. Not here: requests,
+Classes are requested first, then Gateways if a class is ours, then all else if there is a Gateway. Not here: requests,
 and which GatewayClasses a stack chooses (`translation.our_classes`).
 """
 

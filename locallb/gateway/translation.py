@@ -1,8 +1,8 @@
-"""Translates Gateway API objects into what each Gateway requests: addresses and ports, and what is served there.
+"""Translates Gateway API objects into the requests of each Gateway: addresses, ports, and what is served there.
 
-Gateways are planned as Services are: what this makes of one is a `Service` of the model whose key names the kind, and
-by port what the proxy serves. Nothing here knows addresses, endpoints or this host. Not here: hosts and routes
-(`routes`), and what statuses say (`status`).
+Gateways are planned as Services are: the result is a `Service` of the model whose key names the kind, and for each port
+what the proxy serves. This is independent of addresses, endpoints and this host. Not here: hosts and routes (`routes`),
+and statuses (`status`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from locallb.model.snapshot import LocalAuthority
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundGateway(Bound):
-    """A Gateway of ours: what it wants, what is served, and all that its status is made from."""
+    """A Gateway of ours: its request, what is served, and the inputs of its status."""
 
     gateway: Gateway
     listeners: tuple[BoundListener, ...]

@@ -1,6 +1,6 @@
-"""The live page's document, its style, scripts and icon. Nothing of a cluster is in them: all that comes by the stream.
+"""The live page's document, style, scripts and icon. They contain no data of clusters, which comes by the stream.
 
-Not here: what the stream says (`lanes`, `rates`), and who gets any of it (`guard`).
+Not here: the content of the stream (`lanes`, `rates`), and access control (`guard`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ stroke-linecap="round"/></svg>"""
 
 
 def pages(stack: str) -> Pages:
-    """Return what is served beside the stream."""
+    """Return the pages that are served beside the stream."""
     page = Page(_shell(stack).encode(), "text/html; charset=utf-8", headers=HEADERS)
     icon = Page(_ICON.encode(), "image/svg+xml", headers=HEADERS)
     assets = {f"/{name}": _page(_asset(name, kind)) for name, kind in _KINDS.items()}

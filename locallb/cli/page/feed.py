@@ -1,8 +1,8 @@
-"""The present content of the live page, and the updates that each of its readers hasn't got yet.
+"""The current content of the live page, and the pending updates of each of its readers.
 
-Everything has the number of the change that brought it; a reader that was told up to some number gets what came after
-it, however long that took it. So nothing waits for a slow reader, and none is owed more than one message. Not here:
-what the texts say.
+Every part has the number of its last change; a reader that has everything up to a number gets the later parts, however
+slow it is. So nothing waits for a slow reader, and each has at most one message pending. Not here: the content of the
+texts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Access control of the live page: only this host's own browser and programs, for the page itself. Pure.
 
 Any site that a user visits can make the browser send requests to the loopback. A name that leads here (DNS rebinding)
-shows in Host, another origin in Origin or Sec-Fetch-Site; neither gets anything. Not here: what those get who may.
+shows in Host, another origin in Origin or Sec-Fetch-Site; both are refused. Not here: the content for allowed clients.
 """
 
 from __future__ import annotations

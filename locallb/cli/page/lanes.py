@@ -1,7 +1,7 @@
 """The live page's drawing of one Service, Gateway or Ingress: a lane from addresses through its proxy to backends.
 
-Documents of plain values, made of what is planned and seen; the page's script draws them as text. Pure. Not here: what
-flows (`rates`), and who has been told what (`feed`).
+Documents of plain values, made from the plan and observations; the page's script draws them as text. Pure. Not here:
+traffic (`rates`), and the updates of each reader (`feed`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The live page's server beside the loop: takes events, asks for figures while somebody looks, and serves both.
+"""The live page's server beside the loop: takes events, queries figures while there are readers, and serves both.
 
-A face of a teller of its own, so a terminal that is held up doesn't hold up the page. Not here: what is drawn (`lanes`,
+It has an event reporter of its own, so a blocked terminal doesn't block the page. Not here: the content (`lanes`,
 `rates`) and the page itself (`document`).
 """
 

@@ -1,7 +1,7 @@
-"""The report of two revisions of the same manifests: nothing is deployed, nothing is asked, nothing stays behind.
+"""The report of two revisions of the same manifests: nothing is deployed or queried, and no file is left.
 
-The old side is planned first, as if nobody held anything, then the new side as if the old one were deployed: so what
-keeps its address on a host keeps it here, and only real changes show.
+The old side is planned first, as if no address were held, then the new side as if the old one were deployed: so
+Services that keep their address on a host keep it here, and only real changes show.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def open_project(root: Path) -> Project:
 
 
 def _old_side(project: Project, settings: Settings, home: Home, other: str, made: Path) -> _Old:
-    """Read and plan the old side; one that can't be used is empty and says why."""
+    """Read and plan the old side; one that can't be used is empty and has the reason."""
     label = other
     try:
         if other and Path(other).is_dir():

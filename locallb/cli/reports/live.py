@@ -1,7 +1,6 @@
 """The report of what `up` would do here: the stack's state on one side, the manifests on the other.
 
-The engine's own preview says what it would do; so a resource that isn't there any more shows, although nothing is
-declared differently.
+It uses the engine's own preview, so a resource that no longer exists shows although its declaration is the same.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The command `top`, and `status --traffic`: what flows through Services, once or until interrupted.
+"""The command `top`, and `status --traffic`: traffic through Services, once or until interrupted.
 
-The first look tells what was counted since proxies know their backends; each one after it, what came in between.
+The first look shows the totals since proxies know their backends; each later one, the traffic in between.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class _Shown:
         self._told = troubles
 
     def show(self, seconds: float) -> None:
-        """Show what comes."""
+        """Show lines as they arrive."""
         until = time.monotonic() + seconds
         while time.monotonic() < until and not self._out.gone:
             for tap, message in self.reading.messages(PACE):

@@ -1,6 +1,6 @@
-"""Observes what proxies serve, beside the loop: those that just changed at once, the others one after another.
+"""Observes what proxies serve, beside the loop: changed proxies immediately, the others one after another.
 
-Costs next to nothing while nothing happens: one proxy in two seconds is asked, on its admin socket.
+While nothing happens, one proxy is queried every two seconds, by its admin socket.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Health:
                 pass
 
     def _absorb(self) -> None:
-        """Look at what was told."""
+        """Take over the new events."""
         if self._news:
             self._follow(self._news)
             self._news = None

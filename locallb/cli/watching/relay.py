@@ -1,7 +1,7 @@
 """A bounded queue from the loop's thread to its reporters, which never blocks the loop.
 
-Bounded: where the teller can't keep up (a paused terminal, a full pipe), the oldest go untold and are counted. Plans
-are large, so only the latest is kept.
+Bounded: where the reporter can't keep up (a paused terminal, a full pipe), the oldest events are dropped and counted.
+Plans are large, so only the latest is kept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MOST = 1000
 
 @dataclass(frozen=True, slots=True)
 class RelayedEvent:
-    """An event, of whose plan only sentences are left, and when it was told (seconds since the epoch)."""
+    """An event, with only the sentences of its plan, and its time (seconds since the epoch)."""
 
     at: float
     event: LoopEvent

@@ -42,7 +42,7 @@ class EventSink(Protocol):
 
 
 class Lines:
-    """One line a record, on a stream without a buffer: what was not written is known at once."""
+    """One line per record, on an unbuffered stream: failed writes are known immediately."""
 
     pace = 0.05
 
@@ -57,7 +57,7 @@ class Lines:
         """Begin: nothing to do."""
 
     def show(self, records: Sequence[LogRecord], board: Board, views: Sequence[View]) -> None:
-        """Write the records. Where there is no room, lines are left out and counted; raises OSError if nobody reads."""
+        """Write the records. Where there is no room, lines are dropped and counted. Raises OSError without a reader."""
         del board, views
         for record in records:
             if self._lost:

@@ -1,4 +1,4 @@
-"""Signals while the loop runs: SIGTERM and Ctrl-C stop it, once more leaves at once, SIGHUP reads everything again."""
+"""Signals while the loop runs: SIGTERM and Ctrl-C stop it, a second one exits, SIGHUP reads everything again."""
 
 from __future__ import annotations
 

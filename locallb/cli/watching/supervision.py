@@ -72,7 +72,7 @@ class Supervised:
         sd_notify.reloading()
 
     def listen(self, event: LoopEvent) -> None:
-        """Report READY after the first look and after each reload, and how things stand."""
+        """Report READY after the first look and after each reload, and the current status."""
         match event:
             case Planned() if self._reloading and _is_whole(event):
                 self._ready()

@@ -1,7 +1,7 @@
 """The desired status of each object, as the specification names it: conditions, listeners, parents, addresses.
 
-Made of what was bound and of what became of it on this host. Plain data in the API's fields, without times: those, and
-what others wrote, are added where it is written (`patch`). Not here: when it is true.
+Made from what was bound and its outcome on this host. Plain data in the API's fields, without times: those, and what
+others wrote, are added when it is written (`patch`). Not here: whether the proxy already serves it.
 """
 
 from __future__ import annotations

@@ -152,8 +152,8 @@ def _on_nodes(service: Service, here: NodePorts, nodes: Sequence[Node], ready: S
     others: Sequence[Node] = ()
     if service.traffic_policy is TrafficPolicy.LOCAL and ready is not None:
         hosts = {match.endpoint.node for match in ready}
-        # Only a check of kube-proxy itself tells whether an endpoint has come to one of the others meanwhile. What
-        # drains is unhealthy for it: then those that stand by, no healthier, would get a share of the traffic.
+        # Only kube-proxy's own health check shows whether an endpoint has moved to one of the others. It reports
+        # draining Nodes as unhealthy: the standbys, no healthier, would then get a share of the traffic.
         follows = here.check and any(match.endpoint.ready for match in ready)
         others = [node for node in nodes if node.name not in hosts] if follows else ()
         nodes = [node for node in nodes if node.name in hosts]

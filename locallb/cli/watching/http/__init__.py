@@ -1,4 +1,4 @@
-"""The small HTTP server for metrics, health and the live page: sockets, messages, and which Host is answered.
+"""The small HTTP server for metrics, health and the live page: sockets, messages, and the check of the Host header.
 
-Not here: what any page says (`metrics`, `supervision`, `cli.page`).
+Not here: the content of pages (`metrics`, `supervision`, `cli.page`).
 """

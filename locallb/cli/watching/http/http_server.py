@@ -1,8 +1,8 @@
-"""A small HTTP server on the loopback: pages that are read now and again, and streams of updates.
+"""A small HTTP server on the loopback: pages that are read occasionally, and streams of updates.
 
-One thread serves all clients and waits for none. Each has so many seconds for its whole request and for taking the
-answer; where too many are there the one that has been there longest goes. Of a stream no more is made before the client
-has taken what came before, and for that it has the same time. Not here: what the pages say.
+One thread serves all clients and waits for none. Each has a time limit for its whole request and for reading the
+response; if there are too many clients, the oldest connection is closed. The next part of a stream is made after the
+client has read the former one, for which it has the same time. Not here: the content of pages.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One record of the log of `watch`, whatever its format.
 
-Not here: what is told of which event (`records`), and the forms (`lines`, `screen`).
+Not here: the records of each event (`records`), and the output formats (`lines`, `screen`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """One thing to tell; `fields` are JSON's, with stable names (docs/watch.md)."""
+    """One record of the log; `fields` are JSON's, with stable names (docs/watch.md)."""
 
     at: float
     """Seconds since the epoch."""

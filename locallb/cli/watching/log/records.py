@@ -1,8 +1,8 @@
 """Turns events into log records. One record is one line, in any format.
 
-What is told again and again (a plan without work, the same complaint at each plan, the same failure at each try, or of
-each object that isn't a Service) is told once, and when it ends.
-Not here: the forms (`lines`), and what is shown at one moment (`board`).
+Repeated events (a plan without work, the same complaint at each plan, the same failure at each try, or of each object
+that isn't a Service) are reported once, and when they end.
+Not here: the output formats (`lines`), and the current state (`board`).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Narrator:
         self._failing = {key: why for key, why in self._failing.items() if key in present or not key.cluster}
 
     def _of_event(self, at: float, event: LoopEvent, views: Sequence[View] | None) -> Iterator[LogRecord]:
-        """Return what to tell of it; there are no views of what another plan has overtaken."""
+        """Return the records of an event; there are no views of it if a newer plan has replaced its plan."""
         match event:
             case Planned():
                 yield from self._planned(at, event)

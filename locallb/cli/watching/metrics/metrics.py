@@ -1,6 +1,6 @@
 """Metrics of the watch loop for Prometheus. Labels have no names of Services, so that their number is bounded.
 
-What happens is counted as it happens, in microseconds; what there is now is counted when somebody asks.
+Events are counted as they happen, in microseconds; gauges are computed at each scrape.
 """
 
 from __future__ import annotations

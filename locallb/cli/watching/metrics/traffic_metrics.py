@@ -1,7 +1,7 @@
 """Metrics of traffic through Services, for stacks that want them: read from proxies at each scrape.
 
-The first so many ports are told, in the order of their Services, and how many aren't: series are bounded. A proxy that
-doesn't answer in time is left out of that scrape. Not here: what is counted (`traffic`).
+Series are bounded: a limited number of ports have metrics, in the order of their Services, and the number of the
+others is a metric. A proxy that doesn't answer in time is left out of that scrape. Not here: the counters (`traffic`).
 """
 
 from __future__ import annotations
