@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from locallb.model.errors import ClientError
-from locallb.model.system_errors import SCARCE, told
+from locallb.model.system_errors import refuse_scarcity, told
 
+_LOOK = "what processes of this host hold can't be told"
 _SOCKET = "socket:["
 _INOTIFY = "anon_inode:inotify"
 
@@ -49,18 +50,17 @@ def socket_owners(inodes: Collection[str], our_pids: Collection[int]) -> SocketO
                 else:
                     _note(totals, pid, links, inodes)
     except OSError as error:
-        raise DescriptorsError(f"what processes of this host hold can't be told: {told(error)}") from error
+        raise DescriptorsError(f"{_LOOK}: {told(error)}") from error
     return totals
 
 
 @contextmanager
 def _hidden_or_gone() -> Iterator[None]:
-    """Pass over a process whose descriptors can't be seen; not over an error that isn't about it."""
+    """Pass over a process whose descriptors can't be seen. Raises DescriptorsError for what isn't about it."""
     try:
         yield
     except OSError as error:
-        if error.errno in SCARCE:
-            raise
+        refuse_scarcity(error, _LOOK, DescriptorsError)
 
 
 def _note(totals: SocketOwners, pid: int, links: list[str], inodes: Collection[str]) -> None:

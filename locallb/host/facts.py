@@ -25,8 +25,9 @@ from locallb.model.network.ranges import AddressRange
 from locallb.model.network.routes import POD_PROTOCOL, Route
 from locallb.model.network.routing_rules import Rule, diversions
 from locallb.model.snapshot import HostFacts, Socket
-from locallb.model.system_errors import SCARCE, told
+from locallb.model.system_errors import refuse_scarcity
 
+_LOOK = "this host can't be looked at"
 _STATUS = "/proc/self/status"
 _PORT_START = "/proc/sys/net/ipv4/ip_unprivileged_port_start"
 _INSTANCES = "/proc/sys/fs/inotify/max_user_instances"
@@ -126,14 +127,8 @@ def _told(path: str) -> str:
     try:
         return Path(path).read_text(encoding="ascii")
     except OSError as error:
-        _refuse_scarcity(error)
+        refuse_scarcity(error, _LOOK, HostError)
         return ""
-
-
-def _refuse_scarcity(error: OSError) -> None:
-    """Raise HostError for an error that says nothing of what was asked for: it would be planned with."""
-    if error.errno in SCARCE:
-        raise HostError(f"this host can't be looked at: {told(error)}") from error
 
 
 def _number(path: str, default: int) -> int:
@@ -211,7 +206,7 @@ def _bind_error(kind: socket.SocketKind, address: str, port: int) -> int:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((address, port))
     except OSError as error:
-        _refuse_scarcity(error)
+        refuse_scarcity(error, _LOOK, HostError)
         return error.errno or errno.EIO
     return 0
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from locallb.host.descriptors import socket_owners
 from locallb.model.errors import ClientError
 from locallb.model.identities import IPAddress, Protocol
-from locallb.model.system_errors import SCARCE, told
+from locallb.model.system_errors import refuse_scarcity
 
 LISTEN = "0A"
 _ESTABLISHED = "01"
@@ -94,8 +94,7 @@ def _lines(table: Path) -> list[str]:
     try:
         return table.read_text(encoding="ascii").splitlines()
     except OSError as error:
-        if error.errno in SCARCE:
-            raise SocketError(f"which ports are in use can't be told: {told(error)}") from error
+        refuse_scarcity(error, "which ports are in use can't be told", SocketError)
         return []
 
 

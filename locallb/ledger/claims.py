@@ -25,7 +25,7 @@ from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Ow
 from locallb.model.memory import Memory
 from locallb.model.naming import owner_fields, owner_from
 from locallb.model.snapshot import Claim, MappedPort
-from locallb.model.system_errors import FAILING, SCARCE, refusal
+from locallb.model.system_errors import FAILING, refuse_scarcity, told
 from locallb.storage import files, stamps
 
 UNKNOWN = Owner(Home("", "", ""), ObjectKey(ClusterName(""), "", ""))
@@ -87,11 +87,11 @@ def read_entry(path: Path, address: IPAddress) -> ClaimFile | None:
         else:
             return ClaimFile(path, Claim(address, owner, ports), sharing)
     except files.FilesError as error:
-        told = f"who holds {address} can't be told: {error}"
+        problem = f"who holds {address} can't be told: {error}"
         if error.is_scarcity:
-            raise LedgerError(told) from error
+            raise LedgerError(problem) from error
         if error.is_of_host:
-            return ClaimFile(path, Claim(address, UNKNOWN, problem=told, unread=True))
+            return ClaimFile(path, Claim(address, UNKNOWN, problem=problem, unread=True))
         why = str(error)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         why = "it is damaged"
@@ -183,10 +183,9 @@ def claimed_in(path: Path) -> UnderWay | None:
     try:
         status = path.lstat()
     except OSError as error:
-        told = f"who is about to claim {address} can't be told: {path}: {refusal(error)}"
-        if error.errno in SCARCE:
-            raise LedgerError(told) from error
-        return UnderWay(address, problem=told) if error.errno in FAILING else None
+        what = f"who is about to claim {address} can't be told"
+        refuse_scarcity(error, what, LedgerError)
+        return UnderWay(address, problem=f"{what}: {told(error)}") if error.errno in FAILING else None
     alive = stat.S_ISREG(status.st_mode) and abs(time.time() - status.st_ctime) < _STALE
     return UnderWay(address, status.st_uid) if alive else None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 
 REMEDIES = {
     errno.ENOSPC: "make room on that disk",
@@ -53,6 +54,12 @@ def reason(error: Exception) -> str:
 def told(error: OSError) -> str:
     """Return what the system refuses, with the file that it is about, if it is about one."""
     return f"{error.filename}: {refusal(error)}" if error.filename else refusal(error)
+
+
+def refuse_scarcity(error: OSError, what: str, kind: Callable[[str], Exception]) -> None:
+    """Raise an error of `kind` where the host lacks what it takes to look: whatever was looked for may be there."""
+    if error.errno in SCARCE:
+        raise kind(f"{what}: {told(error)}") from error
 
 
 def scarcity(error: BaseException) -> str:

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 
 from locallb.model.errors import ClientError
-from locallb.model.system_errors import SCARCE, refusal, told
+from locallb.model.system_errors import refusal, refuse_scarcity, told
 from locallb.programs.program import Program, ProgramError
 
 LOG_LIMIT = 1 << 20
@@ -238,9 +238,8 @@ def _told(pid: int, name: str) -> bytes:
 
 
 def _require_told(pid: int, error: OSError) -> None:
-    """Raise ProcessError for an error that says nothing of the process: only of what this host lacks."""
-    if error.errno in SCARCE:
-        raise ProcessError(f"process {pid} can't be looked at: {refusal(error)}") from error
+    """Raise ProcessError for an error that says nothing of the process."""
+    refuse_scarcity(error, f"process {pid} can't be looked at", ProcessError)
 
 
 def _ended(descriptor: int, seconds: float) -> bool:

@@ -1,0 +1,29 @@
+"""Errors of the system: which say something of what was looked for."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+
+from locallb.model.errors import ClientError
+from locallb.model.system_errors import FAILING, REMEDIES, SCARCE, refuse_scarcity
+
+
+@pytest.mark.parametrize("number", sorted(SCARCE))
+def test_what_the_host_lacks_says_nothing_of_what_was_looked_for(number: int) -> None:
+    """It is told with the file, what it means, and what helps."""
+    error = OSError(number, os.strerror(number), "/proc/1/stat")
+    with pytest.raises(ClientError) as caught:
+        refuse_scarcity(error, "process 1 can't be looked at", ClientError)
+    assert str(caught.value) == (
+        f"process 1 can't be looked at: /proc/1/stat: {os.strerror(number)}; {REMEDIES[number]}"
+    )
+    assert caught.value.__cause__ is error
+
+
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.ESRCH, errno.EACCES, *sorted(FAILING)])
+def test_all_else_is_an_answer(number: int) -> None:
+    """Gone, hidden or unreadable: whoever looks knows what that means."""
+    refuse_scarcity(OSError(number, os.strerror(number)), "x", ClientError)
