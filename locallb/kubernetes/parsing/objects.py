@@ -72,7 +72,7 @@ class ParsedObject:
 class ParseMemory:
     """What the objects of one cluster were understood as, for whoever comes with most of the very same again."""
 
-    each: RowCache[tuple[ParsedObject, ...]] = field(default_factory=RowCache)
+    objects: RowCache[tuple[ParsedObject, ...]] = field(default_factory=RowCache)
     rows: tuple[tuple[ParsedObject, ...], ...] = ()
     """The last ones."""
     parsed: Parsed | None = None
@@ -85,7 +85,7 @@ def parse_objects(cluster: ClusterName, objects: Iterable[object], known: ParseM
     `known` has what the very same objects of the same cluster were understood as before.
     """
     known = known or ParseMemory()
-    rows = known.each.of(partial(_understood, cluster), objects)
+    rows = known.objects.of(partial(_understood, cluster), objects)
     known.parsed = _with_other_services(known, rows) or _gathered(cluster, rows)
     known.rows = rows
     return known.parsed
@@ -211,9 +211,12 @@ class _Gathering:
             self.services[read.wanted.key] = read.wanted
 
     def _take_other(self, identity: Identity, other: _Other) -> None:
-        if self._others(other).setdefault(identity, other) is not other:
+        known = self._others(other)
+        if identity in known:
             why = "it is there twice and the first counts; remove one"
             self.notices.append(_left_out(self.cluster, identity, why))
+        else:
+            known[identity] = other
 
     def _others(self, other: _Other) -> dict[Identity, Any]:
         if isinstance(other, EndpointSlice):
