@@ -106,17 +106,17 @@ def headroom_findings(seen: HostInspection) -> Iterator[Finding]:
 def _names(seen: HostInspection) -> Iterator[Finding]:
     """Say where a question for a name ends."""
     for name in seen.names:
-        if name.there is None:
+        if name.by_server is None:
             text = f"{name.server} doesn't answer for {name.name}"
             yield Finding(Level.WARNING, "names", text, "`locallb up` starts the stack's own server; start any other")
-        elif not name.there:
+        elif not name.by_server:
             text = f"{name.server} answers, and doesn't know {name.name}"
             yield Finding(Level.WARNING, "names", text, "`locallb up` tells it")
-        elif name.here == name.there:
-            addresses = " ".join(sorted(name.here))
+        elif name.by_resolver == name.by_server:
+            addresses = " ".join(sorted(name.by_resolver))
             yield Finding(Level.OK, "names", f"this host's resolver knows {name.name}: {addresses}")
         else:
-            other = f"says {' '.join(sorted(name.here))} for" if name.here else "doesn't know"
+            other = f"says {' '.join(sorted(name.by_resolver))} for" if name.by_resolver else "doesn't know"
             text = f"this host's resolver {other} {name.name}, which {name.server} knows: it doesn't ask there"
             yield Finding(Level.WARNING, "names", text, "`sudo locallb host setup --apply` has it ask there")
 

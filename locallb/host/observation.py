@@ -61,8 +61,8 @@ class NameSeen:
 
     name: str
     server: str
-    there: frozenset[str] | None
-    here: frozenset[str]
+    by_server: frozenset[str] | None
+    by_resolver: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)

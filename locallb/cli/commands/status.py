@@ -60,12 +60,12 @@ def status(session: Session, args: Arguments, out: Out) -> int:
 class _Leader:
     """The process that serves a stack which several may serve."""
 
-    told: str = ""
-    """A line about that; empty for a stack without an election."""
+    line: str = ""
+    """A line for the user; empty for a stack without an election."""
     identity: str | None = None
-    """Whoever holds the Lease, empty where nobody does; None where that can't be told."""
+    """The holder of the Lease, empty if there is none; None where that is unknown."""
     doubted: bool = False
-    """Whether it can be told in a few seconds."""
+    """Whether it will be known in a few seconds."""
 
 
 class _Leaders:
@@ -126,7 +126,7 @@ def _document(table: tuple[Row, ...], plan: Plan, args: Arguments, leader: _Lead
 
 def _print(table: tuple[Row, ...], plan: Plan, args: Arguments, leader: _Leader, out: Out) -> None:
     if not args.services:
-        print_services(out, table, left_out=(*plan.left_out, *filter(None, (leader.told,))))
+        print_services(out, table, left_out=(*plan.left_out, *filter(None, (leader.line,))))
     for number, detail in enumerate(_chosen(table, plan, args)):
         if number:
             out.line("")

@@ -155,10 +155,12 @@ def _with_stack(
     known, under_way = troubles.guard("state", session.resources_and_under_way, ((), ()), remedy)
     wanted = troubles.guard("state", lambda: claim_keys_in(known), frozenset())
     missing, unread = wanted - set(map(claim_key, claims)), {str(c.address): c.problem for c in claims if c.unread}
-    told = tuple(text for text in plan[0].complaints if not text.startswith(tuple(unread.values()))) if plan else ()
+    complaints = (
+        tuple(text for text in plan[0].complaints if not text.startswith(tuple(unread.values()))) if plan else ()
+    )
     return replace(
         seen,
-        source_problems=told,
+        source_problems=complaints,
         source_notices=(*plan[0].notices, *plan[1].notices) if plan else (),
         left_out=plan[1].left_out if plan else (),
         sources=len(session.settings.sources) if plan else 0,

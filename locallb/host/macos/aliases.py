@@ -27,7 +27,7 @@ class PoolAlias:
 
     pool: str
     address: IPAddress
-    there: bool = False
+    present: bool = False
 
     @property
     def command(self) -> str:

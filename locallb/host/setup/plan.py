@@ -115,7 +115,7 @@ def _route(route: PoolRoute) -> Step:
 
 def _alias(alias: PoolAlias) -> Step:
     why = f"the address of pool {alias.pool} becomes this host's own"
-    return Step(StepKind.ALIAS, str(alias.address), DEVICE if alias.there else "", DEVICE, why, alias.command)
+    return Step(StepKind.ALIAS, str(alias.address), DEVICE if alias.present else "", DEVICE, why, alias.command)
 
 
 def route_command(prefix: IPNetwork) -> str:

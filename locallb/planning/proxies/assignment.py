@@ -114,13 +114,14 @@ def _per_service(
         if service.key not in parts
         for wanted in [files.get(service.key, len(service.ports) * len(service.families))]
     ]
-    each = _each(settings)
-    budget = max(0, snapshot.host.watches - _leaving(snapshot, given.proxies, keys, settings)) - each * len(parts)
+    per_proxy = _each(settings)
+    budget = max(0, snapshot.host.watches - _leaving(snapshot, given.proxies, keys, settings)) - per_proxy * len(parts)
     spares = min(
-        settings.spares, _room_for_spares(needs, budget, each, len({*given.proxies} - {*given.assignments.values()}))
+        settings.spares,
+        _room_for_spares(needs, budget, per_proxy, len({*given.proxies} - {*given.assignments.values()})),
     )
     kept = {proxy.service: (proxy.patient, proxy.may_fail) for proxy in snapshot.proxies}
-    ways = share_out(needs, budget - each * spares)
+    ways = share_out(needs, budget - per_proxy * spares)
     own = {
         key: ProxyAssignment(way, whole.get(key, ProxyName("")), *kept.get(key, ()), whole=key in whole)
         for key, way in ways.items()
@@ -131,7 +132,7 @@ def _per_service(
     return ProxyAssignments({**_assignments(given, snapshot), **own}, given.proxies, frozenset(able))
 
 
-def _room_for_spares(needs: Sequence[Need], budget: int, each: int, waiting: int) -> int:
+def _room_for_spares(needs: Sequence[Need], budget: int, per_proxy: int, waiting: int) -> int:
     """Count the spares that fit beside what serves: new ones where that has its files, too.
 
     One that waits already is ended only for a Service that would get no proxy at all: it is stopped after newcomers are
@@ -140,7 +141,7 @@ def _room_for_spares(needs: Sequence[Need], budget: int, each: int, waiting: int
     ways = share_out(needs, budget)
     served = sum(need.cost(ways[need.service]) for need in needs if need.service in ways)
     least = sum(need.cost(need.held or Discovery.STATIC) for need in needs)
-    new, old = (max(0, budget - taken) // each for taken in (served, least))
+    new, old = (max(0, budget - taken) // per_proxy for taken in (served, least))
     return max(new, min(waiting, old))
 
 

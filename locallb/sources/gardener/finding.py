@@ -51,12 +51,12 @@ def find_shoots(finder: GardenerSource, root: Path, directory: Path, *, keep: bo
     if elsewhere := _elsewhere(look.identity, directory, known):
         routes = _kept_routes(directory)
         return Found(_sources(finder, known, directory, None), complaints=(elsewhere,), node_routes=routes)
-    gone = sorted(known.keys() - look.there)
+    gone = sorted(known.keys() - look.present)
     _keep(look, directory, known, gone, keep=keep)
     known |= {name: directory / f"{name}{SUFFIX}" for name, way in look.ways.items() if way.text}
     return Found(
-        _sources(finder, {name: path for name, path in known.items() if name in look.there}, directory, look),
-        notices=(*_missing(finder, look.there), *_unreached(finder, known, look), *_without_routes(finder, look)),
+        _sources(finder, {name: path for name, path in known.items() if name in look.present}, directory, look),
+        notices=(*_missing(finder, look.present), *_unreached(finder, known, look), *_without_routes(finder, look)),
         node_routes=_kept_routes(directory) if look.machines is None else _by_shoot(look.machines),
         gone=tuple(map(ClusterName, gone)),
     )

@@ -34,7 +34,7 @@ class SeedContents:
 
     identity: str
     """Of the seed, whatever it is called and wherever it is reached."""
-    there: frozenset[str]
+    present: frozenset[str]
     """Technical IDs of shoots of which it has anything."""
     shoots: Mapping[str, Shoot]
     ways: Mapping[str, GeneratedAccess]

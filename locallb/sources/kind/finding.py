@@ -36,7 +36,7 @@ ADMIN = "/etc/kubernetes/admin.conf"
 class _Look:
     """What Docker has of the clusters that are meant, and of those that were found before."""
 
-    there: frozenset[str]
+    present: frozenset[str]
     running: frozenset[str]
     ways: Mapping[str, GeneratedAccess]
     gone: tuple[str, ...]
@@ -87,7 +87,7 @@ def _look(containers: Containers, source: KindSource, known: Collection[str]) ->
 
 def _found(source: KindSource, known: Mapping[str, Path], look: _Look, elsewhere: str) -> Found[KubernetesSource]:
     """Return what was found. `elsewhere` says why those that seem gone needn't be."""
-    present = look.there | ({name for name in look.gone if _is_meant(source, name)} if elsewhere else set())
+    present = look.present | ({name for name in look.gone if _is_meant(source, name)} if elsewhere else set())
     missing = [
         f"kind has no cluster {name}; make it, or take it out of local-lb:sources"
         for name in sorted(source.names - present)
