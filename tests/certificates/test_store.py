@@ -187,7 +187,7 @@ def test_a_clock_that_cannot_be_right_signs_nothing(moved: dt.timedelta, complai
 
 
 @pytest.mark.root(only="can give a file to another user")
-def test_another_users_authority_is_not_used(place: Path) -> None:
+def test_authority_of_another_user_is_not_used(place: Path) -> None:
     """Neither its directory nor its files."""
     store.ensure(NOW)
     for path in (place / "ca.key", place / "ca.crt", place):

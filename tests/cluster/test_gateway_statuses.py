@@ -246,8 +246,8 @@ def refused(subject: Subject) -> str:
     return str(caught.value)
 
 
-def test_nothing_but_the_status_may_be_written(plane: ControlPlane, owner: Client) -> None:
-    """With these rights nobody changes a spec or reads a Secret; a refusal names the rights."""
+def test_gateway_rights_allow_writing_statuses_only(plane: ControlPlane, owner: Client) -> None:
+    """With these rights no spec can be changed and no Secret read; a refusal names the rights."""
     subject = Subject(plane, owner, ObjectKind.GATEWAY)
     with pytest.raises(KubeError, match=r"deploy/rbac-gateways\.yaml") as caught:
         live_service.secret(subject.told.access, "n", "cert")

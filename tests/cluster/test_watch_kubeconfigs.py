@@ -159,10 +159,10 @@ def test_a_file_that_comes_later_is_enough(cluster: Objects, staged: Stage, back
         becomes(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
 
 
-def test_another_cluster_that_does_not_answer_takes_nothing_away(
+def test_services_stay_when_the_kubeconfig_leads_to_a_silent_server(
     cluster: Objects, staged: Stage, backend: Backends
 ) -> None:
-    """What was read last counts, and is said to be old, until the cluster that is meant now answers."""
+    """The last reading counts, and is reported as old, until the right cluster answers again."""
     config = kubeconfig(staged)
     text = config.read_text()
     with watching(staged) as watch:

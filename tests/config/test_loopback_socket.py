@@ -37,7 +37,7 @@ def test_loopback_addresses_are_taken(text: str, address: str, port: int) -> Non
         ("127.0.0.1:²", "is no port"),
     ],
 )
-def test_everything_else_is_refused_in_a_sentence(text: str, sentence: str) -> None:
+def test_metrics_place_outside_the_loopback_is_refused(text: str, sentence: str) -> None:
     """By the option's parser, and by the configuration's with its key."""
     with pytest.raises(ValueError, match=r"127\.0\.0\.1:9477") as told:
         loopback_place(text)

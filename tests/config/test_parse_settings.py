@@ -60,7 +60,7 @@ def test_sources_alone_are_enough() -> None:
     assert (settings.pins, settings.classes, settings.runtime) == ({}, Classes(), "process")
 
 
-def test_everything_can_be_set() -> None:
+def test_each_setting_is_parsed_into_its_typed_field() -> None:
     """Each key arrives in its field, typed."""
     settings = parse_settings(
         {

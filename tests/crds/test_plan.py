@@ -44,10 +44,8 @@ def clusters(draw: st.DrawFn) -> dict[Name, dict[str, Any]]:
 
 
 @given(seen=clusters(), wished=st.sampled_from(("", "standard", "experimental")))
-def test_nothing_that_is_there_is_put_back_or_moved_to_another_channel(
-    seen: dict[Name, dict[str, Any]], wished: str
-) -> None:
-    """Where anything is written, all that is there is of an earlier release, or this one, and of that channel."""
+def test_crds_are_never_downgraded_or_moved_to_another_channel(seen: dict[Name, dict[str, Any]], wished: str) -> None:
+    """Steps exist only where all existing CRDs are of this or an earlier release, and of that channel."""
     made = plan(BUNDLE, seen, wished)
     assert [step.document for step in made.steps] == list(BUNDLE.channels[made.channel])
     if wished:

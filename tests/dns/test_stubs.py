@@ -155,8 +155,8 @@ APPLIED = {"manager": "flux", "operation": "Apply", "fieldsV1": {"f:data": {"f:C
         ({"managedFields": 7}, ""),
     ],
 )
-def test_another_manager_isnt_fought(metadata: dict[str, object], who: str) -> None:
-    """Who writes the Corefile again is named, and what may be done instead."""
+def test_corefile_with_another_manager_is_refused_and_the_manager_named(metadata: dict[str, object], who: str) -> None:
+    """With what may be done instead; a ConfigMap for additions can be used all the same."""
     told = refusal(Place(MAIN, COREFILE), OWNER, ZONES, main(KIND, **metadata), None)
     wanted = f"ConfigMap kube-system/coredns is kept by {who}" if who else ""
     assert told.startswith(wanted)

@@ -249,8 +249,8 @@ def test_an_authority_that_cannot_be_used_takes_nothing_from_what_serves(play: S
         assert (shown(address, "a.test", data), play.pids()) == (before, pids)
 
 
-def test_another_authority_signs_everything_again(play: Stage, data: Path) -> None:
-    """One that was lost is made again by the next `up`, under the same process."""
+def test_new_authority_signs_all_certificates_again(play: Stage, data: Path) -> None:
+    """A lost authority is made again by the next `up`, and the process stays."""
     with answering("one") as one:
         address = served(play, https(hostname="a.test"), backend_port=one)
         before, pids = shown(address, "a.test", data), play.pids()

@@ -90,10 +90,8 @@ def test_occupied_port_is_mapped_to_another_number(play: Stage, backend: Callabl
     assert [each["change"] for each in again["services"]] == ["unchanged"]
 
 
-def test_another_stack_of_this_host_takes_another_number(
-    play: Stage, free: int, backend: Callable[..., Backend]
-) -> None:
-    """The ledger says whose it is, also while its proxy is down and nobody listens."""
+def test_mapped_port_of_another_stack_is_not_taken(play: Stage, free: int, backend: Callable[..., Backend]) -> None:
+    """The ledger has its owner, even while its proxy is down and the port is closed."""
     web = backend("web")
     play.write("web.yaml", service("web", port(free, web.port)))
     play.up()

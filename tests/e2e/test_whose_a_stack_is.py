@@ -79,7 +79,7 @@ def test_from_another_state_home_every_command_is_refused_with_both_named(
     assert served(play) == "web: hello"
 
 
-def test_another_user_is_refused_too(play: Stage) -> None:
+def test_stack_of_another_user_is_refused(play: Stage) -> None:
     """Also where the state home is the same, as `sudo` may leave it."""
     document = json.loads(record(play).read_text())
     record(play).write_text(json.dumps({**document, "uid": 54321}))

@@ -274,8 +274,8 @@ def test_a_display_that_breaks_does_not_stop_the_run(bench: Bench) -> None:
     assert len(bench.world.things) == 10
 
 
-def test_nobody_finds_out_where_in_a_program_a_resource_is_made(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The SDK would read the whole stack for each one, a third of what registering costs; no state keeps it."""
+def test_registering_a_resource_reads_no_stack_trace(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK would read it for each resource, a third of the cost of registering; no state keeps it."""
 
     def refuse() -> None:
         raise AssertionError

@@ -22,8 +22,8 @@ def test_a_second_envoy_takes_what_the_first_one_serves(case: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_nothing_is_bound_where_clients_connect_and_no_backend_is_asked(case: str) -> None:
-    """All else is the same."""
+def test_trial_envoy_binds_no_client_address_and_checks_no_backend(case: str) -> None:
+    """Everything else is the same."""
     before = render(CASES[case]).files
     after = trial_files(before)
     for listener in json.loads(after[rollout.LISTENERS])["resources"]:

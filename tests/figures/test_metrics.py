@@ -163,8 +163,8 @@ def test_the_key_is_a_flag_or_a_bound(value: object, most: int) -> None:
 
 
 @pytest.mark.parametrize("value", [0, -1, 1001, "yes", None, 1.5, []])
-def test_another_value_is_refused_with_a_remedy(value: object) -> None:
-    """As every mistake."""
+def test_invalid_traffic_metrics_bound_is_refused(value: object) -> None:
+    """With the key."""
     with pytest.raises(SettingsError, match="trafficMetrics"):
         parse_settings({"sources": [{"manifests": "m", "name": "c"}], "trafficMetrics": value})
 

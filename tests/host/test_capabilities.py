@@ -28,8 +28,8 @@ def test_a_daemon_of_this_linux_host_will_do(host: str) -> None:
         ({}, "ssh://me@build.example", "isn't on this host"),
     ],
 )
-def test_another_daemon_is_refused_with_a_sentence(info: Mapping[str, object], host: str, why: str) -> None:
-    """Which daemon, why, and what will do."""
+def test_unsuitable_docker_daemon_is_refused_with_the_reason(info: Mapping[str, object], host: str, why: str) -> None:
+    """The sentence names the daemon, the reason, and what can be used instead."""
     sentence = shortcoming_of("docker", {**GOOD, **info}, host)
     assert sentence.startswith(f"local-lb:runtime docker can't be used with the daemon at {host}: ")
     assert why in sentence
@@ -68,8 +68,8 @@ def test_a_linux_in_windows_is_known_by_its_kernel(release: str, *, is_one: bool
     assert is_wsl(release) is is_one
 
 
-def test_another_system_than_linux_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Addresses of a machine behind it aren't the host's."""
+def test_docker_runtime_is_refused_outside_linux(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Addresses of a virtual machine behind it aren't the host's."""
     monkeypatch.setattr(sys, "platform", "darwin")
     assert "isn't Linux" in shortcoming_of("docker", GOOD, HERE)
 

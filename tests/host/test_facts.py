@@ -350,8 +350,8 @@ def said(look: Callable[[], object]) -> object:
 
 @pytest.mark.parametrize("spare", range(4))
 @pytest.mark.parametrize("path", [facts._PORT_START, facts._IPV6_ADDRESSES, facts._INSTANCES])
-def test_nothing_is_planned_with_what_can_not_be_read_for_a_moment(path: str, spare: int) -> None:
-    """Neither low ports nor IPv6 are given up, and no port of ours is another's, for want of descriptors."""
+def test_host_facts_without_descriptors_are_reported_and_never_wrong(path: str, spare: int) -> None:
+    """Neither low ports nor IPv6 are given up, and no port of ours counts as another's, for lack of descriptors."""
     looks: list[Callable[[], object]] = [
         lambda: facts._number(path, -7),
         lambda: list(facts._bindable()),

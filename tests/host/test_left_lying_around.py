@@ -52,7 +52,7 @@ def offending(found: Iterator[tuple[Path, os.stat_result]], may: Callable[[os.st
     ]
 
 
-def test_nothing_of_a_proxy_or_of_the_ledger_is_open_to_others(deployed: Stage) -> None:
+def test_files_of_proxies_and_ledger_are_closed_to_others(deployed: Stage) -> None:
     """Directories 0700, files 0600, the admin socket for owner and group inside a closed directory.
 
     There are the sockets besides by which the next version of Envoy takes over.
@@ -75,8 +75,8 @@ def test_copies_of_source_objects_are_readable_by_owner_only(deployed: Stage) ->
     )
 
 
-def test_nothing_of_the_state_can_be_written_by_others(deployed: Stage) -> None:
-    """Whoever can write the state decides what the next run does to the host."""
+def test_state_files_can_be_written_by_their_owner_only(deployed: Stage) -> None:
+    """Any user who could write the state would control what the next run does to the host."""
     open_ones = offending(below(deployed.root / ".state/.pulumi"), lambda _status: 0o755)
     assert open_ones == []
 

@@ -64,8 +64,8 @@ def test_a_process_that_is_hidden_says_nothing() -> None:
         assert [asked_by_nobody(pid, options) for options in ("hidepid=1", "hidepid=2")] == ["unknown"] * 2
 
 
-def test_another_users_process_in_our_network_is_not_the_proxys() -> None:
-    """As in a pod, where it may have the number of the proxy's."""
+def test_network_of_another_users_process_is_unknown() -> None:
+    """As in a pod, where such a process may have the number of the proxy's."""
     with process("sh", "-c", "echo ready && exec sleep 1000") as pid:
         assert asked_by_nobody(pid) == "unknown"
 

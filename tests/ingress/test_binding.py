@@ -62,8 +62,8 @@ def test_whose_an_ingress_is(documents: list[JsonObject], said: dict[str, object
     assert [ObjectKey.parse(key) for key in keys] == list(found)
 
 
-def test_those_of_a_class_have_one_address_and_namespaces_count() -> None:
-    """Of two namespaces; a stack of one of them takes that one's alone, and says so."""
+def test_ingresses_of_a_class_share_an_address_within_selected_namespaces() -> None:
+    """Of two namespaces; a stack that selects one of them serves that one, and reports the other."""
     both = objects(OURS, ingress(rule(path())), ingress(rule(path()), namespace="team", name="other"))
     assert [len(some) for some in grouped(both, settings()).values()] == [2]
     narrow = Settings((), (), namespaces=frozenset({"shop"}))
@@ -237,8 +237,8 @@ def test_ingress_key_selects_the_classes_that_are_served() -> None:
     assert mistakes.sentences == []
 
 
-def test_another_service_of_the_name_is_another_object() -> None:
-    """Keys of Ingresses, classes and Services of one name differ."""
+def test_keys_of_different_kinds_with_one_name_differ() -> None:
+    """Those of Services, Ingresses and Ingress classes, also as texts."""
     kinds = [ObjectKind.SERVICE, ObjectKind.INGRESS, ObjectKind.INGRESS_CLASS]
     keys = [ObjectKey(DEMO, "shop", "web", kind) for kind in kinds]
     assert len({str(key) for key in keys}) == len(keys)

@@ -77,10 +77,10 @@ def test_no_proxy_names_a_server_also_where_it_is_dialled_at_an_address(
 
 
 @pytest.mark.parametrize("listed", ["", "127.0.0.1,localhost", "other.test", "hop.test", "pi.shop.test", f"{NAME}:1"])
-def test_others_are_asked_for_through_the_proxy(
+def test_server_not_in_no_proxy_is_reached_through_the_proxy(
     api: tuple[SeedApi, Access], asked: list[str], monkeypatch: pytest.MonkeyPatch, listed: str
 ) -> None:
-    """Nothing reaches the server beside it."""
+    """Nothing reaches it directly."""
     monkeypatch.setenv("NO_PROXY", listed)
     seed, access = api
     with pytest.raises(KubeError):

@@ -133,8 +133,8 @@ def test_malformed_services_of_others_are_none_of_our_business() -> None:
     assert planned(service("c", **broken), classes=Classes(default=False)).rejections == ()
 
 
-def test_another_controller_in_the_status_is_reported() -> None:
-    """Unless what it left is to be taken over, or the address is one that this Service had from us."""
+def test_foreign_address_in_the_status_becomes_a_warning_event() -> None:
+    """The stack's notices have it as well."""
     document = service()
     document["status"] = {"loadBalancer": {"ingress": [{"ip": "172.18.0.9"}]}}
     plan = planned(document, node())

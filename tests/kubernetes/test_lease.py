@@ -30,8 +30,8 @@ def test_unheld_lease_is_taken_at_once() -> None:
     assert wanted_term(observed(A, LeaseRecord("", 6, "1"), 5), 5) == 7
 
 
-def test_others_wait_a_whole_lease_after_the_last_renewal_they_saw() -> None:
-    """However long ago it was when they saw it first: nobody else's clock counts."""
+def test_candidates_wait_a_whole_lease_after_the_last_renewal_seen() -> None:
+    """However long ago they saw it first: only their own clock counts."""
     seen = observed(A, LeaseRecord("b", 3, "1"), 100)
     assert wanted_term(seen, 114.9) is None
     assert wanted_term(observed(seen, LeaseRecord("b", 3, "1"), 114.9), 115) == 4

@@ -94,7 +94,9 @@ VALUES = st.recursive(
 
 
 @given(st.sampled_from([*VERSIONS.items(), ("Node", "v1")]), VALUES, VALUES)
-def test_nothing_that_stands_there_hurts_others(kind: tuple[str, str], metadata: object, spec: object) -> None:
-    """A Node beside it is read, and has its own range or one that was said to be its."""
+def test_arbitrary_metadata_and_spec_do_not_affect_other_nodes(
+    kind: tuple[str, str], metadata: object, spec: object
+) -> None:
+    """A Node beside it is read, and has its own range or one that was given for it."""
     result = parsed({"apiVersion": kind[1], "kind": kind[0], "metadata": metadata, "spec": spec}, A)
     assert "a" in {one.name for one in with_ranges(result.nodes, result.ranges)}

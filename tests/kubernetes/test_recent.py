@@ -46,8 +46,8 @@ def test_forgotten_object_accepts_older_versions() -> None:
     assert recent.find(AT, "n", "web") == told("3")
 
 
-def test_another_object_of_the_name_counts_whatever_its_version() -> None:
-    """A cluster that was made again under the same kubeconfig begins to count anew."""
+def test_object_with_another_uid_counts_whatever_its_version() -> None:
+    """A cluster that was made again under the same kubeconfig begins to count again."""
     recent = Recent()
     recent.note(AT, "n", "web", told("900"))
     recent.note(AT, "n", "web", told("3", "another"))

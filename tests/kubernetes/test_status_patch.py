@@ -230,8 +230,8 @@ def test_a_service_is_claimed_by_our_finalizer(finalizers: list[str], claimed: b
     assert (releasing(seen) is not None) is claimed
 
 
-def test_another_error_of_a_port_is_a_difference() -> None:
-    """What keeps a port from being served is told again when it changes."""
+def test_changed_error_of_a_port_is_a_difference() -> None:
+    """The reason why a port isn't served is written again when it changes."""
     said = {**ENTRY, "ports": [{**ENTRY_PORT, "error": "example.com/A"}]}
     wanted = replace(WORD, ports=(IngressPort(80, "TCP", "example.com/B"),))
     assert differences(observed_status(live(ingress=[said])), (), Published((wanted,))) == ("ports",)

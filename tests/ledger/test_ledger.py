@@ -84,7 +84,7 @@ def test_claims_come_sorted_by_number(ledger: Ledger) -> None:
         replace(owner("web"), home=Home("shop", "prod", "/nowhere/shop")),
     ],
 )
-def test_everybody_else_is_refused(ledger: Ledger, other: Owner) -> None:
+def test_address_of_another_owner_is_refused(ledger: Ledger, other: Owner) -> None:
     """Every part of the identity counts, and the sentence names the holder."""
     ledger.claim(ADDRESS, owner("web"))
     with pytest.raises(LedgerError, match=r"127\.77\.0\.5 belongs to local/default/web of shop/dev at /nowhere/shop"):

@@ -115,7 +115,7 @@ def as_written(path: Path) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_whatever_lies_in_a_claims_place_holds_that_address_and_stops_nobody(ledger: Ledger, what: str) -> None:
+def test_foreign_file_in_place_of_a_claim_blocks_only_its_address(ledger: Ledger, what: str) -> None:
     """It is reported, and neither read, removed nor waited for."""
     path = ledger.directory / NAME
     ledger.claim(ip_address("127.77.0.9"), owner("nine"))
@@ -342,7 +342,7 @@ def test_a_claim_of_a_newer_version_is_held_and_left_alone(ledger: Ledger) -> No
 
 
 @pytest.mark.root(only="can give files away")
-def test_nobody_claims_in_the_name_of_anothers_project(ledger: Ledger, tmp_path: Path) -> None:
+def test_claim_file_of_another_user_does_not_count_as_ours(ledger: Ledger, tmp_path: Path) -> None:
     """A file of another user that names a directory of ours isn't ours; one that names theirs is theirs."""
     for address, root in ((ADDRESS, str(tmp_path)), (OTHER, "/nowhere/theirs")):
         ledger.claim(address, owner("web", root))

@@ -46,10 +46,10 @@ attempts = st.lists(st.tuples(st.none() | chances, st.floats(0, 50), st.floats(0
 
 
 @given(paces(), attempts)
-def test_whoever_waits_never_tries_more_often_than_the_floor(
+def test_attempts_are_never_closer_than_the_floor(
     pace: Pace, history: list[tuple[float | None, float, float, bool]]
 ) -> None:
-    """However attempts end, however long they take, and whoever is in a hurry."""
+    """However attempts end, however long they take, and whichever are hurried."""
     backoff, now, last = Backoff(pace), 0.0, -math.inf
     for how, late, took, hurry in history:
         now += backoff.wait(now) + late
@@ -61,10 +61,10 @@ def test_whoever_waits_never_tries_more_often_than_the_floor(
 
 
 @given(paces(), attempts)
-def test_whatever_happened_the_next_attempt_is_due_after_the_longest_wait(
+def test_next_attempt_is_due_after_the_longest_wait_at_latest(
     pace: Pace, history: list[tuple[float | None, float, float, bool]]
 ) -> None:
-    """Nothing is forgotten."""
+    """After any history of attempts."""
     backoff, now = Backoff(pace), 0.0
     assert backoff.is_due(now)
     for how, late, took, _hurry in history:
@@ -142,10 +142,8 @@ def test_where_success_need_not_last_it_ends_the_row_at_once() -> None:
 
 
 @given(st.integers(1, 9), st.integers(0, 3), st.lists(st.tuples(st.floats(0, 3), st.booleans()), max_size=80))
-def test_nobody_takes_more_turns_in_a_second_than_are_allowed(
-    most: int, owed: int, history: list[tuple[float, bool]]
-) -> None:
-    """Whoever waits takes the first turn that is free; what is owed finds some free that others don't."""
+def test_quota_bounds_the_turns_in_any_second(most: int, owed: int, history: list[tuple[float, bool]]) -> None:
+    """A request waits for the first free turn; owed requests have additional ones."""
     quota, now, turns = Quota(most, owed=owed), 0.0, list[float]()
     for late, is_owed in history:
         now += late
@@ -161,8 +159,8 @@ def test_nobody_takes_more_turns_in_a_second_than_are_allowed(
 
 
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 20))
-def test_another_number_of_turns_counts_from_now_on(before: int, after: int, taken: int) -> None:
-    """What was taken goes on counting as far as it is remembered."""
+def test_changed_quota_counts_at_once_with_the_turns_taken_before(before: int, after: int, taken: int) -> None:
+    """As far as those are remembered."""
     quota = Quota(before)
     for _ in range(taken):
         quota.take(0.0)
@@ -176,10 +174,10 @@ changes = st.lists(st.tuples(st.floats(0, 3), st.sampled_from((None, None, *NAME
 
 
 @given(st.integers(1, 4), st.integers(0, 2), st.integers(0, 3), st.floats(0.1, 5), changes)
-def test_nobody_brings_more_turns_than_so_many_once_in_a_while(
+def test_credit_adds_a_bounded_number_of_turns_within_its_lifetime(
     most: int, owed: int, each: int, life: float, history: list[tuple[float, str | None, bool]]
 ) -> None:
-    """However often one changes: beyond what all have, a second has the turns that are still good in it, at most."""
+    """However often one changes: a second has at most the common turns and those of credits that are still valid."""
     quota, now, turns, brought = Quota(most, 1.0, owed, Credit(each, life)), 0.0, list[float](), list[float]()
     ends = dict.fromkeys(NAMES, -math.inf)
     for late, who, is_owed in history:
@@ -198,8 +196,8 @@ def test_nobody_brings_more_turns_than_so_many_once_in_a_while(
 
 
 @given(st.integers(1, 4), st.integers(0, 3), st.lists(st.sampled_from(NAMES)), st.floats(0, 4.9))
-def test_whoever_changes_finds_the_turns_that_it_brings(most: int, each: int, who: list[str], late: float) -> None:
-    """Besides those of all, as long as they are good; and not one more."""
+def test_each_change_adds_its_credit_of_turns_exactly_once(most: int, each: int, who: list[str], late: float) -> None:
+    """Besides the common turns, while the credit is valid; and not one more."""
     quota = Quota(most, credit=Credit(each, 5.0))
     for name in who:
         quota.bring(name, 0.0)

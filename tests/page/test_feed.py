@@ -54,10 +54,10 @@ class Page:
 
 
 @given(st.lists(st.tuples(TEXTS, TEXTS, st.booleans(), st.booleans()), max_size=12), st.integers(0, 3))
-def test_whoever_reads_in_the_end_knows_everything(
+def test_every_reader_of_the_page_ends_with_the_same_content(
     steps: list[tuple[dict[str, str], dict[str, str], bool, bool]], remembered: int
 ) -> None:
-    """One who reads at once, one who reads now and then, and one who comes last see the same."""
+    """One that reads at once, one that reads now and then, and one that comes last."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "GONE", remembered)
         feed = made()

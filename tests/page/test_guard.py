@@ -82,7 +82,7 @@ def test_other_origins_are_refused(header: str, value: str, status: int) -> None
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE", "get", "X"])
-def test_nothing_can_be_changed(method: str) -> None:
+def test_page_refuses_methods_other_than_get_and_head(method: str) -> None:
     """The page is only read; no preflight is ever granted."""
     page = refusal(Request(method, "/", (HERE,)))
     assert page

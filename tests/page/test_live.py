@@ -112,8 +112,8 @@ def test_open_page_is_told_that_the_loop_ended(asked: list[Plan]) -> None:
         assert reader.until(lambda: reader.head["ended"])
 
 
-def test_nothing_is_drawn_or_asked_while_nobody_looks(asked: list[Plan], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also not after the last one went; what happened meanwhile is there when one comes."""
+def test_page_without_readers_draws_and_queries_nothing(asked: list[Plan], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor after the last reader left; the next one sees what happened meanwhile."""
     drawn: list[object] = []
     draw = lanes.lane
 

@@ -46,8 +46,8 @@ CHANGES: dict[str, Callable[[Placement], Placement]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_whatever_a_resource_gets_is_in_the_digest(change: str) -> None:
-    """Every input that changes makes another digest; an equal placement has the same."""
+def test_digest_of_a_load_balancer_covers_every_input(change: str) -> None:
+    """Every changed input makes another digest; an equal placement has the same."""
     placement = live(planned("chart"))
     assert balancer_digest(replace(placement), "proxy") == balancer_digest(placement, "proxy")
     assert balancer_digest(CHANGES[change](placement), "proxy") != balancer_digest(placement, "proxy")

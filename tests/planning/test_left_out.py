@@ -115,10 +115,10 @@ NAMES = st.text(min_size=1, max_size=300)
 
 @given(st.lists(st.tuples(NAMES, NAMES | st.none(), NAMES), max_size=40), st.sets(NAMES, max_size=5))
 @settings(max_examples=60, deadline=None)
-def test_whatever_there_is_every_service_is_accounted_for_in_few_short_lines(
+def test_each_service_is_placed_rejected_or_counted_in_bounded_sentences(
     made: list[tuple[str, str | None, str]], classes: set[str]
 ) -> None:
-    """Each is placed, rejected or counted in a sentence; names from elsewhere are made fit to be shown."""
+    """Names from elsewhere are made printable."""
     some = configured(classes=Classes(names=frozenset(classes)), namespaces=frozenset({"shop"}))
     objects = [service(name, namespace=where, loadBalancerClass=klass) for name, klass, where in made]
     result, parsed = plan(some, *objects), parse_objects(DEMO, objects)

@@ -398,8 +398,8 @@ OTHER_FACTS: Mapping[str, Any] = {
 
 
 @pytest.mark.parametrize("name", [each.name for each in fields(Snapshot) if each.name not in {"services", "slices"}])
-def test_nobody_is_placed_alone_where_anything_else_of_a_snapshot_has_changed(name: str) -> None:
-    """Each by itself, beside a Service that could be."""
+def test_service_is_not_placed_alone_when_another_part_of_the_snapshot_changed(name: str) -> None:
+    """Each part by itself, beside a Service that could be placed alone."""
     last, moved = known(snapshot(A, B), OWN), service("a", 9090)
     assert last.others(snapshot(moved, B), OWN) == [moved]
     assert last.others(snapshot(moved, B, **{name: OTHER_FACTS[name]}), OWN) is None
@@ -407,8 +407,8 @@ def test_nobody_is_placed_alone_where_anything_else_of_a_snapshot_has_changed(na
 
 
 @pytest.mark.parametrize("settings", [DNS, replace(Settings((), ()), port_mapping=True)])
-def test_nobody_is_placed_alone_where_names_or_mapped_ports_depend_on_all(settings: Settings) -> None:
-    """Although nothing else has changed."""
+def test_service_is_not_placed_alone_with_names_or_mapped_ports(settings: Settings) -> None:
+    """They depend on all Services, although nothing else has changed."""
     assert known(snapshot(A, B), settings).others(snapshot(service("a", 9090), B), settings) is None
 
 

@@ -75,8 +75,8 @@ def test_a_service_created_again_takes_over_in_place(driver: Driver, root: Path,
     assert claims(home) == [new]
 
 
-def test_another_address_replaces_new_before_old(driver: Driver, root: Path) -> None:
-    """The new claim is made while the old one still holds."""
+def test_changed_address_is_claimed_before_the_old_one_is_released(driver: Driver, root: Path) -> None:
+    """The resource is replaced, and not deleted first."""
     state = driver.create("LoopbackAddress", inputs(owner(root)))
     difference = driver.diff("LoopbackAddress", state, inputs(owner(root), "127.77.0.6"))
     assert (difference.replaces, difference.delete_before_replace) == (["address"], False)

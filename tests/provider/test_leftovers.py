@@ -42,8 +42,8 @@ def test_resources_in_the_state_are_no_leftovers(root: Path) -> None:
 
 
 @pytest.mark.usefixtures("home")
-def test_another_project_or_stack_is_never_listed(root: Path, tmp_path: Path) -> None:
-    """The same names in another directory, and another stack of this project, are others."""
+def test_gc_lists_nothing_of_another_project_or_stack(root: Path, tmp_path: Path) -> None:
+    """The same names in another directory, and another stack of this project."""
     mine = owner(root)
     elsewhere = replace(mine, home=mine.home._replace(root=str(tmp_path)))
     sibling = replace(mine, home=mine.home._replace(stack="prod"))

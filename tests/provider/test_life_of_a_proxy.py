@@ -355,8 +355,8 @@ def test_proxy_in_another_network_is_proven_reachable_by_its_envoy_alone(
     assert driver.create("Reachable", wanted.reachable(process))["process"] == f"{process['pid']}@{process['started']}"
 
 
-def test_everything_of_a_proxy_is_private(driver: Driver, wanted: Wanted) -> None:
-    """Directories 0700, files 0600, the socket 0660 inside: nobody else reads or asks."""
+def test_proxy_directory_is_private_to_its_user(driver: Driver, wanted: Wanted) -> None:
+    """Directories 0700, files 0600, the socket 0660 inside: no other user reads or queries."""
     config, _, _ = driver.up(wanted)
     directory = Path(config["directory"])
     modes = {path.name: path.stat().st_mode & 0o777 for path in directory.iterdir()}

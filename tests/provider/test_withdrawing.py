@@ -30,8 +30,8 @@ def withdraw(path: Path) -> None:
 @pytest.mark.parametrize(
     "text", [None, "", "{", WHOLE, WHOLE[: WHOLE.index("contexts")], WHOLE[: WHOLE.index("name: here")]]
 )
-def test_nothing_is_let_go_while_its_cluster_cannot_be_asked(text: str | None, tmp_path: Path) -> None:
-    """No file, half a file, an API that doesn't answer: it is told what would prove the cluster gone."""
+def test_service_is_not_withdrawn_while_its_cluster_cannot_be_asked(text: str | None, tmp_path: Path) -> None:
+    """No file, half a file, or a silent API: the error says what would prove the cluster gone."""
     path = tmp_path / "config"
     if text is not None:
         path.write_text(text)

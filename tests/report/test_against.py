@@ -66,8 +66,8 @@ def test_a_copy_elsewhere_gives_the_same_bytes(repo: Stage, tmp_path: Path) -> N
         assert Stage(tmp_path / "copy").run("preview", "--against", "HEAD", "--format", form).out == mine
 
 
-def test_another_directory_of_manifests_stands_for_the_only_source(repo: Stage, tmp_path: Path) -> None:
-    """Or, with a Pulumi.yaml, for the whole project with its own configuration."""
+def test_against_compares_a_directory_with_the_only_source(repo: Stage, tmp_path: Path) -> None:
+    """Or, with a Pulumi.yaml, with the whole project and its own configuration."""
     shutil.copytree(repo.manifests, tmp_path / "old")
     repo.write("all.yaml", node(), service("web", port(8080, 30080)))
     document = report(repo, str(tmp_path / "old"))

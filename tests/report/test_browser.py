@@ -147,10 +147,10 @@ LOOKS = [
 
 
 @pytest.mark.parametrize(("width", "dark"), LOOKS)
-def test_nothing_is_cut_and_the_page_never_scrolls_sideways(
+def test_report_page_cuts_no_text_and_never_scrolls_sideways(
     browser: Browser, varied: Path, width: int, *, dark: bool
 ) -> None:
-    """Every alert and every cell is wholly visible, with all details; where they are cards, cells have their names."""
+    """Every alert and every cell is fully visible, with all details; on cards, cells have their names."""
     tab = opened(browser, varied, width, dark=dark)
     tab.evaluate("unfold()")
     assert tab.evaluate("document.documentElement.scrollWidth") == width

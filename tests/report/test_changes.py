@@ -242,8 +242,8 @@ def test_every_client_that_gains_or_loses_access_is_reported(
     assert bool(narrowings(*ways)) == bool(came - come)
 
 
-def test_everything_in_two_halves_is_open() -> None:
-    """Two ranges that cover the whole Internet restrict nobody."""
+def test_two_ranges_that_cover_all_addresses_count_as_open() -> None:
+    """They restrict no client of that family."""
     halves = (ip_network("0.0.0.0/1"), ip_network("128.0.0.0/1"))
     assert is_open(halves, [EVERYBODY[Family.IPV4][9]])
     assert not is_open(halves[:1], [EVERYBODY[Family.IPV4][9]])

@@ -85,7 +85,7 @@ def test_the_change_of_every_service_is_what_up_would_do(pair: tuple[Snapshot, S
 
 @FEW
 @given(pairs(), SETTINGS)
-def test_nobody_is_forgotten_and_every_address_is_the_one_that_up_gives(
+def test_report_has_every_service_with_the_addresses_that_up_gives(
     pair: tuple[Snapshot, Snapshot], config: Settings
 ) -> None:
     """Each Service of either side has one row, with the old and the new addresses and every rejection."""

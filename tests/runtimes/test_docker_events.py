@@ -127,8 +127,8 @@ ODD = {
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_whatever_docker_says_its_next_event_is_reported(docker: Daemon, name: str) -> None:
-    """And that it was away meanwhile, for nobody knows what happened then."""
+def test_docker_events_are_followed_again_after_any_invalid_answer(docker: Daemon, name: str) -> None:
+    """And the interruption is reported, as events may have been missed."""
     docker.then = ODD[name], True
     changed: list[str] = []
     presence: list[str] = []

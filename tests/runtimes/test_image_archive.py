@@ -15,8 +15,8 @@ from locallb.runtimes.docker.image import add_program, load_program
 from locallb.storage.files import FilesError
 
 
-def test_everybody_may_enter_every_directory_of_an_image(tmp_path: Path) -> None:
-    """Docker makes what is missing as it likes; each stands there once, before what is in it."""
+def test_image_archive_lists_each_parent_directory_once_before_its_files(tmp_path: Path) -> None:
+    """Open to all users: Docker would create missing ones with modes of its own."""
     with tarfile.open(tmp_path / "root.tar", "w") as tar:
         for name in ("usr/local/bin/one", "usr/local/bin/two"):
             add_program(tar, Path(sys.executable).resolve(), name)

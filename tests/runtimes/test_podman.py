@@ -213,8 +213,8 @@ def test_a_container_of_another_owner_is_neither_adopted_nor_removed() -> None:
 
 
 @given(st.sampled_from(["image", "user", "memory", "cpus", "network", "addresses", "ports", "labels", "bootstrap"]))
-def test_whatever_a_container_is_made_of_is_in_its_digest(name: str) -> None:
-    """And nothing else: when an image is fetched makes no other container."""
+def test_digest_of_a_podman_container_covers_all_that_it_is_made_of(name: str) -> None:
+    """And nothing else: the pull policy makes no other container."""
     changes: dict[str, Any] = {"memory": 1, "cpus": "2", "addresses": (), "ports": (), "labels": {"a": "b"}}
     other = replace(WANTED, **{name: changes.get(name, "x")})
     assert body(other, "/d")["Labels"]["local-lb.dev/spec"] != body(WANTED, "/d")["Labels"]["local-lb.dev/spec"]

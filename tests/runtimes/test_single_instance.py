@@ -162,8 +162,8 @@ print([processes.has_open(processes.identify(int(pid)), Path(sys.argv[1])) for p
 
 
 @pytest.mark.root(only="can be another user")
-def test_another_users_process_has_what_it_locked_and_nothing_else() -> None:
-    """Whose open files nobody is told; a stranger with a number that was written down isn't the holder for that."""
+def test_lock_holder_of_another_user_is_recognised_by_its_lock() -> None:
+    """Its open files can't be read; a process with a number that was written down isn't the holder."""
     with tempfile.TemporaryDirectory() as directory, only_one(Path(directory) / "lock", "it"):
         Path(directory).chmod(0o755)
         with subprocess.Popen(["sleep", "60"]) as stranger:

@@ -83,7 +83,9 @@ class Soak:
 
 # Where the API goes between connecting and the handshake, Python's ssl leaves the socket to the garbage collector.
 @pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning")
-def test_nothing_is_lost_doubled_or_left_behind(api: FaultyApi, cluster: Objects, play: Stage, tmp_path: Path) -> None:
+def test_watch_under_random_churn_and_faults_loses_and_leaves_nothing(
+    api: FaultyApi, cluster: Objects, play: Stage, tmp_path: Path
+) -> None:
     """The bystander loses no request; no address ever has two owners; in the end all is as wanted, then all is gone."""
     chance = Random(SEED)
     print(f"seed {SEED}, {MINUTES:g} minutes")  # noqa: T201 - to repeat it

@@ -210,8 +210,8 @@ def test_an_answer_that_grows_when_it_is_unpacked_is_refused(tmp_path: Path) -> 
     assert "the answer is compressed" in told
 
 
-def test_nothing_is_tried_again(tmp_path: Path) -> None:
-    """Whoever looks again and again does so, and `up` goes on."""
+def test_failed_read_of_nodes_is_not_retried_in_one_run(tmp_path: Path) -> None:
+    """A loop looks again anyway, and `up` goes on."""
     with served_seed(tmp_path / "cloudprovider") as api:
         api.refused = 503
         _, (told,) = find(tmp_path)
@@ -399,8 +399,8 @@ def configured(*, named: bool, **keys: object) -> Settings:
 PUBLISHED = {"runtime": "docker", "network": "publish"}
 
 
-def test_nobody_else_chooses_routes_of_this_host() -> None:
-    """Of a proxy they may; a kubeconfig that isn't named is this user's."""
+def test_host_pod_routes_are_refused_with_a_foreign_kubeconfig() -> None:
+    """For routes of a proxy's namespace it is allowed; a kubeconfig that isn't named is this user's."""
     with pytest.raises(SettingsError) as caught:
         configured(named=True, podRoutes="host")
     (sentence,) = caught.value.sentences

@@ -207,8 +207,8 @@ ODD_VALUES: tuple[object, ...] = (None, 7, [], {}, "lb.elsewhere.test", "0.0.0.0
 
 
 @pytest.mark.parametrize("value", ODD_VALUES)
-def test_whatever_else_stands_in_a_record_leads_nowhere(seed: SeedApi, tmp_path: Path, value: object) -> None:
-    """Names of other names, and what is no address."""
+def test_invalid_value_of_a_dns_record_is_not_used(seed: SeedApi, tmp_path: Path, value: object) -> None:
+    """Such as a CNAME, or no address at all."""
     seed.put_record(A, "api.a.internal", value)
     look(tmp_path)
     assert reached(tmp_path) == ("https://api.a.internal", "")
@@ -238,8 +238,8 @@ anything = st.recursive(st.none() | st.text() | st.integers(), lambda inner: st.
 
 
 @given(anything)
-def test_whatever_stands_in_a_pod_gives_ways_that_are_read_as_they_are_written(value: object) -> None:
-    """Each is to one address."""
+def test_routes_from_arbitrary_pods_are_parsed_as_printed(value: object) -> None:
+    """Each leads to one address."""
     whole = {"podIPs": [{"ip": "10.0.0.1"}, {"ip": "10.0.0.1%1"}], "hostIPs": [{"ip": "fe80::1%eth0"}]}
     pods: list[dict[str, Any]] = [
         {"metadata": {"namespace": "infra-a"}, "status": {"podIPs": [{"ip": value}, value], "hostIPs": value}},
@@ -369,8 +369,8 @@ def test_a_seed_that_does_not_say_is_not_one_without_shoots(seed: SeedApi, tmp_p
 
 
 @pytest.mark.parametrize("others", [0, 1, 2])
-def test_another_seed_says_nothing_of_the_shoots_of_the_first(seed: SeedApi, tmp_path: Path, others: int) -> None:
-    """A kubeconfig that leads elsewhere takes nothing away, not even a name; that they are gone is said by a file."""
+def test_shoots_stay_when_the_kubeconfig_leads_to_another_seed(seed: SeedApi, tmp_path: Path, others: int) -> None:
+    """Not even a name is removed; only removing a file says that they are gone."""
     del seed
     look(tmp_path)
     before = files_in(kept(tmp_path))

@@ -265,10 +265,10 @@ def test_deselected_kind_cluster_keeps_its_kubeconfig_while_it_exists(docker: Do
     assert caught.value.fault is Fault.NO_CONTEXT
 
 
-def test_another_docker_says_nothing_of_the_clusters_of_the_first(
+def test_kind_clusters_stay_when_docker_host_leads_elsewhere(
     docker: Docker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A DOCKER_HOST that leads elsewhere takes nothing away; that they are gone for good is said by a file."""
+    """Nothing is removed; only removing a file says that they are gone for good."""
     docker.clusters = {"a": container(), "b": container()}
     find_clusters(KindSource(), tmp_path, keep=True)
     before = kept(tmp_path)

@@ -19,7 +19,7 @@ ROOT = Path("/project")
 FINDERS = [MachinesSource(ClusterName(f"a{number}"), f"infra-a{number}") for number in range(10)]
 
 
-def test_those_that_answer_nobody_are_waited_for_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_finders_are_waited_for_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten of them delay a finding no longer than one does."""
     waited = [0.0]
 

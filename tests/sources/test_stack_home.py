@@ -18,10 +18,10 @@ from locallb.sources.state.stack_home import FORMAT, _path, belonging, deployed_
 from tests.descriptors import few_files
 
 
-def test_whoever_may_not_read_where_a_stack_belongs_is_sent_to_its_user(
+def test_unreadable_ownership_of_a_stack_names_its_user_as_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And never told to remove the file: it would let another user take the stack over."""
+    """And never the removal of the file, which would let another user take the stack over."""
     home = Home("local-lb", "dev", str(tmp_path))
     write(home, None)
     require_here(home, None)

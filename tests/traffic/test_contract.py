@@ -120,7 +120,9 @@ def test_families_come_and_go(world: World, play: Stage, web: list[str]) -> None
     follows(lambda: everything(web), {"a"})
 
 
-def test_another_type_gives_the_addresses_back_and_returns_to_them(world: World, play: Stage, web: list[str]) -> None:
+def test_service_type_change_releases_the_addresses_and_changing_back_restores_them(
+    world: World, play: Stage, web: list[str]
+) -> None:
     """As ClusterIP nothing of it is left; as LoadBalancer again it has the same addresses."""
     world.change("web", {"spec": {"type": "ClusterIP"}})
     play.up()

@@ -109,7 +109,7 @@ def test_a_renewed_credential_and_a_server_that_moves_cost_no_lead(
             becomes(lambda: elsewhere.lease and election.leads(), lambda: election.problem)
 
 
-def test_another_current_context_is_where_the_lease_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lease_follows_the_current_context_of_the_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the source names no context, as after `kubectl config use-context`."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with kept() as keeper, kept() as elsewhere:

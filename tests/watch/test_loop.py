@@ -135,10 +135,10 @@ def test_failures_of_a_silent_cluster_are_retried_once_it_answers_and_rarely_bef
 
 
 @pytest.mark.parametrize("ends", ["all is done", "it is stopped", "something else came"])
-def test_everything_is_said_to_be_as_planned_once_nothing_is_left_of_the_plan(
+def test_converged_is_reported_only_after_all_of_the_plan_is_done(
     ends: str, loop: Loop, told: list[LoopEvent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither by a loop that was stopped in the midst of it, nor by one that looks again before it goes on."""
+    """Not by a loop that was stopped in between, nor by one that looks again before it goes on."""
     keys = tuple(ObjectKey(DEMO, "n", f"s{number}") for number in range(2 * MOST))
     result: Any = SimpleNamespace(changes={})
     batches = list[int]()

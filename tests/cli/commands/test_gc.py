@@ -43,8 +43,8 @@ def claimed() -> int:
     return len(Ledger(paths.ledger_directory()).claims())
 
 
-def test_nothing_is_removed_while_the_stack_is_updated(left: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an update has just made isn't in the state yet; it may be listed, and when the update is done it is gone."""
+def test_gc_removes_nothing_while_the_stack_is_updated(left: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A resource of a running update isn't in the state yet: it may be listed, but must not be removed."""
     monkeypatch.setattr("locallb.cli.session.PAUSE", 0.0)
     session = Session.open(left.root, "dev")
     with session.alone(print):

@@ -184,8 +184,8 @@ def test_files_that_cannot_be_written_are_reported_with_what_helps(
     assert str(caught.value) == f"{tmp_path}/eds.json can't be written: {os.strerror(number)}; {REMEDIES[number]}"
 
 
-def test_whatever_the_umask_our_own_files_stay_readable(play: Stage) -> None:
-    """Else the next command would have a state that this user may not read."""
+def test_state_files_stay_readable_under_any_umask(play: Stage) -> None:
+    """Otherwise the next command would have a state that this user may not read."""
     before = os.umask(0o777)
     try:
         assert play.run("--stack", "empty", "destroy", "--yes").code == Exit.FAILED

@@ -102,7 +102,7 @@ def listening(address: str) -> HostFacts:
 # --- what is held ---------------------------------------------------------------------------------------------------
 
 
-def test_nothing_held_gives_the_preferred_address() -> None:
+def test_new_service_gets_its_preferred_address() -> None:
     """A hash of cluster/namespace/name picks it: the same on every machine, the same place in pools of equal size."""
     first = given(service("web", families=BOTH))["web"]
     assert words(first) == "10.0.0.1 fd00::1"

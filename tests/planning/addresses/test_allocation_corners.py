@@ -130,8 +130,8 @@ def test_sharing_service_keeps_its_requested_address_while_another_leaves_it() -
     assert (words(answers["web"]), words(answers["new"])) == ("10.0.0.3", "InUse")
 
 
-def test_nobody_joins_an_address_that_one_of_another_key_has_to_leave_first() -> None:
-    """It was shared under one key, and one of them has another now: the younger moves, and may stand there still."""
+def test_address_is_not_joined_while_a_service_of_another_key_must_leave_it() -> None:
+    """One of its Services has another key now: the younger moves, and may still be bound there."""
     held = [claim("10.0.0.3", "old"), claim("10.0.0.3", "moving")]
     old, moving = sharing("old", created="1"), sharing("moving", key="other", created="2")
     answers = given(old, moving, sharing("new", created="3", requested="10.0.0.3"), ledger=held)

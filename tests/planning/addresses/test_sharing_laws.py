@@ -196,7 +196,7 @@ def test_an_exact_request_is_granted_beside_others_or_refused() -> None:
     assert given_to(one("a", 443), asking, held={"a": "10.0.0.7"}) == {"a": "10.0.0.7", "b": Reason.IN_USE}
 
 
-def test_nobody_joins_while_somebody_leaves() -> None:
-    """The ports of who is gone may still be bound: who comes waits for the release, with another address meanwhile."""
+def test_address_is_not_joined_while_a_deleted_service_holds_it() -> None:
+    """Its ports may still be bound: a newcomer waits for the release, with another address meanwhile."""
     got = given_to(one("a", 80), one("b", 443), held={"a": "10.0.0.7", "gone": "10.0.0.7"})
     assert got["a"] == "10.0.0.7" != got["b"]

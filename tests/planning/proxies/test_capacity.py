@@ -70,8 +70,8 @@ def test_a_new_service_changes_nobody_who_runs(wanted: list[Need], budget: int) 
 
 
 @given(NEEDS, BUDGETS)
-def test_nobody_is_left_out_while_the_cheaper_way_fits(wanted: list[Need], budget: int) -> None:
-    """If somebody is left out, then not even the cheapest way is affordable beside those who run."""
+def test_proxy_is_left_out_only_if_not_even_the_cheapest_way_fits(wanted: list[Need], budget: int) -> None:
+    """Beside those that run."""
     ways = share_out(wanted, budget)
     fixed = sum(n.cost(n.held or Discovery.STATIC) for n in wanted if n.service in ways and ways[n.service] == n.held)
     cheapest = fixed + sum(n.cost(Discovery.STATIC) for n in wanted if n.service in ways and ways[n.service] != n.held)

@@ -189,8 +189,8 @@ def test_where_no_more_proxies_fit_those_that_do_serve_everybody(names: set[str]
 
 
 @given(st.sets(st.sampled_from(NAMES)), st.integers(1, 3), st.integers(1, 3))
-def test_another_number_of_shared_proxies_moves_only_who_must(names: set[str], before: int, after: int) -> None:
-    """More proxies move nobody; fewer move those whose proxy goes."""
+def test_changed_proxy_count_moves_only_services_of_removed_proxies(names: set[str], before: int, after: int) -> None:
+    """More proxies move no Service."""
     world = World(ProxySettings(Sharing.SHARED, count=before))
     old = world.run(sorted(names)).assignments
     world.settings = ProxySettings(Sharing.SHARED, count=after)

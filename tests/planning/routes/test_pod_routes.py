@@ -180,7 +180,7 @@ def test_pod_range_of_two_clusters_stays_with_the_one_that_has_the_route() -> No
     assert told.startswith("a: ")
 
 
-def test_nothing_is_made_unasked_or_without_a_right() -> None:
+def test_pod_routes_need_the_setting_and_the_right() -> None:
     """Off is the default."""
     off = replace(settings(), pod_routes=PodRouting.OFF)
     assert planned(given_settings=off) == ([], "")

@@ -103,8 +103,8 @@ def test_failed_load_balancers_are_declared_again_by_the_next_loop(home: Home) -
     assert not checks.needs_look_only(KEYS)
 
 
-def test_nothing_is_noted_while_most_of_it_is_unknown(home: Home) -> None:
-    """An earlier note is of an earlier state then."""
+def test_checks_are_not_noted_while_too_many_are_doubtful(home: Home) -> None:
+    """An earlier note then belongs to an earlier state."""
     many = [ObjectKey(ClusterName("c"), "n", str(number)) for number in range(MOST_DOUBTFUL + 1)]
     begun(home, 1).ended((), many, 2)
     assert not begun(home, 2).look_only
@@ -118,8 +118,8 @@ def test_all_that_decides_what_is_declared_is_this_code() -> None:
     assert {Path(str(one.__file__)).resolve() for one in deciding} <= known
 
 
-def test_another_file_of_ours_is_other_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Its content counts, not its time; so does where it is."""
+def test_code_digest_changes_with_content_and_place_of_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """But not with their times."""
     monkeypatch.setattr(module, "_PACKAGES", (tmp_path,))
     (tmp_path / "a.py").write_text("1")
     named = [module._code.__wrapped__()]

@@ -224,8 +224,8 @@ def test_routes_of_several_proxies_are_put_side_by_side(monkeypatch: pytest.Monk
     assert [push.texts(directory) for directory in directories] == [after.proxies[0].rendered.files] * 2
 
 
-def test_whoever_stops_waits_for_what_is_begun_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of many proxies each may take seconds; those whose turn has not come stay as they are."""
+def test_stopped_update_finishes_only_the_proxies_it_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of many may take seconds; proxies whose turn has not come stay as they are."""
     plan = plan_of(*BEFORE)
     before, after = (with_files(plan, clusters=resources(name), routes=resources("r")) for name in "ab")
     both, directories = on_several(before, after)

@@ -168,7 +168,7 @@ WORST: dict[str, dict[str, Any]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WORST)
-def test_whatever_the_api_answers_it_is_not_asked_too_often(api: tuple[Api, Access], name: str) -> None:
+def test_followers_bound_their_requests_whatever_the_api_answers(api: tuple[Api, Access], name: str) -> None:
     """In any second, all followers of a cluster together: counted where the requests arrive."""
     answers, access = api
     followed = follower(access)

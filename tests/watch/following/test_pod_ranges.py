@@ -133,8 +133,10 @@ def test_a_missing_right_is_told_and_what_was_read_last_counts(api: tuple[Api, A
         assert not followed.stale()
 
 
-def test_whoever_follows_next_asks_no_sooner(api: tuple[Api, Access], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kubeconfig that changes again and again makes for no more questions than one that doesn't."""
+def test_next_follower_keeps_the_wait_of_the_former_one(
+    api: tuple[Api, Access], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kubeconfig that changes repeatedly causes no more requests than one that doesn't."""
     answers, access = api
     monkeypatch.setattr(discovered_kinds, "ASKED", replace(SOON, floor=1e6))
     with following(access) as first:

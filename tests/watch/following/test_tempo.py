@@ -89,10 +89,10 @@ def test_watches_that_end_at_once_are_spaced_more_and_more(times: int, chance: f
 
 
 @given(answers, st.floats(0, 1))
-def test_another_way_to_the_cluster_is_tried_as_soon_as_the_floor_allows(
+def test_changed_kubeconfig_is_tried_as_soon_as_the_floor_allows(
     history: list[tuple[str, float]], chance: float
 ) -> None:
-    """A credential that was renewed may have been what it failed for; rewriting a file all the time gains nothing."""
+    """A renewed credential may be what was missing; rewriting a file all the time gains nothing."""
     tempo = WatchPace()
     for number, _ in enumerate(history):
         tempo = tempo.broken(100.0 + number, chance)
