@@ -22,6 +22,7 @@ from locallb.engine.deploy.unwanted import Unwanted, find_unwanted
 from locallb.engine.protocol.monitor import EngineService, Monitor
 from locallb.engine.protocol.program import Program, Setting, run_program
 from locallb.engine.providers.registry import Providers, ProviderSource
+from locallb.engine.state.blocks import Blocks
 from locallb.engine.state.errors import Cancelled, FullScopeNeeded, HostRefused, StateUnwritable
 from locallb.engine.state.project import Project, load_config
 from locallb.engine.state.resource import ResourceState
@@ -73,6 +74,10 @@ class Engine:
     def resources(self) -> tuple[ResourceState, ...]:
         """Return the stack's resources as the state has them; empty without a state."""
         return tuple(self._store.peek().in_order())
+
+    def blocks(self) -> Blocks:
+        """Return the same in blocks: those that hold the very same resources as the last time are the very same."""
+        return self._store.peek().in_blocks()
 
     def state_stamp(self) -> object:
         """Return something that is different once anybody, this engine too, has written the state; None without one."""

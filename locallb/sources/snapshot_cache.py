@@ -7,7 +7,7 @@ something may be different (`watch.events`), and what to do with it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,12 +69,12 @@ class Changes:
 class SnapshotCache:
     """For one thread, but `changed` is called from any, with the cluster whose source has something new.
 
-    `resources` gives those of the stack's state.
+    `resources` gives those of the stack's state, in blocks: the very same ones where nothing changed.
     """
 
     home: Home
     settings: Settings
-    resources: Callable[[], Iterable[HeldResource]]
+    resources: Callable[[], Iterable[Sequence[HeldResource]]]
     changed: Callable[[ClusterName], None]
     _sources: tuple[Source, ...] | None = None
     """Those that are configured, and those that were found; None before they were looked for."""

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,7 +21,7 @@ from locallb.engine.state.files import Files, beside_of
 from locallb.engine.state.joined import JoinedResources
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.slots import FEW, ROOM, Piece, Slots
-from locallb.engine.state.snapshot import Snapshot
+from locallb.engine.state.snapshot import Drop, Put, Snapshot
 
 SIZE = 64 * (FEW + 3)
 CHANGES = st.lists(
@@ -59,21 +60,33 @@ class CountedFiles(Files):
 class Stack:
     """A state file that is written again and again, as the store does."""
 
-    def __init__(self, folder: Path, files: Files | None = None) -> None:
+    def __init__(self, folder: Path, files: Files | None = None, size: int = SIZE) -> None:
         self.state = folder / "dev.json"
         self.counted = files if isinstance(files, CountedFiles) else CountedFiles()
-        self.now = [resource(number, 100) for number in range(SIZE)]
+        self.snapshot = Snapshot(resource(number, 100) for number in range(size))
         self.backups = Backups(folder / "backups", "dev", self.counted)
         self._joined, self._rewriter, self._count = JoinedResources(), Rewriter(self.counted), 0
 
+    @property
+    def now(self) -> tuple[ResourceState, ...]:
+        """All resources, in order."""
+        return self.snapshot.in_order()
+
     def change(self, number: int, size: int) -> None:
         """Change a resource; another writing is another time."""
-        self.now[number] = resource(number, size)
+        self.snapshot.apply(Put(replace(self.now[number], inputs=resource(0, size).inputs)))
+
+    def grow(self, more: int) -> None:
+        """Add as many resources, or take away the last ones."""
+        for last in self.now[more:] if more < 0 else ():
+            self.snapshot.apply(Drop(last.urn))
+        for number in range(more):
+            self.snapshot.apply(Put(resource(SIZE + number, 9)))
 
     def write(self) -> None:
         """Write the state."""
         self._count += 1
-        pieces = format_checkpoint(Checkpoint("s"), Snapshot(self.now), f"2026-{self._count}", self._joined)
+        pieces = format_checkpoint(Checkpoint("s"), self.snapshot, f"2026-{self._count}", self._joined)
         if self.state.exists():
             self.backups.add(self.state, time_ns(), self._rewriter.spare(self.state))
         self._rewriter.write(self.state, pieces)
@@ -118,7 +131,7 @@ def test_a_file_written_over_another_has_what_a_new_one_has(history: list[list[t
         for changes in history:
             for number, size in changes:
                 stack.change(number % len(stack.now), size)
-            stack.now = stack.now[:more] if more < 0 else [*stack.now, *(resource(SIZE + n, 9) for n in range(more))]
+            stack.grow(more)
             more = 0
             stack.write()
             text = stack.state.read_text()
@@ -138,8 +151,7 @@ def test_small_change_rewrites_few_pieces_of_a_large_file(stack: Stack) -> None:
 
 def test_a_file_of_few_pieces_has_no_room(tmp_path: Path) -> None:
     """It is byte for byte as it was before there was any."""
-    stack = Stack(tmp_path)
-    stack.now = stack.now[: 64 * (FEW - 2)]
+    stack = Stack(tmp_path, size=64 * (FEW - 2))
     stack.write_often(NEWEST + 3)
     assert stack.state.read_bytes() == plain(stack)
 

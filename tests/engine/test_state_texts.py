@@ -1,5 +1,6 @@
 """What is kept of a resource to write it quickly is what writing it again gives: laws against the plain computation."""
 
+from dataclasses import replace
 from operator import is_
 from pathlib import Path
 from typing import Any
@@ -7,11 +8,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from locallb.engine.state.blocks import MOST
 from locallb.engine.state.checkpoint import FORMAT, VERSION, Checkpoint, format_checkpoint, parse_checkpoint
 from locallb.engine.state.integrity import magic_of
 from locallb.engine.state.joined import JoinedResources
 from locallb.engine.state.resource import Pending, ResourceState, compact, resource_from_json
-from locallb.engine.state.snapshot import Begin, Drop, End, Mutation, Put, Snapshot
+from locallb.engine.state.snapshot import Begin, Drop, End, Free, Mutation, Put, Snapshot, Supersede
 from locallb.engine.state.urns import STACK_TYPE
 
 PATH = Path("state.json")
@@ -90,37 +92,114 @@ def test_a_state_of_kept_texts_is_the_state_written_again(rounds: list[list[Muta
 MANY = [ResourceState(f"{NAMES[0]}-{number}", "a:b:C", custom=False) for number in range(400)]
 
 
-def data_of(joined: JoinedResources, resources: list[ResourceState]) -> tuple[bytes, ...]:
-    """Return the bytes of the pieces that these resources come to now."""
-    return tuple(piece.data for piece in joined.pieces(tuple(resources)))
+URNS_OF_MANY = st.sampled_from([resource.urn for resource in MANY])
+CHANGES = st.lists(
+    st.one_of(
+        st.builds(
+            lambda urn, inputs: Put(ResourceState(urn, "a:b:C", custom=False, inputs=inputs)), URNS_OF_MANY, PROPERTIES
+        ),
+        URNS_OF_MANY.map(Drop),
+        st.builds(
+            lambda urn, other: Put(ResourceState(urn, "a:b:C", custom=False, dependencies=(other,))),
+            URNS_OF_MANY,
+            URNS_OF_MANY,
+        ),
+    ),
+    max_size=12,
+)
 
 
-CUTS = st.tuples(st.integers(0, 400), st.integers(0, 80), st.integers(0, 400), st.integers(0, 80))
+def comes_in_a_circle(snapshot: Snapshot, mutation: Mutation) -> bool:
+    """Return whether a resource would refer to itself, or to one that refers to it."""
+    if not isinstance(mutation, Put):
+        return False
+    return mutation.resource.urn in snapshot.needed_by(mutation.resource.references) | mutation.resource.references
 
 
-@given(st.integers(0, 300), st.lists(CUTS, max_size=12))
-def test_kept_pieces_are_all_resources_joined_at_once(size: int, history: list[tuple[int, int, int, int]]) -> None:
-    """Whatever goes, comes and stands elsewhere between two writings."""
-    joined, now = JoinedResources(), MANY[:size]
-    for at, gone, first, new in [(0, 0, 0, 0), *history]:
-        now = [*now[:at], *MANY[first : first + new], *now[at + gone :]]
-        assert b",".join(data_of(joined, now)) == b",".join(resource.data for resource in now)
+def assert_all_is_listed(snapshot: Snapshot, joined: JoinedResources) -> tuple[Any, ...]:
+    """Check blocks and pieces against the list of all; return the blocks."""
+    blocks = snapshot.in_blocks()
+    listed = snapshot.in_order()
+    assert [id(resource) for block in blocks for resource in block] == [*map(id, listed)]
+    pieces = joined.pieces(blocks)
+    assert b"".join(piece.data + piece.separator for piece in pieces) == b",".join(one.data for one in listed)
+    return blocks
+
+
+@given(st.integers(0, 300), st.lists(CHANGES, max_size=6))
+def test_blocks_hold_all_resources_in_order(size: int, history: list[list[Mutation]]) -> None:
+    """Whatever changes, goes, comes, comes again or moves between two listings; and so do pieces of the file."""
+    snapshot, joined = Snapshot(MANY[:size]), JoinedResources()
+    for mutations in [[], *history]:
+        for mutation in mutations:
+            if not comes_in_a_circle(snapshot, mutation):
+                snapshot.apply(mutation)
+        blocks = assert_all_is_listed(snapshot, joined)
+        assert all(0 < len(block) <= MOST for block in blocks)
+        assert all(map(is_, blocks, snapshot.in_blocks()))
+
+
+def test_old_instances_stand_in_a_block_behind_the_others() -> None:
+    """It is the very same until one comes or goes."""
+    snapshot, joined = Snapshot(MANY[:100]), JoinedResources()
+    snapshot.apply(Supersede(MANY[3], 7))
+    blocks = assert_all_is_listed(snapshot, joined)
+    assert [resource.delete for resource in blocks[-1]] == [True]
+    snapshot.apply(Put(MANY[5]))
+    assert assert_all_is_listed(snapshot, joined)[-1] is blocks[-1]
+    snapshot.apply(Free(7))
+    assert len(assert_all_is_listed(snapshot, joined)) == len(blocks) - 1
 
 
 @given(st.integers(0, 199))
-def test_a_change_leaves_the_pieces_of_other_resources(changed: int) -> None:
-    """They are the very same bytes, not equal ones; and what comes one by one doesn't come to a piece each."""
-    joined, now = JoinedResources(), MANY[:200]
-    before = data_of(joined, now)
-    now[changed] = MANY[399]
-    after = data_of(joined, now)
-    assert b",".join(after) == b",".join(resource.data for resource in now)
-    assert len(after) <= len(before) + 2
-    assert sum(map(is_, before, after)) >= len(before) - 2
-    for number in range(200, 300):
-        now.append(MANY[number])
-        after = data_of(joined, now)
-    assert len(after) < len(before) + 20
+def test_a_change_leaves_the_blocks_and_pieces_of_other_resources(changed: int) -> None:
+    """They are the very same, not equal ones; and what comes one by one doesn't come to a block each."""
+    snapshot, joined = Snapshot(MANY[:200]), JoinedResources()
+    before = assert_all_is_listed(snapshot, joined)
+    bytes_before = [piece.data for piece in joined.pieces(before)]
+    snapshot.apply(Put(replace(MANY[changed], inputs={"x": 1})))
+    after = assert_all_is_listed(snapshot, joined)
+    assert sum(map(is_, before, after)) == len(before) - 1
+    assert sum(map(is_, bytes_before, [piece.data for piece in joined.pieces(after)])) == len(before) - 1
+    for resource in MANY[200:300]:
+        snapshot.apply(Put(resource))
+        blocks = assert_all_is_listed(snapshot, joined)
+    assert len(blocks) == len(range(0, 300, MOST))
+
+
+def test_resources_that_go_leave_few_blocks() -> None:
+    """Blocks that became short are joined, also where a thousand went one by one."""
+    snapshot, joined = Snapshot(), JoinedResources()
+    for number in range(3000):
+        snapshot.apply(Put(ResourceState(f"{NAMES[0]}-{number}", "a:b:C", custom=False)))
+    full = assert_all_is_listed(snapshot, joined)
+    for number in range(3000):
+        if number % MOST:
+            snapshot.apply(Drop(f"{NAMES[0]}-{number}"))
+    assert len(snapshot.live) == len(full)
+    assert len(assert_all_is_listed(snapshot, joined)) < len(full) / 2
+
+
+def test_a_new_order_keeps_the_blocks_of_what_stays_in_its_place() -> None:
+    """A resource that comes to refer to a later one moves; those before and behind stay in their blocks."""
+    snapshot, joined = Snapshot(MANY[:384]), JoinedResources()
+    before = assert_all_is_listed(snapshot, joined)
+    snapshot.apply(Put(replace(MANY[130], dependencies=(MANY[140].urn,))))
+    after = assert_all_is_listed(snapshot, joined)
+    kept = {id(block) for block in before} & {id(block) for block in after}
+    assert len(kept) == len(before) - 1
+
+
+def test_a_block_of_which_all_went_is_none() -> None:
+    """Also at the beginning, and what is left is found in its block."""
+    snapshot, joined = Snapshot(MANY[:200]), JoinedResources()
+    before = assert_all_is_listed(snapshot, joined)
+    for resource in (*before[0], *before[2]):
+        snapshot.apply(Drop(resource.urn))
+    after = assert_all_is_listed(snapshot, joined)
+    assert [*map(id, after)] == [id(before[1]), id(before[3])]
+    snapshot.apply(Put(replace(before[3][0], inputs={"x": 1})))
+    assert assert_all_is_listed(snapshot, joined)[0] is before[1]
 
 
 @given(resources(), resources())

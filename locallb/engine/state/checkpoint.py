@@ -217,8 +217,8 @@ def format_checkpoint(
     tail += f'"metadata":{compact(known.pop("metadata", {}))}'
     tail += "".join(f",{compact(key)}:{compact(value)}" for key, value in known.items())
     tail += "}" + "".join(f",{compact(key)}:{compact(value)}" for key, value in checkpoint.around.items()) + "}}"
-    resources = snapshot.in_order()
-    if not resources:
+    blocks = snapshot.in_blocks()
+    if not blocks:
         return Piece(head.encode()), Piece(tail.encode())
-    pieces = (joined or JoinedResources()).pieces(resources)
+    pieces = (joined or JoinedResources()).pieces(blocks)
     return Piece(f"{head}{_RESOURCES}".encode(), len(_RESOURCES)), *pieces, Piece(f"],{tail}".encode())

@@ -7,8 +7,9 @@ lives, and what other stacks hold (the ledger).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import TypeVar
@@ -46,7 +47,8 @@ class HeldByState:
 class HeldMemory:
     """What the resources of a state said when they were read last, and what that came to."""
 
-    said: RowCache[object] = field(default_factory=RowCache)
+    said: RowCache[tuple[object, ...]] = field(default_factory=RowCache)
+    """Of each block."""
     held: Memory[HeldByState] = field(default_factory=Memory)
 
 
@@ -69,15 +71,15 @@ def read_held(state: Path) -> HeldByState:
         ) from None
 
 
-def held_by(resources: Iterable[HeldResource], known: HeldMemory) -> HeldByState:
-    """Return what the resources of a state in memory hold; `known` has what was read of them before.
+def held_by(blocks: Iterable[Sequence[HeldResource]], known: HeldMemory) -> HeldByState:
+    """Return what the resources of a state in memory hold; `known` has what was read of the very same blocks before.
 
     Raises:
         SourceError: if one isn't as we write it.
 
     """
     try:
-        return known.held.of(None, _held, known.said.of(said, resources))
+        return known.held.of(None, _held_in, known.said.of(_said_in, blocks))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SourceError(f"the stack's state has a resource that isn't as local-lb writes it: {error}") from None
 
@@ -96,6 +98,15 @@ class _Resource:
     inputs: Mapping[str, object]
     outputs: Mapping[str, object]
     delete: bool
+
+
+def _said_in(block: Sequence[HeldResource]) -> tuple[object, ...]:
+    """Return what the resources of a block say that say something."""
+    return tuple(told for resource in block if (told := said(resource)) is not None)
+
+
+def _held_in(every: Iterable[tuple[object, ...]]) -> HeldByState:
+    return _held(tuple(chain.from_iterable(every)))
 
 
 def _held(every: tuple[object, ...]) -> HeldByState:
