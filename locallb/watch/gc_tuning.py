@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _SELDOM = 20_000
-"""Objects that come before the collector looks at what is new. With Python's own 700 it does so twice for each event, and
-goes through all tables that the event made: with 5,000 Services 5 ms."""
+"""Objects that come before the collector looks at what is new. With Python's own 700 it does so twice for each event,
+and goes through all tables that the event made: with 5,000 Services 5 ms."""
 
 
 @contextmanager
