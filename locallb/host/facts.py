@@ -117,6 +117,7 @@ def _status() -> dict[str, str]:
     try:
         lines = Path(_STATUS).read_text().splitlines()
     except OSError as error:
+        refuse_scarcity(error, _LOOK, HostError)
         remedy = NO_MACOS if is_macos() else "use Linux, with /proc mounted"
         raise HostError(f"{_STATUS} can't be read ({error.strerror}): {remedy}") from error
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}

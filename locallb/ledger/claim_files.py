@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -50,6 +51,18 @@ class ClaimFiles:
     """The files in `path`, which needn't be there yet."""
 
     path: Path
+
+    def are_there(self) -> bool:
+        """Return whether the directory was made. Raises LedgerError where that can't be told, or it isn't one."""
+        try:
+            mode = self.path.stat().st_mode
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise LedgerError(f"the ledger {self.path} can't be read: {refusal(error)}") from error
+        if not stat.S_ISDIR(mode):
+            raise LedgerError(f"the ledger {self.path} isn't a directory: move what stands there elsewhere")
+        return True
 
     @contextmanager
     def locked(self, how: int = fcntl.LOCK_EX) -> Iterator[list[str]]:

@@ -57,7 +57,7 @@ class Ledger:
         `memory` of earlier reads saves work. Raises LedgerError where the ledger can't be read; a single claim that
         can't be is `unread`.
         """
-        if not self.directory.is_dir():
+        if not self._files.are_there():
             return ()
         with self._files.locked(fcntl.LOCK_SH) as names:
             entries = self._files.settled(names, lambda present: self._files.entries(present, memory))
@@ -70,7 +70,7 @@ class Ledger:
 
         Raises LedgerError where that can't be told, as one of the files can't be read.
         """
-        if not self.directory.is_dir():
+        if not self._files.are_there():
             return False
         wanted = Claim(address, owner, ports)
         entry = read_entry(self.directory / entry_name(address, owner), address)
@@ -86,7 +86,7 @@ class Ledger:
 
     def problems(self) -> tuple[str, ...]:
         """Return what in the directory isn't a claim that we understand: one sentence each."""
-        if not self.directory.is_dir():
+        if not self._files.are_there():
             return ()
         with self._files.locked(fcntl.LOCK_SH) as names:
             strangers = [name for name in names if not (address_in(name) or is_ours(name))]
@@ -96,7 +96,7 @@ class Ledger:
 
     def keepers(self) -> tuple[int, ...]:
         """Find the processes that keep the lock for longer than writers do; claims go on without it."""
-        if not self.directory.is_dir():
+        if not self._files.are_there():
             return ()
         with self._files.opened() as descriptor, TURN:
             return () if lock.take(descriptor, fcntl.LOCK_EX) else tuple(sorted(lock.holders(descriptor)))
@@ -156,7 +156,7 @@ class Ledger:
 
         `mapped`: only if ports of it are claimed, or only if it is as a whole; without it either.
         """
-        if not self.directory.is_dir():
+        if not self._files.are_there():
             return
         with self._files.locked() as names:
             require_leader(self._files, owner.home, self._election)

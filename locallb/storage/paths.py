@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
 from locallb.model.errors import ClientError
 from locallb.model.identities import Home
-from locallb.model.system_errors import REMEDIES
+from locallb.model.system_errors import REMEDIES, refusal
 
 PRIVATE = 0o700
 """Mode of every directory that we make."""
@@ -82,15 +83,28 @@ def ledger_directory() -> Path:
         if not given.startswith("/"):  # every directory would have a ledger of its own
             raise PlaceError(f"{LEDGER_VARIABLE} is {given!r}: write an absolute path, or leave it unset")
         return Path(given)
-    if SHARED_LEDGER.is_dir() and os.access(SHARED_LEDGER, os.W_OK | os.X_OK):
+    if _is_directory(SHARED_LEDGER) and os.access(SHARED_LEDGER, os.W_OK | os.X_OK):
         return SHARED_LEDGER
     return state_home() / "ledger"
+
+
+def _is_directory(path: Path) -> bool:
+    """Return whether there is one that this user may look at. Raises PlaceError where that can't be told.
+
+    `is_dir` says that there is none then, from Python 3.14 on.
+    """
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return False
+    except OSError as error:
+        raise PlaceError(f"whether there is {path} can't be told: {refusal(error)}") from error
 
 
 def is_another_directory(other: str, own: str) -> bool:
     """Return whether `other` still exists and isn't `own` under another name; a path that can't be read exists."""
     try:
-        stat = Path(other).stat()
+        theirs = Path(other).stat()
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:
@@ -99,7 +113,7 @@ def is_another_directory(other: str, own: str) -> bool:
         ours = Path(own).stat()
     except OSError:
         return True
-    return (stat.st_dev, stat.st_ino) != (ours.st_dev, ours.st_ino)
+    return (theirs.st_dev, theirs.st_ino) != (ours.st_dev, ours.st_ino)
 
 
 def ledgers() -> tuple[Path, ...]:

@@ -333,6 +333,14 @@ def test_a_host_without_proc_is_reported(monkeypatch: pytest.MonkeyPatch) -> Non
     )
 
 
+def test_a_host_that_lacks_descriptors_is_not_said_to_lack_proc() -> None:
+    """What helps is something else."""
+    with few_files(0), pytest.raises(HostError) as caught:
+        host_facts((), ())
+    assert "raise the limit of open files" in str(caught.value)
+    assert "/proc mounted" not in str(caught.value)
+
+
 def test_a_kernel_that_doesnt_tell_has_the_usual_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rather too little than too much."""
     monkeypatch.setattr(facts, "_INSTANCES", "/nowhere")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import multiprocessing
+import os
 import subprocess
 import sys
 import tempfile
@@ -428,3 +430,43 @@ def test_a_leader_whose_last_term_cannot_be_read_writes_nothing(ledger: Ledger) 
     with few_files(0), pytest.raises(LedgerError, match="who led this stack last"):
         mine.term(owner("web").home)
     assert mine.term(owner("web").home) == 2
+
+
+def every_question(ledger: Ledger) -> list[Callable[[], object]]:
+    """Return all that a ledger is asked, and a release."""
+    mine = owner("web")
+    return [
+        ledger.claims,
+        ledger.problems,
+        ledger.keepers,
+        lambda: ledger.holds(ADDRESS, mine),
+        lambda: ledger.release(ADDRESS, mine),
+    ]
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.EACCES])
+def test_a_ledger_that_cannot_be_looked_at_is_not_an_empty_one(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Whatever Python makes of it: nobody's address is free, and no claim is gone."""
+    ledger.claim(ADDRESS, owner("web"))
+    look = os.stat
+
+    def refused(path: object, *args: object, **options: object) -> os.stat_result:
+        if str(path) == str(ledger.directory):
+            raise OSError(number, os.strerror(number), str(path))
+        return look(path, *args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "stat", refused)
+    for question in every_question(ledger):
+        with pytest.raises(LedgerError, match=f"the ledger .* can't be read: {os.strerror(number)}; "):
+            question()
+
+
+def test_what_stands_in_the_place_of_a_ledger_is_told(ledger: Ledger) -> None:
+    """It was moved, and a file made there; no claim is gone for that."""
+    ledger.directory.parent.mkdir()
+    ledger.directory.touch()
+    for question in every_question(ledger):
+        with pytest.raises(LedgerError, match="isn't a directory: move what stands there elsewhere"):
+            question()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Callable
@@ -181,6 +182,21 @@ def test_the_hosts_ledger_counts_where_it_may_be_written(monkeypatch: pytest.Mon
     assert paths.ledger_directory() == tmp_path
     monkeypatch.setenv(paths.LEDGER_VARIABLE, "/given")
     assert paths.ledger_directory() == Path("/given")
+
+
+def test_the_hosts_ledger_that_cannot_be_looked_at_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a disk fails: this user's own would be another one, with other claims."""
+    monkeypatch.delenv("LOCALLB_LEDGER", raising=False)
+    look = os.stat
+
+    def refused(path: object, *args: object, **options: object) -> os.stat_result:
+        if str(path) == str(paths.SHARED_LEDGER):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return look(path, *args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "stat", refused)
+    with pytest.raises(paths.PlaceError, match=r"whether there is .* can't be told: Input/output error; look after"):
+        paths.ledger_directory()
 
 
 def test_two_names_of_a_directory_are_one(tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ def _with_stack(
         leftovers=troubles.guard("ledger", lambda: _leftovers(session, known, under_way, claims), ()),
         state=f"{counted(len(known), 'resource')} in {path}" if path.exists() else f"nothing deployed yet ({path})",
         state_problems=state_problems,
-        locks=_locks(session),
+        locks=troubles.guard("state", lambda: _locks(session), ()),
     )
 
 

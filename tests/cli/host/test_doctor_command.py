@@ -106,3 +106,14 @@ def test_a_claim_that_another_stack_has_by_now_is_gone(play: Stage, monkeypatch:
     }
     Ledger(paths.ledger_directory()).reown(address, theirs, mine)
     assert doctor(play.root) == (0, {})
+
+
+def test_locks_that_cannot_be_read_are_a_finding(play: Stage) -> None:
+    """As where something else stands in their place; all else is looked at."""
+    locks = Session.open(play.root, "dev").project.backend / ".pulumi/locks/organization/local-lb/dev"
+    locks.parent.mkdir(parents=True)
+    locks.touch()
+    code, problems = doctor(play.root)
+    assert code == 1
+    assert list(problems) == ["state"]
+    assert str(locks) in problems["state"][0]
