@@ -83,7 +83,7 @@ def test_outputs_are_as_their_schemas_say(play: tuple[Stage, Backend]) -> None:
     check(made.run("destroy", "--yes", "--json"), "run")
 
 
-def test_a_gateway_is_told_from_a_service_of_the_same_name(play: tuple[Stage, Backend]) -> None:
+def test_a_gateway_is_distinguished_from_a_service_of_the_same_name(play: tuple[Stage, Backend]) -> None:
     """In both documents of a preview, by its kind."""
     made, _ = play
     made.write("g.yaml", gateway_class(), gateway(metadata={"namespace": "n"}))

@@ -202,7 +202,7 @@ def test_services_of_another_class_are_never_written(cluster: Objects, play: Sta
     assert cluster.read("other") == before
 
 
-def test_mapped_ports_are_told_by_condition_and_annotation(
+def test_mapped_ports_are_reported_by_condition_and_annotation(
     plane: ControlPlane, cluster: Objects, play: Stage, backend: Backends
 ) -> None:
     """The API keeps both, they change with the ports, and both go with the stack; the annotations of others stay."""

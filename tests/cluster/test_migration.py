@@ -74,7 +74,7 @@ def test_a_controller_that_ends_late_does_no_harm(cluster: Objects, play: Stage,
     assert (address(cluster, "web"), finalizers(cluster, "web")) == (at, [FINALIZER])
 
 
-def test_a_service_of_both_is_told_apart_by_its_class(cluster: Objects, play: Stage, backend: Backends) -> None:
+def test_a_service_of_both_is_distinguished_by_its_class(cluster: Objects, play: Stage, backend: Backends) -> None:
     """With the default class off, what the other one serves is never written; what has our class is ours."""
     served_by_another(cluster, backend, KIND)
     before = cluster.read("web")

@@ -41,7 +41,7 @@ BROKEN: dict[str, tuple[Document, str]] = {
 """Services that the API server takes, and the reason that each is told; none where all is well."""
 
 
-def test_every_broken_kind_is_told_and_disturbs_nobody(cluster: Objects, play: Stage, backend: Backends) -> None:
+def test_every_broken_kind_is_reported_and_disturbs_nobody(cluster: Objects, play: Stage, backend: Backends) -> None:
     """Each has a condition and a warning with its own reason; the good one beside them serves as ever."""
     made(cluster, backend, "web")
     for document, _ in BROKEN.values():

@@ -38,7 +38,7 @@ POOL = IPv4Network("127.78.0.0/22")
 THREADS = 8
 
 
-def test_a_thousand_services_get_distinct_addresses_and_are_told(cluster: Objects, tmp_path: Path) -> None:
+def test_a_thousand_services_get_distinct_addresses_and_are_reported(cluster: Objects, tmp_path: Path) -> None:
     """Every status has the address that was planned, and the next plan is the same by the statuses alone."""
     names = [f"s{number:04}" for number in range(COUNT)]
     with ThreadPoolExecutor(THREADS) as pool:

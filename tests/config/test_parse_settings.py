@@ -390,7 +390,7 @@ def test_unknown_keys_and_wrong_types_are_refused_by_name(key: str, value: objec
     assert mistakes(**{key: value}) == (sentence,)
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     """One mistake hides no other."""
     told = mistakes(sources=[], pools=pool("x", "10.0.0.5/8"), pins={"web": ["y"]}, runtime="lxc", colour=1)
     assert [sentence.split(":")[0] for sentence in told] == [

@@ -294,7 +294,7 @@ def test_an_image_that_must_always_be_fetched_is_not_taken_from_here(shop: Stage
         docker("rmi", here)
 
 
-def test_an_image_that_must_not_be_fetched_is_told_before_anything_begins(shop: Stage) -> None:
+def test_an_image_that_must_not_be_fetched_is_reported_before_anything_begins(shop: Stage) -> None:
     """PullPolicy Never: no registry is asked, no address claimed."""
     configure(shop, image={"name": "127.0.0.1:1/nowhere/envoy:1", "pullPolicy": "Never"})
     done = shop.run("up", "--yes")
@@ -341,7 +341,7 @@ def strange(image: str) -> Iterator[Callable[[str], str]]:
     ],
     ids=["no-such-program", "ends-at-once"],
 )
-def test_an_image_of_another_kind_is_told_in_dockers_words(
+def test_an_image_of_another_kind_is_reported_in_dockers_words(
     shop: Stage, strange: Callable[[str], str], entry: str, words: str
 ) -> None:
     """One sentence; with a right image the next `up` repairs it."""
@@ -358,7 +358,7 @@ def test_an_image_of_another_kind_is_told_in_dockers_words(
 
 
 @docker_only
-def test_a_port_that_was_taken_meanwhile_is_told_in_dockers_words(image: str) -> None:
+def test_a_port_that_was_taken_meanwhile_is_reported_in_dockers_words(image: str) -> None:
     """Between the plan and the start; no container is left."""
     address, name = "127.253.1.2", f"llb-test-{secrets.token_hex(4)}"
     ports = [{"internal": 80, "external": 80, "ip": address, "protocol": "tcp"}]

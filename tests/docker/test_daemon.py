@@ -73,7 +73,7 @@ def test_while_the_daemon_is_away_every_command_says_so_and_afterwards_one_up_re
     assert host.project.locallb("up", "--yes", "--expect-no-changes").code == 0
 
 
-def test_a_daemon_that_hangs_is_told_by_the_loop_and_so_is_that_it_answers_again(host: Hosted) -> None:
+def test_the_loop_reports_a_daemon_that_hangs_and_when_it_answers_again(host: Hosted) -> None:
     """Its socket takes every connection meanwhile, and no connection ends."""
     project, daemon = host.project, host.daemon.process
     assert daemon

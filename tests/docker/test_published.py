@@ -130,7 +130,7 @@ def test_a_harmed_container_is_repaired_by_one_up_at_the_same_address(shop: Stag
 
 
 @docker_only
-def test_a_port_that_docker_serves_no_longer_is_told_and_repaired(shop: Stage) -> None:
+def test_a_port_that_docker_serves_no_longer_is_reported_and_repaired(shop: Stage) -> None:
     """Docker's own proxy died: the container runs, Envoy listens, and yet nothing is served."""
     shop.up()
     at, before = shop.addresses(), identities(shop)
@@ -185,7 +185,7 @@ def test_a_network_that_is_missing_is_reported_with_the_remedy(shop: Stage) -> N
     assert "Traceback" not in done.err
 
 
-def test_a_port_of_another_owner_is_told_and_the_others_are_served(shop: Stage) -> None:
+def test_a_port_of_another_owner_is_reported_and_the_others_are_served(shop: Stage) -> None:
     """A process of the host has the address and port: Docker isn't asked for it, everything else is published."""
     shop.up()
     at = shop.addresses()

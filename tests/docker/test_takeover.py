@@ -201,7 +201,7 @@ def test_limits_and_images_change_by_turns(shop: Stage, image: str) -> None:
         before = after
 
 
-def test_a_paused_container_is_told_by_the_cli_with_the_remedy(shop: Stage) -> None:
+def test_a_paused_container_is_reported_by_the_cli_with_the_remedy(shop: Stage) -> None:
     """The official plugin doesn't see it; the proof does."""
     shop.up()
     before = identities(shop)

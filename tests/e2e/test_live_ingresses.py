@@ -89,7 +89,7 @@ def test_an_ingress_is_told_in_passing_what_is_served_and_what_is_not(play: Stag
     assert len(events(api, "broken")) == 1
 
 
-def test_an_ingress_without_an_address_is_told_why(play: Stage, api: Api) -> None:
+def test_an_ingress_without_an_address_gets_the_reason(play: Stage, api: Api) -> None:
     """There is none for its namespace."""
     config = yaml.safe_load((play.root / "stacks" / "Pulumi.dev.yaml").read_text())["config"]
     pool = {"name": "other", "addresses": [f"{play.at(0)}/27"], "namespaces": ["other"]}

@@ -52,7 +52,7 @@ def test_tree_table_and_report_are_of_one_plan(moving: Stage, words: tuple[str, 
     assert moving.at(BECOMES) in moving.run("preview").out
 
 
-def test_a_program_that_breaks_off_is_told_without_a_plan(play: Stage) -> None:
+def test_a_program_that_breaks_off_is_reported_without_a_plan(play: Stage) -> None:
     """Its sentence once, and no table of something that it didn't plan."""
     play.configure(sources=[{"manifests": "nowhere", "name": "c"}])
     done = play.run("preview")

@@ -35,7 +35,7 @@ FAILS = {"ConnectionResetError", "BrokenPipeError", ""}
 
 
 @pytest.mark.parametrize("proxies", ["per-service", "shared"])
-def test_a_fault_comes_is_told_and_goes(proxies: str) -> None:
+def test_a_fault_comes_is_reported_and_goes(proxies: str) -> None:
     """Open connections, UDP and other Services never notice; processes stay."""
     with stage() as play, backends() as make:
         number = make("b").port
@@ -62,7 +62,7 @@ def test_a_fault_comes_is_told_and_goes(proxies: str) -> None:
         assert envoys(play.root) == pids
 
 
-def test_a_fault_that_cannot_be_read_is_told_and_stops_nothing() -> None:
+def test_a_fault_that_cannot_be_read_is_reported_and_stops_nothing() -> None:
     """Whoever misspells an order still has a Service."""
     with stage() as play, backends() as make:
         play.write("s.yaml", node(), web(make("b").port, "refuse=lots"))

@@ -163,7 +163,7 @@ def test_invalid_order_is_refused_without_effect() -> None:
         assert play.files() == before
 
 
-def test_a_file_of_orders_that_is_not_ours_is_told_and_stops_nothing() -> None:
+def test_a_file_of_orders_that_is_not_ours_is_reported_and_stops_nothing() -> None:
     """Whatever is in it."""
     with stage() as play, backends() as make:
         play.write("s.yaml", node(), service("web", port(8080, make("b").port)))

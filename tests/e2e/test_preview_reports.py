@@ -96,7 +96,7 @@ def pair(play: Stage, backend: Callable[..., Backend]) -> Stage:
     return play
 
 
-def test_a_killed_proxy_is_told_as_repaired(pair: Stage) -> None:
+def test_a_killed_proxy_is_reported_as_repaired(pair: Stage) -> None:
     """Nothing is declared differently, but `up` would start it again; after that nothing is to be done."""
     os.kill(pair.pids()["n/a"], signal.SIGKILL)
     told = {row["name"]: row for row in report(pair)["services"]}

@@ -275,7 +275,7 @@ def test_files_changed_by_others_are_restored_by_watch(play: Stage, backend: Bac
     assert play.run("up", "--yes", "--expect-no-changes").code == 0
 
 
-def test_a_file_that_cannot_be_repaired_is_told_and_repaired_once_it_can_be(play: Stage, backend: Backends) -> None:
+def test_a_file_that_cannot_be_repaired_is_reported_and_repaired_once_it_can_be(play: Stage, backend: Backends) -> None:
     """A directory in its place; the others are repaired, and what Envoy has goes on serving."""
     web = backend("web")
     play.write("base.yaml", node(), service("web", port(8080, web.port)), service("api", port(8080, web.port)))

@@ -196,7 +196,7 @@ def test_while_it_cannot_be_brought_back_nothing_is_written_again(
     assert not loop._troubles.disputes.repairs
 
 
-def test_a_repair_that_takes_a_moment_is_told_to_nobody(
+def test_a_repair_that_takes_a_moment_is_not_reported(
     play: Stage, api: Api, run: Callable[[], Loop], backend: Backends
 ) -> None:
     """A killed proxy that starts again: no write at all."""

@@ -76,7 +76,7 @@ def test_a_circle_is_an_error() -> None:
     assert set(caught.value.args[1]) == {URN + "a", URN + "b"}
 
 
-def test_resources_in_a_circle_are_told_and_nothing_is_deleted(bench: Bench) -> None:
+def test_resources_in_a_circle_are_reported_and_nothing_is_deleted(bench: Bench) -> None:
     """Not even what could go: a state like that isn't one to work on."""
     engine = bench.engine()
     said: list[str] = []

@@ -58,7 +58,7 @@ def test_a_program_that_the_host_refuses_something_is_told_what_helps(bench: Ben
         (OSError(), "OSError"),
     ],
 )
-def test_a_mistake_of_a_program_is_told_as_one(bench: Bench, error: OSError, told: str) -> None:
+def test_a_mistake_of_a_program_is_reported_as_one(bench: Bench, error: OSError, told: str) -> None:
     """With the kind of error, and the place in the program, as any other mistake: the host refused nothing."""
 
     def mistaken() -> None:
@@ -67,7 +67,7 @@ def test_a_mistake_of_a_program_is_told_as_one(bench: Bench, error: OSError, tol
     assert [d.message for d in bench.engine().up(mistaken).diagnostics] == [f"the program failed: {told}"]
 
 
-def test_a_run_error_is_told_as_it_is(bench: Bench) -> None:
+def test_a_run_error_is_reported_as_it_is(bench: Bench) -> None:
     """A program's own refusal is its sentence and nothing else."""
 
     def refuse() -> None:

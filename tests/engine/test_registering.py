@@ -283,7 +283,7 @@ def test_fast_path_and_sdk_register_alike(name: str, tmp_path: Path) -> None:
         )
 
 
-def test_a_program_that_breaks_is_told_by_its_own_words(bench: Bench) -> None:
+def test_a_program_that_breaks_is_reported_by_its_own_words(bench: Bench) -> None:
     """Where the SDK wraps them, on its way, in what it was about."""
     told, _ = _run(bench, _breaks)
     with by_wire():

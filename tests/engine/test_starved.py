@@ -36,7 +36,7 @@ REMEDY = "raise the limit of open files"
 
 
 @pytest.mark.parametrize("spare", range(ENOUGH + 1))
-def test_an_update_that_gets_few_descriptors_is_told_and_finished_by_the_next(
+def test_an_update_that_gets_few_descriptors_is_reported_and_finished_by_the_next(
     bench: Bench, spare: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """However far it comes: sentences with the remedy, a sound state, nothing but them on standard error."""
@@ -130,7 +130,7 @@ def _file(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("error", [OSError(), OSError(errno.EOVERFLOW, "")])
-def test_an_error_without_words_is_told_by_its_name(tmp_path: Path, error: OSError) -> None:
+def test_an_error_without_words_is_reported_by_its_name(tmp_path: Path, error: OSError) -> None:
     """No sentence has a hole."""
 
     def refused(_what: str) -> None:

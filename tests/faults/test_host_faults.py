@@ -104,7 +104,7 @@ def test_missing_envoy_binary_is_reported_and_running_proxies_serve(stage: Proje
     assert state(stage) == before
 
 
-def test_an_envoy_of_another_version_is_told_and_taken_by_up(stage: Project) -> None:
+def test_an_envoy_of_another_version_is_reported_and_taken_by_up(stage: Project) -> None:
     """Proxies of the old version are found by the doctor and replaced by `up`, under the same addresses."""
     before = state(stage)
     _, info = wheel()
@@ -124,7 +124,7 @@ def test_an_envoy_of_another_version_is_told_and_taken_by_up(stage: Project) -> 
     all_serve(stage, "a", "b")
 
 
-def test_a_full_disk_is_told_and_nothing_is_lost() -> None:
+def test_a_full_disk_is_reported_and_nothing_is_lost() -> None:
     """No room for another proxy's files: the rest serves on; with room the next `up` finishes."""
     with project(SMALL_DISK, owner=USER) as stage, served(stage.space, f"127.0.0.1@{NODE_PORT}"):
         write(stage, "a", "b")
@@ -148,7 +148,7 @@ def test_a_full_disk_is_told_and_nothing_is_lost() -> None:
         all_serve(stage, "a", "b", "third")
 
 
-def test_used_up_inotify_instances_are_told_as_host_limit_and_freed_ones_are_used(stage: Project) -> None:
+def test_used_up_inotify_instances_are_reported_as_host_limit_and_freed_ones_are_used(stage: Project) -> None:
     """Another program of this user watches files: no further proxy fits, those that run stay, later all serve."""
     before = state(stage)
     write(stage, "a", "b", "third")

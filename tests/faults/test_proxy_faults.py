@@ -88,7 +88,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_of_one_proxy_is_told_and_repaired_under_the_same_address(pair: Pair, fault: str) -> None:
+def test_a_fault_of_one_proxy_is_reported_and_repaired_under_the_same_address(pair: Pair, fault: str) -> None:
     """`doctor` tells it with a remedy, `up` repairs it, a second has nothing to do, the neighbour notices nothing."""
     provoke, words = FAULTS[fault]
     provoke(pair)

@@ -57,7 +57,7 @@ def test_gc_removes_only_what_a_lost_state_left(pair: Pair) -> None:
     assert pair.neighbour_is_undisturbed()
 
 
-def test_a_stale_claim_of_ours_is_told_and_removed_by_gc(pair: Pair) -> None:
+def test_a_stale_claim_of_ours_is_reported_and_removed_by_gc(pair: Pair) -> None:
     """It keeps its address from everybody until then."""
     home = Home("local-lb", "dev", str(pair.stage.root))
     stale = Owner(home, ObjectKey(ClusterName("c"), "n", "gone"))
@@ -155,7 +155,7 @@ def lock(stage: Stage, pid: int, at: datetime, host: str = "") -> Path:
     return path
 
 
-def test_a_lock_of_an_ended_process_is_told_and_removed(pair: Pair) -> None:
+def test_a_lock_of_an_ended_process_is_reported_and_removed(pair: Pair) -> None:
     """With a notice; nothing has to be done by hand."""
     ended = subprocess.Popen(["true"])
     ended.wait()

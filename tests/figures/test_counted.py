@@ -123,7 +123,7 @@ def test_without_details_connections_are_counted_all_the_same_and_details_come_w
         assert "8080/TCP" in play.run("status", "--traffic").out
 
 
-def test_a_proxy_that_is_gone_is_told_and_counts_nothing() -> None:
+def test_a_proxy_that_is_gone_is_reported_and_counts_nothing() -> None:
     """Its Service is still there, as a row without figures."""
     with stage() as play, backends() as make:
         play.write("s.yaml", node(), service("web", port(8080, make("b").port)))

@@ -173,7 +173,7 @@ def test_a_policy_with_options_is_not_kept_by_halves() -> None:
     assert believed(odd, bundle()) == "500"
 
 
-def test_a_policy_that_is_not_kept_is_told_and_no_fault_of_the_route() -> None:
+def test_a_policy_that_is_not_kept_is_reported_and_no_fault_of_the_route() -> None:
     """One sentence, however many routes and Gateways lead there; its conditions at each of them."""
     read = cluster(policy(), gateway(name="second"), route(name="b", parentRefs=[parent(), parent("second")]))
     assert [one["ancestorRef"] for one in told(read)["tls"]] == [

@@ -26,7 +26,7 @@ _names = st.just({"name": "web", "namespace": "shop"}) | rubbish
 
 
 @given(st.sampled_from(sorted(KINDS)), _names, rubbish, rubbish)
-def test_rubbish_is_told_and_never_raised(kind: str, metadata: object, spec: object, beside: object) -> None:
+def test_rubbish_is_reported_and_never_raised(kind: str, metadata: object, spec: object, beside: object) -> None:
     """Whatever an object has, it is understood somehow, and so is what it is bound to."""
     document = {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": metadata, "spec": spec}
     parse_api_object(document)

@@ -22,7 +22,7 @@ from tests.planning.api import deployed
 from tests.planning.statuses.test_gateway_statuses import HOME, GatewayApi, cluster, plan_of
 
 
-def test_each_object_of_a_plan_is_counted_by_what_it_is_told() -> None:
+def test_each_object_of_a_plan_is_counted_by_its_status() -> None:
     """A Gateway with an odd listener partly, a route that nothing takes not at all."""
     metrics, plan = Metrics(dict), plan_of(*cluster())
     assert sample(metrics, "locallb_told_objects", kind="gateways", told="partly") is None

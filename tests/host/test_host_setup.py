@@ -131,7 +131,7 @@ def test_a_ledger_with_claims_stays(stage: Project) -> None:
         ("ip route add 172.18.255.0/24 dev docker7", ["172.18.0.0/16"], "PoolOverlaps", ["Docker", "docker7"]),
     ],
 )  # fmt: skip
-def test_overlaps_are_told_before_anything_is_made(
+def test_overlaps_are_reported_before_anything_is_made(
     stage: Project, network: str, addresses: list[str], reason: str, words: list[str]
 ) -> None:
     """On-link IPv6 prefixes, own addresses, VPNs, routers and Docker networks; nothing at all is applied."""
@@ -147,7 +147,7 @@ def test_overlaps_are_told_before_anything_is_made(
     assert stage.space.shell(LOOK) == before
 
 
-def test_a_pool_within_a_docker_network_is_possible_and_told(stage: Project) -> None:
+def test_a_pool_within_a_docker_network_is_possible_and_reported(stage: Project) -> None:
     """Gardener's layout: IPv4 neighbours ask for each address, and the host answers for the pool."""
     stage.space.shell(DEVICE.format(device="br-kind") + "; ip address add 172.18.0.1/16 dev br-kind")
     done = stage.locallb("host", "setup", "--apply")
@@ -164,7 +164,7 @@ def test_apply_without_rights_is_one_sentence(stage: Project) -> None:
     assert "Traceback" not in done.err
 
 
-def test_a_damaged_record_is_told_and_stops_everything(stage: Project) -> None:
+def test_a_damaged_record_is_reported_and_stops_everything(stage: Project) -> None:
     """What was found first would be lost otherwise."""
     stage.space.shell("mkdir /var/lib/locallb; echo '{' >/var/lib/locallb/host.json")
     done = stage.locallb("host", "setup", "--apply")

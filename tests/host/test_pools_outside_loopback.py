@@ -86,7 +86,7 @@ def test_both_families_are_served_to_the_host_and_to_a_node(world: World) -> Non
     assert world.host.locallb("doctor").code == 0
 
 
-def test_a_route_that_is_gone_is_told_and_comes_back(world: World) -> None:
+def test_a_route_that_is_gone_is_reported_and_comes_back(world: World) -> None:
     """As after a reboot: `doctor`, `status` and `up` say it, nothing is moved to another address, setup repairs it."""
     write_services(world.host)
     assert world.host.locallb("host", "setup", "--apply").code == 0

@@ -39,7 +39,7 @@ def problems(stage: Project) -> str:
     )
 
 
-def test_low_ports_are_told_and_serve_after_host_setup(stage: Project) -> None:
+def test_low_ports_are_reported_and_serve_after_host_setup(stage: Project) -> None:
     """PortPrivileged and PortInUse with the remedy each; then 22, 53, 80 and 443 answer where nobody has the port."""
     stage.write("low.yaml", *[service(f"p{number}", port(number, NODE_PORT)) for number in LOW])
     stage.up(user=USER)

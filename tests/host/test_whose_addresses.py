@@ -84,7 +84,7 @@ def test_an_interfaces_own_address_never_comes_out_of_a_range(lan: Project) -> N
     assert all(warned in " ".join(said.split()) for said in (preview, doctor, lan.locallb("host", "setup").err))
 
 
-def test_a_public_prefix_is_told_before_its_route_is_offered(lan: Project) -> None:
+def test_a_public_prefix_is_reported_before_its_route_is_offered(lan: Project) -> None:
     """By `host setup` as by the others."""
     lan.configure(pools=[{"name": "a", "addresses": ["8.8.8.0/29"]}])
     setup = lan.locallb("host", "setup")

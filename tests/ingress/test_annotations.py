@@ -95,7 +95,7 @@ def test_invalid_annotation_values_answer_503_and_are_reported(said: dict[str, s
         ({"canary_weight": "-1", "x": ""}, "aren't understood, and nothing comes of them: x"),
     ],
 )
-def test_the_rest_is_told_and_served_without_it(said: dict[str, str], told: str) -> None:
+def test_the_rest_is_reported_and_served_without_it(said: dict[str, str], told: str) -> None:
     """One sentence each, and the backend is asked."""
     one = only(annotated(**said), annotations=BOTH)
     (notice,) = one.notices

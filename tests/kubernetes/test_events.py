@@ -114,7 +114,7 @@ def test_nodes_that_are_used_although_excluded_are_reported() -> None:
     assert [event.reason for event in placement_events(placement)] == [ENSURED, NODES]
 
 
-def test_a_rejection_is_told_where_the_service_lives() -> None:
+def test_a_rejection_is_reported_where_the_service_lives() -> None:
     """With owner and access, so that status and events can be written."""
     (rejection,) = planned(service(meta={"uid": "u1"}, loadBalancerIP="1.2.3.4")).rejections
     assert rejection.owner is not None

@@ -99,7 +99,7 @@ def test_a_kubeconfig_comes_first_as_kubectl_has_it(account: Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("variable", "file", "expected"), [("shop", "garden", "shop"), ("", "garden\n", "garden"), ("", None, "")]
 )
-def test_the_namespace_is_told_by_the_variable_or_the_pods_files(
+def test_the_namespace_comes_from_the_variable_or_the_pods_files(
     account: Path, monkeypatch: pytest.MonkeyPatch, variable: str, file: str | None, expected: str
 ) -> None:
     """In this order; outside of pods nobody tells it."""

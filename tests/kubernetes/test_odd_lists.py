@@ -29,7 +29,7 @@ def api(tmp_path: Path) -> Iterator[tuple[Api, Access]]:
 
 
 @pytest.mark.parametrize("name", LISTS_FOR_COMMANDS)
-def test_an_odd_list_is_told_to_commands_as_well(
+def test_an_odd_list_is_reported_to_commands_as_well(
     api: tuple[Api, Access], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`up` reads a cluster by another client: a sentence, no traceback, and never an empty cluster."""
@@ -42,7 +42,7 @@ def test_an_odd_list_is_told_to_commands_as_well(
 
 
 @pytest.mark.parametrize("tokens", [["x"], ["x", "y"]])
-def test_a_list_that_goes_round_in_circles_is_told_to_commands_as_well(
+def test_a_list_that_goes_round_in_circles_is_reported_to_commands_as_well(
     api: tuple[Api, Access], tokens: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It ends once a page comes again, not when memory does; the next list begins at its beginning."""

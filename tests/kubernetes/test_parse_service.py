@@ -256,7 +256,7 @@ def test_a_name_must_be_a_dns_label(thing: JsonObject, sentence: str) -> None:
 
 
 @pytest.mark.parametrize("metadata", [None, "web", ["web"], 5])
-def test_a_service_without_metadata_is_told_as_well(metadata: object) -> None:
+def test_a_service_without_metadata_is_reported_as_well(metadata: object) -> None:
     """It has no name, but it is there."""
     (bad,) = parsed({**service(), "metadata": metadata}).malformed
     assert bad.key == ObjectKey(DEMO, "default", "(no name)")

@@ -75,7 +75,7 @@ def test_pod_ranges_of_a_cni_replace_those_of_nodes(objects: tuple[Any, ...], ex
         (cilium("n", [], {"a": 1}), "CiliumNode n: spec.ipam.podCIDRs[1] is an object of 1 field and is left out"),
     ],
 )
-def test_an_odd_range_is_told_and_its_node_stays(odd: JsonObject, told: str | None) -> None:
+def test_an_odd_range_is_reported_and_its_node_stays(odd: JsonObject, told: str | None) -> None:
     """Its NodePorts serve, whatever became of its pods' range."""
     result = parsed(odd, with_cidrs("m"))
     assert "m" in {one.name for one in result.nodes}

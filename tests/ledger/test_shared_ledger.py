@@ -137,7 +137,7 @@ def test_foreign_file_in_place_of_a_claim_blocks_only_its_address(ledger: Ledger
     [b"\xff\xfe~", b"a\nb", b"\x1b[2Jgone", b".hidden", b".127.77.0.5~0123456789abcdef.json.01234567.new", b"term~x"],
 )
 @pytest.mark.parametrize("what", ["FIFO", "link to a device", "directory"])
-def test_odd_names_are_told_in_letters_and_stop_nobody(ledger: Ledger, name: bytes, what: str) -> None:
+def test_odd_names_are_written_in_letters_and_stop_nobody(ledger: Ledger, name: bytes, what: str) -> None:
     """Names that no encoding has, and those of files that are being written, or that hold a term."""
     HOSTILE[what](ledger.directory / os.fsdecode(name))
     for problem in promptly(ledger.problems):
@@ -226,10 +226,10 @@ def test_a_claim_that_cannot_be_read_for_a_moment_keeps_its_address_from_everybo
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])
-def test_who_shares_an_address_with_an_unreadable_claim_goes_on(
+def test_mapped_address_is_reowned_and_released_beside_an_unreadable_claim(
     ledger: Ledger, theirs: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    """With port mapping all are at one; whose own claim can't be read is told."""
+    """An owner whose own claim can't be read gets an error."""
     refuse(monkeypatch, number, theirs)
     ledger.reown(ADDRESS, owner("ours"), owner("ours", uid="u2"), ports=mapped(1))
     assert ledger.holds(ADDRESS, owner("ours", uid="u2"), mapped(1))
@@ -246,7 +246,7 @@ def test_who_shares_an_address_with_an_unreadable_claim_goes_on(
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])
-def test_who_is_about_to_claim_an_address_may_not_be_told_for_a_moment(
+def test_claimant_of_an_address_may_be_unknown_for_a_moment(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     """It counts as claimed, and no other is concerned."""
@@ -264,10 +264,10 @@ def test_who_is_about_to_claim_an_address_may_not_be_told_for_a_moment(
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.ENOTCONN])
-def test_what_another_user_mounts_under_the_name_of_a_term_keeps_no_leader_from_writing(
+def test_unreadable_term_file_does_not_stop_its_leader_from_writing(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    """Its term is kept beside it."""
+    """As where another user mounts over it; the term is kept beside it."""
 
     class Second:
         def term(self) -> int:

@@ -12,8 +12,8 @@ from locallb.model.system_errors import FAILING, REMEDIES, SCARCE, refuse_scarci
 
 
 @pytest.mark.parametrize("number", sorted(SCARCE))
-def test_what_the_host_lacks_says_nothing_of_what_was_looked_for(number: int) -> None:
-    """It is told with the file, what it means, and what helps."""
+def test_scarcity_of_the_host_is_raised_with_the_file_and_the_remedy(number: int) -> None:
+    """It is no answer to the question that was asked."""
     error = OSError(number, os.strerror(number), "/proc/1/stat")
     with pytest.raises(ClientError) as caught:
         refuse_scarcity(error, "process 1 can't be looked at", ClientError)

@@ -54,7 +54,7 @@ def test_digest_of_a_load_balancer_covers_every_input(change: str) -> None:
     assert balancer_digest(placement, "another") != balancer_digest(placement, "proxy")
 
 
-def test_a_rejection_is_told_again_when_its_reason_changes() -> None:
+def test_a_rejection_is_reported_again_when_its_reason_changes() -> None:
     """The sentence, the code and the cluster count."""
     placement = live(planned("chart"))
     rejection = Rejection(placement.key, Problem(Reason.NO_POOL, "no pool"), placement.owner, ACCESS)

@@ -76,7 +76,7 @@ def test_service_state_is_the_worst_of_its_ports(
 
 
 @pytest.mark.parametrize("via", [*Via, None])
-def test_the_way_of_a_port_is_told_whether_it_serves_or_not(via: Via | None) -> None:
+def test_the_way_of_a_port_is_reported_whether_it_serves_or_not(via: Via | None) -> None:
     """In the row, in the JSON, and in the table where it goes straight to pods."""
     plan = plan_of(replace(open_port(8080), via=via), PlannedPort(ServicePort(9000), problem=NO_BACKENDS))
     for seen in ({}, {"c/shop/web": Observation(frozenset({WEB}))}):

@@ -101,7 +101,7 @@ def test_invalid_port_claims_are_refused_by_name(
     assert [fault[0] for fault in driver.check(KIND, inputs(owner(root), *ports, address=address))] == [named]
 
 
-def test_a_damaged_claim_of_ports_is_held_and_told(driver: Driver, root: Path, home: Path) -> None:
+def test_a_damaged_claim_of_ports_is_held_and_reported(driver: Driver, root: Path, home: Path) -> None:
     """Nobody knows which ports it has, so nobody new gets any; what serves goes on."""
     driver.create(KIND, inputs(owner(root), "80/TCP=10080"))
     (path,) = (home / "ledger").glob("127.0.0.1~*")

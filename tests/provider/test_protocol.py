@@ -48,7 +48,7 @@ TOKENS = json.loads(generate.SCHEMA.read_text())["resources"]
 
 
 @pytest.mark.parametrize("token", TOKENS)
-def test_a_program_that_leaves_out_what_is_required_is_told_at_once(token: str) -> None:
+def test_a_program_that_leaves_out_what_is_required_is_reported_at_once(token: str) -> None:
     """By a TypeError, as the SDKs that Pulumi makes; what isn't required may be missing."""
     made, needed = getattr(declared, token.rpartition(":")[2]), TOKENS[token]["requiredInputs"]
     for given in ({}, dict.fromkeys(needed), dict.fromkeys(needed[1:], "x")):

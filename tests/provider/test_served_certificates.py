@@ -219,10 +219,10 @@ def largest_file(size: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("chain", [b"x" * 100, b"x" * 10_000], ids=["key", "chain"])
 @pytest.mark.parametrize("before", [None, (b"old chain", b"old key")], ids=["none", "a pair"])
-def test_what_does_not_fit_leaves_the_pair_from_before(
+def test_certificate_that_does_not_fit_on_the_disk_leaves_the_former_pair(
     tmp_path: Path, chain: bytes, before: tuple[bytes, bytes] | None
 ) -> None:
-    """Whichever of the two files it is; with none from before there is none, and nothing half done."""
+    """Whichever of the two files it is; without a former pair there is none, and nothing half done."""
     certificate = Certificate(ClusterName("c"), "default", "web", "0" * 64, "")
     if before:
         certificate_files.write(tmp_path, certificate, *before, shared=False)

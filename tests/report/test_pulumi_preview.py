@@ -75,7 +75,7 @@ def test_policies_of_the_project_count(project: Stage) -> None:
     assert [violation["policy"] for violation in told(project, RECORDED, code=10)["violations"]] == ["addressChanges"]
 
 
-def test_a_resource_that_is_made_again_is_told_as_repaired(project: Stage) -> None:
+def test_a_resource_that_is_made_again_is_reported_as_repaired(project: Stage) -> None:
     """The refresh before the preview found it missing."""
     recorded = copy.deepcopy(RECORDED)
     process = next(
@@ -95,7 +95,7 @@ def test_errors_of_the_preview_fail_the_report(project: Stage) -> None:
     assert told(project, recorded, code=1)["complaints"] == ["error: it failed"]
 
 
-def test_a_hostile_document_is_told_without_harm(project: Stage) -> None:
+def test_a_hostile_document_is_reported_without_harm(project: Stage) -> None:
     """Names, values and kinds of anybody's making."""
     text = json.dumps(RECORDED)
     for bad in HOSTILE:

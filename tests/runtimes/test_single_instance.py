@@ -123,7 +123,7 @@ def test_a_holder_that_cannot_be_looked_for_is_not_called_absent(tmp_path: Path)
                 holder(path)
 
 
-def test_whether_a_process_has_a_file_open_is_true_or_told_to_be_unknown(tmp_path: Path) -> None:
+def test_whether_a_process_has_a_file_open_is_true_or_unknown(tmp_path: Path) -> None:
     """`destroy --stop-watch` would call a watch of this host one that runs elsewhere."""
     path, process = tmp_path / "lock", processes.identify(os.getpid())
     assert process

@@ -225,7 +225,7 @@ def test_a_port_stays_and_only_what_is_encrypted_is_led_elsewhere(seed: SeedApi,
     assert reached(tmp_path) == ("http://api.a.internal", "")
 
 
-def test_a_seed_that_lists_no_pods_is_told_and_serves(seed: SeedApi, tmp_path: Path) -> None:
+def test_a_seed_that_lists_no_pods_is_reported_and_serves(seed: SeedApi, tmp_path: Path) -> None:
     """As with the rights that an earlier version needed."""
     del seed.objects[PODS]
     finding = look(tmp_path)

@@ -175,7 +175,7 @@ def test_a_directory_that_never_was_read_stops_the_run(place: Place, what: str) 
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.EACCES, errno.EIO])
-def test_a_directory_that_the_host_does_not_give_is_told_with_what_helps_and_nothing_else(
+def test_a_directory_that_the_host_does_not_give_is_reported_with_what_helps_and_nothing_else(
     place: Place, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     """Another directory wouldn't; with an earlier reading as without."""

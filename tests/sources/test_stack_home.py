@@ -81,7 +81,7 @@ def test_a_stack_that_was_never_deployed_gets_an_id_of_its_own_and_an_earlier_on
             owner_id(first)
 
 
-def test_where_a_stack_belongs_may_not_be_told_for_a_moment(tmp_path: Path) -> None:
+def test_owner_of_a_stack_may_be_unknown_for_a_moment(tmp_path: Path) -> None:
     """Where no file can be opened: nobody is told to remove anything, and nobody takes it over."""
     home = Home("local-lb", "dev", str(tmp_path))
     write(home, None)
@@ -90,7 +90,7 @@ def test_where_a_stack_belongs_may_not_be_told_for_a_moment(tmp_path: Path) -> N
     assert "remove" not in str(caught.value)
 
 
-def test_where_a_stack_belongs_cannot_be_told_from_a_disk_that_fails(tmp_path: Path) -> None:
+def test_owner_of_a_stack_is_unknown_while_its_disk_fails(tmp_path: Path) -> None:
     """It may say what it always did: nobody is told to remove it."""
     home = Home("local-lb", "dev", str(tmp_path))
     write(home, None)
@@ -102,7 +102,7 @@ def test_where_a_stack_belongs_cannot_be_told_from_a_disk_that_fails(tmp_path: P
     assert "remove" not in str(caught.value)
 
 
-def test_where_a_stack_of_an_earlier_version_belongs_can_not_be_told_for_a_moment(tmp_path: Path) -> None:
+def test_owner_of_an_earlier_versions_stack_may_be_unknown_for_a_moment(tmp_path: Path) -> None:
     """Only its state tells: nobody takes it over meanwhile, nor under another name of the project."""
     state = tmp_path / "stacks" / "p" / "dev.json"
     state.parent.mkdir(parents=True)

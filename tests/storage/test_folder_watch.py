@@ -64,7 +64,7 @@ def test_a_file_that_is_made_again_at_once_is_followed_on(tmp_path: Path) -> Non
 
 
 @given(st.lists(st.booleans(), max_size=200))
-def test_a_file_that_is_rewritten_again_and_again_is_told_less_and_less_often(history: list[bool]) -> None:
+def test_a_file_that_is_rewritten_again_and_again_is_reported_less_and_less_often(history: list[bool]) -> None:
     """Never forgotten: whatever was written last is told within the longest wait."""
     with TemporaryDirectory() as directory:
         path, told, written = Path(directory) / "file", list[int](), 0
@@ -89,7 +89,7 @@ def test_constantly_written_folder_is_read_every_two_seconds(tmp_path: Path) -> 
     assert len(told) <= 60 / CHANGES.longest + 4
 
 
-def test_a_change_that_nobody_could_take_is_told_again(tmp_path: Path) -> None:
+def test_a_change_that_nobody_could_take_is_reported_again(tmp_path: Path) -> None:
     """Whoever is told may break off."""
     path, told = tmp_path / "file", list[Path]()
 

@@ -122,7 +122,7 @@ def test_half_made_directory_of_a_killed_run_is_removed(proxies: Proxies, how: s
     assert {path.name for path in proxies.root.iterdir()} == {theirs.name, *([ID] if how == "make" else [])}
 
 
-def test_what_killed_runs_left_is_swept_also_of_proxies_that_nobody_makes_again(proxies: Proxies) -> None:
+def test_sweep_removes_remains_of_killed_runs_of_any_proxy(proxies: Proxies) -> None:
     """Directories that were never signed, and files that were never complete; not what may be in the making."""
     old, young = (proxies.root / f".{name}.01234567.new" for name in ("aaaaaaaaaaaa", "bbbbbbbbbbbb"))
     for unfinished in (old, young):
@@ -172,7 +172,7 @@ def test_run_record_is_written_read_and_removed(proxies: Proxies) -> None:
     assert not (made.path / "process.json").exists()
 
 
-def test_record_of_a_run_that_may_not_be_read_is_told(proxies: Proxies, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_record_of_a_run_that_may_not_be_read_is_reported(proxies: Proxies, monkeypatch: pytest.MonkeyPatch) -> None:
     """As after a run as root: something may run there."""
     path = proxies.make(ID, owner("web"), ProxyName("web")).path / "process.json"
     proxies.record(ID, RECORD)

@@ -302,7 +302,7 @@ ONLY_ROOT = {Task.ROUTES: [pytest.mark.root(only="can send to others by netlink"
 
 
 @pytest.mark.parametrize("task", [pytest.param(task, marks=ONLY_ROOT.get(task, ()), id=str(task)) for task in CASES])
-def test_a_thread_that_breaks_off_is_told_counted_and_goes_on(case: Case, task: Task) -> None:
+def test_a_thread_that_breaks_off_is_reported_counted_and_goes_on(case: Case, task: Task) -> None:
     """Whatever it is for."""
     before = THREADS.counts()[task]
     CASES[task](case)

@@ -164,7 +164,9 @@ def test_a_kubeconfig_in_the_midst_of_being_rewritten_ends_nothing(
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{}", b"7", b'{"metadata": null}', b'{"metadata": "x", "spec": 7}'])
-def test_an_odd_lease_is_told_and_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: bytes) -> None:
+def test_an_odd_lease_is_reported_and_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: bytes
+) -> None:
     """As an API that doesn't answer."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with kept() as keeper:

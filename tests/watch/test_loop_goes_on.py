@@ -31,7 +31,7 @@ def loop(tmp_path: Path, answers: list[Exception], told: list[LoopEvent]) -> Loo
     return Loop(home, cast("Engine", _Engine()), load, tmp_path / "stack.yaml", told.append, observe=lambda _: {})
 
 
-def test_a_loop_that_broke_off_begins_again_and_ends_when_it_is_told_to(tmp_path: Path) -> None:
+def test_a_loop_that_broke_off_begins_again_and_ends_when_it_is_stopped(tmp_path: Path) -> None:
     """What it follows is followed on meanwhile; its end is told once."""
     told: list[LoopEvent] = []
     made = loop(tmp_path, [KeyError("a mistake"), SettingsError(("broken",))], told)

@@ -153,7 +153,7 @@ def test_a_ledger_that_the_host_cannot_read_for_a_moment_is_not_planned_with(
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])
-def test_a_claim_that_a_disk_does_not_give_for_a_moment_is_told_and_looked_at_again(
+def test_a_claim_that_a_disk_does_not_give_for_a_moment_is_reported_and_looked_at_again(
     world: SnapshotCache, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: int
 ) -> None:
     """All else is planned with meanwhile. It is read once it can be, the ledger being the same."""

@@ -102,7 +102,7 @@ def test_misspelt_stack_name_fails_beside_another_stacks_leftovers(play: Stage, 
 
 
 @pytest.mark.parametrize(("terminal", "shown"), [("xterm", 3), ("dumb", 1)])
-def test_a_dumb_terminal_is_told_again_only_what_is_different(
+def test_a_dumb_terminal_gets_only_what_has_changed(
     play: Stage, monkeypatch: pytest.MonkeyPatch, terminal: str, shown: int
 ) -> None:
     """It can't be cleared: the same table would run through it every second."""

@@ -52,7 +52,7 @@ def state(bench: Bench, *words: str) -> int:
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_state_that_cannot_be_used_is_told_in_one_wording_and_restored(
+def test_a_state_that_cannot_be_used_is_reported_in_one_wording_and_restored(
     name: str, bench: Bench, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Whoever reads it says the same, with a command of ours; afterwards the next update adopts what was made since."""

@@ -82,7 +82,7 @@ def test_a_port_that_only_root_may_have_is_reported(play: Stage) -> None:
     assert "choose another port, from 1024 on, every user may" in " ".join(done.err.split())
 
 
-def test_a_stack_begins_with_what_is_missing_told(play: Stage) -> None:
+def test_a_stack_begins_with_what_is_missing_reported(play: Stage) -> None:
     """The directory that `init` names needn't be there, but `up` needs it."""
     done = play.run("--stack", "mine", "init", "--manifests", "mine")
     assert done.code == Exit.OK

@@ -35,7 +35,7 @@ def test_so_many_services_are_said_to_have_converged_as_their_plan_had(
 
 
 @given(st.lists(st.sampled_from(sorted(PLANS)), min_size=1, max_size=6))
-def test_the_last_convergence_is_always_told(counts: list[int]) -> None:
+def test_the_last_convergence_is_always_reported(counts: list[int]) -> None:
     """Once, whatever of it happened before anybody listened."""
     relay = Relay()
     for count in counts:

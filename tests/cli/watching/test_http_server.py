@@ -155,7 +155,7 @@ def test_stopping_takes_no_longer_whatever_clients_do(beginning: bytes) -> None:
     assert resources() == before
 
 
-def test_a_page_that_cannot_be_made_is_told_and_the_others_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_cannot_be_made_is_reported_and_the_others_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """As an error of ours: told, counted, with the sentence as the answer."""
     mine, told = Threads(), list[Escape]()
     monkeypatch.setattr(http_messages, "THREADS", mine)

@@ -163,7 +163,7 @@ def test_refusal_names_the_first_of_several_foreign_holders() -> None:
     assert "which belongs to Service a/n/other0 of " in answer.message
 
 
-def test_a_process_that_this_user_may_not_see_is_told_as_anothers() -> None:
+def test_a_process_that_this_user_may_not_see_is_reported_as_anothers() -> None:
     """Who it is can't be said."""
     host = HostFacts(sockets=(Socket(ip_address("10.0.0.3"), 80, Protocol.TCP, ""),))
     answer = given(service("web", "10.0.0.3"), host=host)["web"]
@@ -171,8 +171,8 @@ def test_a_process_that_this_user_may_not_see_is_told_as_anothers() -> None:
     assert "which the process of another user listens on" in answer.message
 
 
-def test_who_shares_an_address_with_a_claim_that_cannot_be_read_keeps_it_and_nobody_joins() -> None:
-    """Whose claim that is only the state knows."""
+def test_shared_address_with_an_unreadable_claim_is_kept_and_not_joined() -> None:
+    """Only the state knows the owner of that claim."""
     state = [claim("10.0.0.3", "a"), claim("10.0.0.3", "b")]
     services = [sharing(name, created=name) for name in "abc"]
     for ledger in ([doubted("10.0.0.3"), state[0]], [doubted("10.0.0.3")]):

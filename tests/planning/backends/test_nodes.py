@@ -41,7 +41,7 @@ def test_any_other_exclusion_label_excludes(value: str) -> None:
     assert names(excluding(value), node("worker")) == ["worker"]
 
 
-def test_where_only_excluded_nodes_are_left_all_are_used_and_told() -> None:
+def test_where_only_excluded_nodes_are_left_all_are_used_and_that_is_reported() -> None:
     """A kind cluster of one node would have no backend otherwise."""
     going = node("going", meta={"deletionTimestamp": "2026-01-01T00:00:00Z"})
     kept, notices = eligible(parsed(excluding("", "a"), excluding("true", "b"), going).nodes)

@@ -274,7 +274,7 @@ def test_authorities_that_may_not_be_read_are_as_they_were_and_at_first_it_is_re
 
 
 @pytest.mark.parametrize("refused", [CLASSES, "httproutes", "secrets"])
-def test_missing_rights_are_told_and_services_are_not_stale_for_them(
+def test_missing_rights_are_reported_and_services_are_not_stale_for_them(
     api: tuple[Api, Access], pairs: tuple[Pair, Pair], refused: str
 ) -> None:
     """Once; what was known by then stays."""

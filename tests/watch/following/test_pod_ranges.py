@@ -115,7 +115,7 @@ def test_blocks_that_come_and_go_are_heard_of(api: tuple[Api, Access]) -> None:
         becomes(lambda: ranges_of(followed.parsed()) == ["10.244.0.0/24"])
 
 
-def test_a_missing_right_is_told_and_what_was_read_last_counts(api: tuple[Api, Access], tmp_path: Path) -> None:
+def test_a_missing_right_is_reported_and_what_was_read_last_counts(api: tuple[Api, Access], tmp_path: Path) -> None:
     """The kind is there, and may not be listed: in `up` and in `watch`, whose Services go on."""
     answers, access = api
     answers.others[BLOCKS] = [block("10.9.0.0/26")]
