@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime as dt
 import os
 import pwd
-import socket
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -181,4 +180,4 @@ def subject_of_user() -> str:
         user = pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
         user = str(os.geteuid())
-    return f"local-lb {user}@{socket.gethostname()}"
+    return f"local-lb {user}@{os.uname().nodename}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -187,7 +186,7 @@ def _await(election: Election) -> None:
 
 
 def _election(wanted: LeaderElection, settings: Settings, home: Home, changed: Callable[[bool], None]) -> Election:
-    who = os.environ.get(in_cluster.NAME_VARIABLE) or socket.gethostname()
+    who = os.environ.get(in_cluster.NAME_VARIABLE) or os.uname().nodename
     identity = f"{who}_{os.getpid()}_{uuid4().hex[:8]}"
     return Election(
         _keeper(wanted, settings, Path(home.root)),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import re
 import socket
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,7 @@ from locallb.envoy.bootstrap import ADMIN_SOCKET
 from locallb.model.errors import ClientError
 from locallb.model.fields import JsonObject
 from locallb.model.identities import IPAddress, Protocol
+from locallb.storage.paths import by_descriptor
 
 PATIENCE = 2.0
 """Seconds that one answer may take."""
@@ -212,20 +212,17 @@ class EnvoyAdmin:
 
 
 class _Connection(http.client.HTTPConnection):
-    """HTTP over the socket in a directory, reached by the directory's descriptor: such paths end at 107 bytes."""
+    """HTTP over the socket in a directory."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__("envoy", timeout=PATIENCE)
         self._directory = directory
 
     def connect(self) -> None:
-        descriptor = os.open(self._directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
+        with by_descriptor(self._directory) as directory:
             self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             self.sock.settimeout(PATIENCE)
-            self.sock.connect(f"/proc/self/fd/{descriptor}/{ADMIN_SOCKET}")
-        finally:
-            os.close(descriptor)
+            self.sock.connect(str(directory / ADMIN_SOCKET))
 
 
 def _bound(status: JsonObject) -> tuple[IPAddress, int, Protocol]:

@@ -93,11 +93,16 @@ def podman_sockets() -> Iterator[tuple[str, str]]:
 def state(path: str) -> str:
     """Return whether an engine is `usable`, runs but is `closed` to this user, or doesn't run (empty)."""
     try:
-        with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(_PATIENCE)
-            client.connect(path)
+        try_to_reach(path, _PATIENCE)
     except PermissionError:
         return "closed"
     except OSError:
         return ""
     return "usable"
+
+
+def try_to_reach(path: str, seconds: float) -> None:
+    """Connect once to an engine's socket. Raises OSError."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(seconds)
+        client.connect(path)

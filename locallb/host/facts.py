@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from ipaddress import IPv4Network, IPv6Address, ip_address
@@ -17,7 +16,7 @@ from locallb.config.settings import Pool
 from locallb.host.capabilities import NO_MACOS, is_macos
 from locallb.host.descriptors import socket_owners
 from locallb.host.netlink import RouteError, routes, rules
-from locallb.host.sockets import LISTEN, Row, rows
+from locallb.host.sockets import LISTEN, Row, bind, rows
 from locallb.model.errors import ClientError
 from locallb.model.identities import IPAddress, Protocol
 from locallb.model.network.host_addresses import HostAddresses, survey
@@ -43,7 +42,7 @@ _SCRATCH = "127.255.255.254"
 _NONLOCAL = "/proc/sys/net/{}/ip_nonlocal_bind"
 """Where it is on, any address can be bound, whosever it is."""
 _IPV6_ADDRESSES = "/proc/net/if_inet6"
-_PROTOCOLS = ((Protocol.TCP, socket.SOCK_STREAM, LISTEN), (Protocol.UDP, socket.SOCK_DGRAM, ""))
+_PROTOCOLS = ((Protocol.TCP, LISTEN), (Protocol.UDP, ""))
 
 
 class HostError(ClientError):
@@ -62,7 +61,7 @@ def host_facts(pools: Iterable[Pool], our_pids: Collection[int], *, strict: bool
 
     """
     status = _status()
-    in_use = {protocol: [row for row in rows(protocol, state) if row.port] for protocol, _, state in _PROTOCOLS}
+    in_use = {protocol: [row for row in rows(protocol, state) if row.port] for protocol, state in _PROTOCOLS}
     descriptors = socket_owners({row.inode for listed in in_use.values() for row in listed}, our_pids)
     foreign = {protocol: [row for row in in_use[protocol] if row.inode not in descriptors.ours] for protocol in in_use}
     facts = HostFacts(
@@ -147,27 +146,27 @@ def _port_start(status: dict[str, str]) -> int:
     start = _number(_PORT_START, _KERNEL_PORT_START)
     capabilities = status.get("CapEff" if os.geteuid() == 0 else "CapAmb", "0")
     has_right = int(capabilities, 16) >> _NET_BIND_SERVICE & 1
-    return 0 if start and has_right and _bind_error(socket.SOCK_DGRAM, _SCRATCH, start - 1) != errno.EACCES else start
+    return 0 if start and has_right and _bind_error(Protocol.UDP, _SCRATCH, start - 1) != errno.EACCES else start
 
 
 def _sockets(foreign: dict[Protocol, list[Row]], holders: dict[str, str]) -> set[Socket]:
     sockets = set()
-    for protocol, kind, _ in _PROTOCOLS:
+    for protocol, _ in _PROTOCOLS:
         for row in foreign[protocol]:
             holder = holders.get(row.inode, "")
             sockets.add(Socket(row.address, row.port, protocol, holder))
-            if row.address == ip_address("::") and _covers_ipv4(kind, row.port):
+            if row.address == ip_address("::") and _covers_ipv4(protocol, row.port):
                 sockets.add(Socket(ip_address("0.0.0.0"), row.port, protocol, holder))  # noqa: S104 - a fact, no bind
     return sockets
 
 
-def _covers_ipv4(kind: socket.SocketKind, port: int) -> bool:
+def _covers_ipv4(protocol: Protocol, port: int) -> bool:
     """Return whether a socket on every IPv6 address holds the port of every IPv4 address as well.
 
     The kernel's tables don't tell IPV6_V6ONLY, so the port is tried; where even that isn't allowed, it does: the
     kernel's default.
     """
-    return _bind_error(kind, _SCRATCH, port) in {errno.EADDRINUSE, errno.EACCES}
+    return _bind_error(protocol, _SCRATCH, port) in {errno.EADDRINUSE, errno.EACCES}
 
 
 def _addresses(pools: Iterable[Pool], known: Sequence[Route], *, strict: bool) -> HostAddresses:
@@ -191,21 +190,17 @@ def _bindable() -> Iterator[IPAddress]:
 def _is_here(address: str) -> bool:
     """Return whether an address can be bound; it proves nothing where any address can."""
     family = "ipv6" if ":" in address else "ipv4"
-    return not _number(_NONLOCAL.format(family), 0) and _bind_error(socket.SOCK_DGRAM, address, 0) not in _NOT_HERE
+    return not _number(_NONLOCAL.format(family), 0) and _bind_error(Protocol.UDP, address, 0) not in _NOT_HERE
 
 
 _NOT_HERE = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EINVAL}
 """No such address, no IPv6, or an address that needs an interface."""
 
 
-def _bind_error(kind: socket.SocketKind, address: str, port: int) -> int:
+def _bind_error(protocol: Protocol, address: str, port: int) -> int:
     """Bind and let go at once; give the error's number, 0 if it works."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
-        with socket.socket(family, kind) as probe:
-            if kind is socket.SOCK_STREAM:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((address, port))
+        bind(address, port, protocol)
     except OSError as error:
         refuse_scarcity(error, _LOOK, HostError)
         return error.errno or errno.EIO

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import socket
-from queue import Empty, SimpleQueue
-
 from locallb.dns.zones import Zone
 from locallb.host.observation import NameSeen
-from locallb.threads.supervised import Task, do_once
+from locallb.threads.resolver import addresses_of
 
 PATIENCE = 3.0
 """Seconds for the resolver, which may itself wait for servers that are away."""
@@ -20,13 +17,7 @@ def look(name: str, zone: Zone) -> NameSeen:
 
 def asked_here(name: str) -> frozenset[str]:
     """Return the addresses that this host's resolver knows for a name; none where it doesn't answer in time."""
-    answers: SimpleQueue[frozenset[str]] = SimpleQueue()
-    # Not in an executor, whose threads are waited for at the end of the process.
-    do_once(Task.RESOLVER, f"resolver {name}", lambda: answers.put(_resolved(name)))
-    try:
-        return answers.get(timeout=PATIENCE)
-    except Empty:
-        return frozenset()
+    return frozenset(addresses_of(name, PATIENCE))
 
 
 def asked_at(name: str, zone: Zone) -> frozenset[str] | None:
@@ -38,10 +29,3 @@ def asked_at(name: str, zone: Zone) -> frozenset[str] | None:
     except NameServerError:
         return None
     return frozenset(seen)
-
-
-def _resolved(name: str) -> frozenset[str]:
-    try:
-        return frozenset(str(entry[4][0]) for entry in socket.getaddrinfo(name, None))
-    except OSError:
-        return frozenset()

@@ -73,6 +73,16 @@ def connect(address: IPAddress, port: int, seconds: float) -> None:
         ) from error
 
 
+def bind(address: str, port: int, protocol: Protocol) -> None:
+    """Bind and let go at once. Raises OSError, whose number is a fact of this host."""
+    stream = protocol is Protocol.TCP
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM if stream else socket.SOCK_DGRAM) as probe:
+        if stream:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((address, port))
+
+
 def rows(protocol: Protocol, state: str = "", process: int = 0) -> Iterator[Row]:
     """Return the sockets of a network namespace, all or those in one state; IPv4-mapped IPv6 as IPv4.
 

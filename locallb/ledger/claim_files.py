@@ -5,7 +5,6 @@ Not here: what a claim is (`claims`), and who may have one (`ledger`).
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -65,17 +64,17 @@ class ClaimFiles:
         return True
 
     @contextmanager
-    def locked(self, how: int = fcntl.LOCK_EX) -> Iterator[list[str]]:
-        """Hold the ledger, alone to write, and give the names in it; go on without where somebody keeps the lock.
+    def locked(self, *, shared: bool = False) -> Iterator[list[str]]:
+        """Hold the ledger, alone to write or `shared` to read, and give the names in it.
 
-        A writer clears what one that was stopped left half done.
+        It goes on without the lock where somebody keeps that. A writer clears what one that was stopped left half done.
         """
         with self.opened() as descriptor, TURN:
-            if not lock.take(descriptor, how):
+            if not lock.take(descriptor, shared=shared):
                 yield self.all_names()
                 return
             names = self.names()
-            if how == fcntl.LOCK_EX:
+            if not shared:
                 self._sweep(names)
             yield names
 

@@ -8,7 +8,6 @@ A file that can't be understood is an unknown owner's claim: reported, never rem
 
 from __future__ import annotations
 
-import fcntl
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -59,7 +58,7 @@ class Ledger:
         """
         if not self._files.are_there():
             return ()
-        with self._files.locked(fcntl.LOCK_SH) as names:
+        with self._files.locked(shared=True) as names:
             entries = self._files.settled(names, lambda present: self._files.entries(present, memory))
             return tuple(
                 sorted({entry.claim for entry in entries} | set(self._files.under_way(names)), key=attrgetter("order"))
@@ -76,7 +75,7 @@ class Ledger:
         entry = read_entry(self.directory / entry_name(address, owner), address)
         if entry and entry.claim == wanted:
             return True
-        with self._files.locked(fcntl.LOCK_SH) as names:
+        with self._files.locked(shared=True) as names:
             held = self._files.settled(names, lambda present: self._files.read_held(address, present))
         if any(entry.claim == wanted for entry in held):
             return True
@@ -88,7 +87,7 @@ class Ledger:
         """Return what in the directory isn't a claim that we understand: one sentence each."""
         if not self._files.are_there():
             return ()
-        with self._files.locked(fcntl.LOCK_SH) as names:
+        with self._files.locked(shared=True) as names:
             strangers = [name for name in names if not (address_in(name) or is_ours(name))]
             foreign = [f"{self.directory / _printable(name)} isn't a claim: move it elsewhere" for name in strangers]
             entries = self._files.settled(names, self._files.entries)
@@ -99,7 +98,7 @@ class Ledger:
         if not self._files.are_there():
             return ()
         with self._files.opened() as descriptor, TURN:
-            return () if lock.take(descriptor, fcntl.LOCK_EX) else tuple(sorted(lock.holders(descriptor)))
+            return () if lock.take(descriptor) else tuple(sorted(lock.holders(descriptor)))
 
     def claim(self, address: IPAddress, owner: Owner, sharing: str = "", ports: tuple[MappedPort, ...] = ()) -> None:
         """Claim `address`, or `ports` of it; again is fine. Raises LedgerError, naming the holder, if another has it.

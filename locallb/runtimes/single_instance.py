@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from locallb.model.errors import ClientError
 from locallb.model.system_errors import UNTOLD, refusal
 from locallb.runtimes.process import processes
 from locallb.runtimes.process.processes import Process
-from locallb.storage import paths
+from locallb.storage import locks, paths
 
 _PATIENCE = 1.0
 """Seconds to wait for those who only look who has it; that takes them microseconds."""
@@ -30,7 +29,7 @@ def holder(path: Path) -> Process | None:
     Raises ClientError where this host lacks what it takes to look.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = locks.opened(path, make=False)
     except OSError as error:
         if error.errno in UNTOLD:
             raise TakenError(f"who holds {path} can't be told: {refusal(error)}") from error
@@ -51,11 +50,7 @@ def _pid(descriptor: int) -> int:
 
 def _is_held(descriptor: int) -> bool:
     """Return whether an instance runs; one that starts at this moment waits for us, as `_is_taken` does."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    return False
+    return not locks.taken(descriptor, shared=True)
 
 
 @contextmanager
@@ -80,7 +75,7 @@ def only_one(path: Path, what: str) -> Iterator[None]:
 def _locked(path: Path, what: str) -> int:
     """Lock the file that stands there; one that its last holder took away meanwhile doesn't count."""
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        descriptor = locks.opened(path)
         if _is_taken(descriptor):
             pid = _pid(descriptor) or "unknown"
             os.close(descriptor)
@@ -95,10 +90,9 @@ def _is_taken(descriptor: int) -> bool:
     """Take the lock unless an instance has it; those who only look who has it are waited for."""
     deadline = time.monotonic() + _PATIENCE
     while True:
-        with suppress(BlockingIOError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if locks.taken(descriptor):
             return False
         if _is_held(descriptor) or time.monotonic() > deadline:
             return True
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        locks.give_back(descriptor)
         time.sleep(_PAUSE)

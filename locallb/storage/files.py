@@ -6,7 +6,6 @@ Not a cache and not a format: callers give the text.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import shutil
 import stat
@@ -18,7 +17,7 @@ from typing import NamedTuple
 
 from locallb.model.errors import ClientError
 from locallb.model.system_errors import SCARCE, UNTOLD, refusal
-from locallb.storage import unfinished
+from locallb.storage import locks, unfinished
 
 PRIVATE = 0o600
 """Mode of every file that we write for ourselves."""
@@ -188,18 +187,13 @@ def locked(directory: Path) -> Iterator[None]:
 
 def _wait_for_lock(descriptor: int, directory: Path) -> None:
     deadline = time.monotonic() + LOCK_PATIENCE
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise FilesError(
-                    f"{directory} has been locked by another process for {LOCK_PATIENCE:g} s:"
-                    f" find it with `fuser {directory}`, end it and run again"
-                ) from None
-            time.sleep(_PAUSE)
-        else:
-            return
+    while not locks.taken(descriptor):
+        if time.monotonic() > deadline:
+            raise FilesError(
+                f"{directory} has been locked by another process for {LOCK_PATIENCE:g} s:"
+                f" find it with `fuser {directory}`, end it and run again"
+            )
+        time.sleep(_PAUSE)
 
 
 def mode(path: Path) -> int:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from locallb.model.errors import ClientError
@@ -134,6 +135,16 @@ def entries(directory: Path, ending: str = "") -> tuple[Path, ...]:
     except (FileNotFoundError, NotADirectoryError):
         return ()
     return tuple(directory / name for name in sorted(names) if name.endswith(ending) and name[0] != ".")
+
+
+@contextmanager
+def by_descriptor(directory: Path) -> Iterator[Path]:
+    """Lend a short path of a directory: those of sockets end at 107 bytes. Raises OSError."""
+    descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield Path(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
 
 
 def private_directory(path: Path) -> Path:

@@ -5,7 +5,6 @@ Who writes one keeps it locked, so whatever nobody locks is a dead writer's. Not
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import secrets
@@ -15,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
+
+from locallb.storage import locks
 
 ENDING = ".new"
 _STALE = 60.0
@@ -48,7 +49,7 @@ def _made(path: Path, mode: int) -> int:
     while True:
         descriptor = os.open(path, _NEW, mode)
         with suppress(OSError):  # there are file systems without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            locks.wait(descriptor)
         if os.fstat(descriptor).st_nlink:
             return descriptor
         os.close(descriptor)  # it was taken for a dead writer's before it was locked
@@ -103,8 +104,7 @@ def _remove(path: Path) -> None:
         return
     descriptor = os.open(path, _OLD)
     try:
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode) and locks.taken(descriptor):
             path.unlink()
     finally:
         os.close(descriptor)

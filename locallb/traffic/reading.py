@@ -7,7 +7,6 @@ doesn't go on, gets no more of them. Not here: what messages say (`lines`).
 
 from __future__ import annotations
 
-import fcntl
 import os
 import selectors
 import socket
@@ -20,7 +19,8 @@ from typing import BinaryIO
 from locallb.envoy.access_logs import CLOSED, GATE, SOCKET, gate
 from locallb.model.errors import ClientError
 from locallb.model.system_errors import refusal
-from locallb.storage import files
+from locallb.storage import files, locks
+from locallb.storage.paths import by_descriptor
 
 ENOUGH = 1000
 """Lines that a proxy may say until its gate is opened again."""
@@ -192,21 +192,17 @@ def _message(stream: BinaryIO) -> bytes:
 
 def _locked(directory: Path) -> int:
     """Be the only reader, until this process ends, however it does."""
-    descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, files.PRIVATE)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    descriptor = locks.opened(directory / _LOCK)
+    if not locks.taken(descriptor):
         os.close(descriptor)
-        raise LogError(f"another `locallb logs` reads the proxy in {directory}: end that first") from None
+        raise LogError(f"another `locallb logs` reads the proxy in {directory}: end that first")
     return descriptor
 
 
 def _listening(directory: Path) -> socket.socket:
-    """Listen, by the directory's descriptor as such paths end at 107 bytes."""
-    with ExitStack() as begun:
-        descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        begun.callback(os.close, descriptor)
-        place = Path(f"/proc/self/fd/{descriptor}/{SOCKET}")
+    """Listen. Raises OSError."""
+    with by_descriptor(directory) as short:
+        place = short / SOCKET
         place.unlink(missing_ok=True)  # of a reader that was killed
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:

@@ -365,7 +365,7 @@ def test_host_facts_without_descriptors_are_reported_and_never_wrong(path: str, 
         lambda: list(facts._bindable()),
         lambda: {row.inode for row in rows(Protocol.TCP, LISTEN)} >= {inode},
         lambda: socket_owners({inode}, {os.getpid()}).ours >= {inode},
-        lambda: facts._covers_ipv4(socket.SOCK_STREAM, port),
+        lambda: facts._covers_ipv4(Protocol.TCP, port),
     ]
     with socket.create_server(("127.0.0.1", 0)) as server:
         inode, port = str(os.fstat(server.fileno()).st_ino), server.getsockname()[1]

@@ -10,6 +10,7 @@ from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.failures import Refused
 from locallb.cli.projects.place import PROGRAM_FILE, PROJECT_FILE, is_trusted, nearest_project
+from locallb.storage import foreign_files
 
 MAKING = frozenset({"up", "preview", "watch"})
 """Commands that begin this user's own project."""
@@ -18,6 +19,8 @@ LOOKING = "doctor"
 BY_SUDO = "host"
 """The command that is about this host: root runs it for whoever called `sudo`."""
 _OF_OURS = ("local-lb", "locallb")
+_LARGEST = 1 << 20
+"""Bytes of a project's file or program."""
 
 
 def chosen(args: Arguments, out: Out) -> Path:
@@ -65,6 +68,6 @@ def _is_project(text: str) -> bool:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return foreign_files.read(path, _LARGEST).decode(errors="replace")
     except OSError:
         return ""

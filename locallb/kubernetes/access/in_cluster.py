@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.storage import foreign_files
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where the kubelet puts the service account's files into a pod."""
@@ -19,6 +20,7 @@ CONTEXT = "in-cluster"
 NAMESPACE_VARIABLE, NAME_VARIABLE = "POD_NAMESPACE", "POD_NAME"
 _HOST, _PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
 _FILES = {"authority": "ca.crt", "token": "token"}
+_LARGEST = 1 << 12
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -52,7 +54,7 @@ def namespace() -> str:
     name = os.environ.get(NAMESPACE_VARIABLE, "")
     if not name:
         with suppress(OSError, UnicodeDecodeError):
-            name = (ACCOUNT / "namespace").read_text(encoding="ascii").strip()
+            name = foreign_files.read(ACCOUNT / "namespace", _LARGEST).decode("ascii").strip()
     if name and not _LABEL.fullmatch(name):
         raise KubeError(
             Fault.KUBECONFIG,

@@ -21,9 +21,12 @@ from locallb.resources.codec import is_unknown
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import ServedCertificateInputs, ServedCertificateState
 from locallb.resources.resource_type import Difference, ResourceType, changed, grown, proxy_faults
+from locallb.storage import foreign_files
 from locallb.storage.key_pairs import key_pair_fault
 from locallb.storage.proxy_directories import Proxies
 
+_LARGEST = 32 << 20
+"""Bytes of a file of manifests: as many as its source reads."""
 _REPLACING = frozenset({"proxy", "file", "namespace", "secret", "digest", "serves"})
 
 
@@ -96,7 +99,7 @@ def _pair(new: ServedCertificateInputs) -> TlsPair:
 def _in_file(new: ServedCertificateInputs, subject: str) -> Mapping[object, object] | None:
     path = Path(new.file)
     try:
-        documents = read_documents(path.read_bytes(), is_json=path.suffix == ".json")
+        documents = read_documents(foreign_files.read(path, _LARGEST), is_json=path.suffix == ".json")
     except (OSError, DocumentError) as error:
         raise ProviderError(f"{subject} can't be read: {path}: {error}") from None
     return secret_among((document.value for document in documents), new.namespace, new.secret, new.digest)

@@ -19,6 +19,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection
 from urllib3.exceptions import HTTPError
 
+from locallb.host.container_sockets import try_to_reach
 from locallb.model.errors import ClientError
 from locallb.model.system_errors import scarcity
 from locallb.runtimes.docker.contexts import ContextError
@@ -177,9 +178,7 @@ def _try_to_reach(host: str) -> None:
     """Connect once where the daemon's socket is a file: docker-py leaks the socket of a connection that fails."""
     path = host.removeprefix("unix://") if host.startswith("unix://") else ""
     if path:
-        with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(PATIENCE)
-            client.connect(path)
+        try_to_reach(path, PATIENCE)
 
 
 def _absence(engine: Engine, host: str, error: BaseException) -> str:

@@ -20,6 +20,7 @@ from pathlib import Path
 from locallb.model.errors import ClientError
 from locallb.model.system_errors import refusal, refuse_scarcity, told
 from locallb.programs.program import Program, ProgramError
+from locallb.storage import locks
 
 LOG_LIMIT = 1 << 20
 """Bytes that a process may write to one file, set as its resource limit: a log stays bounded without anybody's help."""
@@ -120,12 +121,10 @@ def _has_locked(process: Process, path: Path) -> bool:
     """
     try:
         number = path.stat().st_ino
-        locks = [line.split() for line in Path("/proc/locks").read_text(encoding="ascii").splitlines()]
+        return any((pid, place.rpartition(":")[2]) == (process.pid, str(number)) for pid, place in locks.kept())
     except OSError as error:
         _require_told(process.pid, error)
         return False
-    held = ((words[4], words[5].rpartition(":")[2]) for words in locks if words[1] == "FLOCK")
-    return (str(process.pid), str(number)) in held
 
 
 def mark_of(process: Process) -> Mapping[str, str]:

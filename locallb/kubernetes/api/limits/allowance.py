@@ -7,12 +7,9 @@ deadlines of APIs that this stack's user named (`deadline`).
 
 from __future__ import annotations
 
-import socket
 import ssl
 import time
 from collections.abc import Iterable
-from contextlib import suppress
-from queue import Empty, SimpleQueue
 
 import httpcore2
 import httpx2
@@ -20,7 +17,7 @@ import httpx2
 from locallb.kubernetes.answers import AnswerError
 from locallb.kubernetes.api.limits.connections import WrappedStream, connect_with
 from locallb.kubernetes.api.limits.secured import SecuredStream
-from locallb.threads.supervised import Task, do_once
+from locallb.threads.resolver import addresses_of
 
 SECONDS = 5.0
 PAGES = 10
@@ -107,7 +104,7 @@ class _Connecting(httpcore2.SyncBackend):
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.NetworkStream:
         error: Exception = httpcore2.ConnectError(f"the name {host} has no address")
-        for address in _addresses(host, port, self._allowance.seconds()):
+        for address in addresses_of(host, self._allowance.seconds()):
             seconds = self._allowance.seconds(timeout)
             try:
                 stream = super().connect_tcp(address, port, seconds, local_address, socket_options)
@@ -116,19 +113,3 @@ class _Connecting(httpcore2.SyncBackend):
             else:
                 return _Limited(self._allowance, stream)
         raise error
-
-
-def _addresses(host: str, port: int, seconds: float) -> list[str]:
-    """Return the addresses of a name; none where this host's resolver doesn't know in time, which has no deadline."""
-    results: SimpleQueue[list[str]] = SimpleQueue()
-
-    def resolve() -> None:
-        with suppress(OSError, UnicodeError):
-            results.put([str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)])
-        results.put([])
-
-    do_once(Task.RESOLVER, f"resolver {host}", resolve)
-    try:
-        return results.get(timeout=seconds)
-    except Empty:
-        return []

@@ -1,0 +1,53 @@
+"""Locks of files and directories (flock), which end with whoever holds them, however that ends.
+
+Not here: the engine's leases of its own files, and who may wait for whom and how long.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+_KERNELS = Path("/proc/locks")
+_FIELDS = 6
+_MADE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_THERE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def opened(path: Path, *, make: bool = True) -> int:
+    """Open the file that is there to be locked, or `make` it, and return its descriptor. Raises OSError."""
+    return os.open(path, _MADE if make else _THERE, 0o600)
+
+
+def taken(descriptor: int, *, shared: bool = False) -> bool:
+    """Lock what is open there, alone or with others who share it; return False if somebody's lock hinders that.
+
+    Raises OSError where nothing can be locked.
+    """
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def wait(descriptor: int) -> None:
+    """Lock what is open there alone, as soon as nobody else has it. Raises OSError where nothing can be locked."""
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+
+def give_back(descriptor: int) -> None:
+    """Unlock it."""
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+def kept() -> Iterator[tuple[int, str]]:
+    """Return which process holds a lock on what, as the kernel tells everybody: its pid, and `major:minor:inode`.
+
+    Raises OSError.
+    """
+    for words in map(str.split, _KERNELS.read_text(encoding="ascii").splitlines()):
+        if len(words) >= _FIELDS and words[1] == "FLOCK":
+            yield int(words[4]), words[5]

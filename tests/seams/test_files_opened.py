@@ -1,0 +1,88 @@
+"""Which modules open files themselves: the rooms that are about files, and each other one with its reason.
+
+Imports say who talks to a kernel or a server (`pyproject.toml`, "outside worlds"); whoever has a path has its file too,
+so this is read from the code.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.checkout
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+ROOMS = {
+    "locallb.storage": "files that we keep, and those of users",
+    "locallb.engine.state": "the state: the engine could be published alone, and knows nothing of our storage",
+    "locallb.engine.backend": "the same",
+}
+KERNEL = "the kernel's files (/proc, /sys) have no size, are never there in part, and say so in the error class of here"
+SHIPPED = "files of this very package"
+PROGRAM = "programs and archives, which are no texts"
+DEVICE = "a device or a descriptor, no file"
+MODULES = {
+    "components.in_cluster": SHIPPED,
+    "locallb.cli.commands.help": SHIPPED,
+    "locallb.cli.commands.watch": DEVICE,
+    "locallb.cli.console": "a stream of its own, by that name",
+    "locallb.cli.page.document": SHIPPED,
+    "locallb.cli.process": DEVICE,
+    "locallb.cli.projects.begin": SHIPPED,
+    "locallb.crds.bundle": SHIPPED,
+    "locallb.envoy.logs": "a log in which Envoy goes on writing: it is cut where it is, not replaced",
+    "locallb.host.descriptors": KERNEL,
+    "locallb.host.facts": KERNEL,
+    "locallb.host.inotify": KERNEL,
+    "locallb.host.limits": KERNEL,
+    "locallb.host.namespace_routes": KERNEL,
+    "locallb.host.setup.changes": KERNEL,
+    "locallb.host.sockets": KERNEL,
+    "locallb.ledger.claim_files": "the directory itself, which is locked",
+    "locallb.programs.git": "a tree of a revision, into a directory that storage lends",
+    "locallb.provider": SHIPPED,
+    "locallb.provider.generate": SHIPPED,
+    "locallb.provider.resources.proxy_config": "authorities that this host trusts: the system's file, or a package's",
+    "locallb.report.formats.html": SHIPPED,
+    "locallb.runtimes.docker.engine_api": PROGRAM,
+    "locallb.runtimes.docker.image": PROGRAM,
+    "locallb.runtimes.docker.route_helper": PROGRAM,
+    "locallb.runtimes.process.processes": f"{KERNEL}; and logs that a process goes on writing",
+    "locallb.watch.converging.checks": SHIPPED,
+}
+"""With the reason why the storage room isn't asked."""
+_METHODS = {"read_text", "read_bytes", "write_text", "write_bytes"}
+
+
+def opens(node: ast.AST) -> bool:
+    """Return whether this is a call that opens a file: `open(…)`, `path.open("rb")`, `path.read_text()`."""
+    if not isinstance(node, ast.Call):
+        return False
+    called = node.func
+    if isinstance(called, ast.Name):
+        return called.id == "open"
+    if not isinstance(called, ast.Attribute):
+        return False
+    if called.attr == "open":
+        first = node.args[0] if node.args else None
+        is_mode = isinstance(first, ast.Constant) and isinstance(first.value, str)
+        by_os = isinstance(called.value, ast.Name) and called.value.id in {"os", "tarfile"}
+        return by_os or is_mode or any(keyword.arg in {"mode", "encoding"} for keyword in node.keywords)
+    return called.attr in _METHODS
+
+
+def opening() -> Iterator[str]:
+    """Return the modules that open files."""
+    for root in ("locallb", "components"):
+        for path in (CHECKOUT / root).rglob("*.py"):
+            if any(map(opens, ast.walk(ast.parse(path.read_text())))):
+                yield ".".join(path.relative_to(CHECKOUT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def test_only_rooms_about_files_and_named_modules_open_any() -> None:
+    """A new one asks the storage room, or says here why it doesn't; one that no longer does has no line any more."""
+    others = {name for name in opening() if not name.startswith(tuple(f"{room}." for room in ROOMS))}
+    assert others == set(MODULES)
