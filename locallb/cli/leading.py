@@ -16,7 +16,7 @@ from locallb.config.lease_timing import Timing
 from locallb.config.settings import LeaderElection, Settings
 from locallb.config.source import Source
 from locallb.kubernetes.access import in_cluster
-from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.errors import KubeconfigError
 from locallb.kubernetes.access.kubeconfig import Stamp, stamp
 from locallb.kubernetes.answers import Object
 from locallb.kubernetes.api.client import Cluster
@@ -166,10 +166,9 @@ class _CurrentCluster:
     def _meant(self) -> Access:
         if access := self._type.access(self._source, self._root):
             return access
-        raise KubeError(
-            Fault.KUBECONFIG,
+        raise KubeconfigError(
             f"source {self._source.cluster} has no API that could keep a Lease; name another cluster in"
-            " local-lb:leaderElection",
+            " local-lb:leaderElection"
         )
 
 

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from locallb.kubernetes.access import exec_plugin
-from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.errors import KubeconfigError, KubeError, RefusedError
 from locallb.kubernetes.access.exec_plugin import Plugin, token
 from locallb.kubernetes.access.kubeconfig import sign_in
 from locallb.kubernetes.api.client import Cluster
@@ -92,7 +92,7 @@ def test_failed_exec_plugin_is_reported_without_its_output(tmp_path: Path, scrip
     assert sentence.startswith(f"the context here of {tmp_path}/config can't be used: its plugin sh gives no token: ")
     assert SECRET not in sentence
     assert "\n" not in sentence
-    assert caught.value.fault is Fault.KUBECONFIG
+    assert isinstance(caught.value, KubeconfigError)
 
 
 def test_timed_out_exec_plugin_ends_with_its_children(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_requests_and_feeds_share_the_token_and_a_refused_one_is_fetched_again(
     access = written(tmp_path / "config", cluster={"server": url}, user={"exec": section})
     with pytest.raises(KubeError) as caught:
         Cluster(access).objects()
-    assert caught.value.fault is Fault.REFUSED
+    assert isinstance(caught.value, RefusedError)
     assert runs(tmp_path) == 1
     (tmp_path / "answer").write_text(answer("good"))
     rest(monkeypatch)

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from locallb.kubernetes.access import kubeconfig_file
-from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.errors import KubeconfigError, KubeError, NoContextError
 from locallb.kubernetes.access.kubeconfig import connection
 from locallb.model.snapshot import Access
 
@@ -55,7 +55,7 @@ def kubeconfigs(draw: st.DrawFn) -> tuple[str, str]:
     return text, draw(st.sampled_from(names))
 
 
-def said(data: bytes, context: str) -> Fault | None:
+def said(data: bytes, context: str) -> type[KubeError] | None:
     """Return what a file with these bytes says of a context; None if it is there."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "config"
@@ -63,7 +63,7 @@ def said(data: bytes, context: str) -> Fault | None:
         try:
             connection(Access(str(path), context))
         except KubeError as error:
-            return error.fault
+            return type(error)
     return None
 
 
@@ -75,7 +75,7 @@ def test_no_beginning_of_a_kubeconfig_says_that_a_context_is_gone(made: tuple[st
     whole = text.encode()
     assert said(whole, context) is None
     cut = data.draw(st.integers(0, len(whole)) | st.sampled_from(list(_line_ends(whole))))
-    assert said(whole[:cut], context) is not Fault.NO_CONTEXT
+    assert said(whole[:cut], context) is not NoContextError
 
 
 def _line_ends(text: bytes) -> Iterator[int]:
@@ -90,8 +90,8 @@ def test_context_removed_from_a_complete_kubeconfig_is_gone(made: tuple[str, str
     text, context = made
     document = yaml.safe_load(text)
     document["contexts"] = [entry for entry in document["contexts"] if entry["name"] != context] or None
-    assert said(yaml.safe_dump(document).encode(), context) is Fault.NO_CONTEXT
-    assert said(json.dumps(document).encode(), context) is Fault.NO_CONTEXT
+    assert said(yaml.safe_dump(document).encode(), context) is NoContextError
+    assert said(json.dumps(document).encode(), context) is NoContextError
 
 
 @pytest.mark.parametrize("text", ["apiVersion: v1\nkind: Config\n", "apiVersion: v1\nkind: Config\npreferences: {}\n"])
@@ -104,14 +104,14 @@ def test_context_of_an_emptied_kubeconfig_is_gone_once_writing_has_ended(
     access = Access(str(path), "kind-shop")
     with pytest.raises(KubeError, match="may be half-written") as caught:
         connection(access)
-    assert caught.value.fault is Fault.KUBECONFIG
+    assert isinstance(caught.value, KubeconfigError)
     os.utime(path, (0, 0))
     with pytest.raises(KubeError, match="may be half-written"):
         connection(access)  # a time that anybody can set proves nothing
     monkeypatch.setattr(kubeconfig_file, "EMPTIED", -1.0)
     with pytest.raises(KubeError) as caught:
         connection(access)
-    assert caught.value.fault is Fault.NO_CONTEXT
+    assert isinstance(caught.value, NoContextError)
 
 
 @pytest.mark.parametrize(
@@ -129,4 +129,4 @@ def test_context_of_an_emptied_kubeconfig_is_gone_once_writing_has_ended(
 def test_incomplete_kubeconfig_never_proves_that_a_cluster_is_gone(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long ago it was written."""
     monkeypatch.setattr(kubeconfig_file, "EMPTIED", -1.0)
-    assert said(text.encode(), "here") is Fault.KUBECONFIG
+    assert said(text.encode(), "here") is KubeconfigError

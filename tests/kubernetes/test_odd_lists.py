@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.errors import KubeError, UnreachableError
 from locallb.kubernetes.answers import AnswerError
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.connected import PageGuard
@@ -38,7 +38,7 @@ def test_an_odd_list_is_reported_to_commands_as_well(
     answers.listed = (200, ODD_LISTS[name])
     with pytest.raises(KubeError, match="isn't a Kubernetes API's") as caught:
         Cluster(access).objects()
-    assert caught.value.fault is Fault.UNREACHABLE
+    assert isinstance(caught.value, UnreachableError)
 
 
 @pytest.mark.parametrize("tokens", [["x"], ["x", "y"]])

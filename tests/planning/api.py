@@ -15,7 +15,7 @@ from unittest import mock
 
 from components.stack import declare
 from locallb.engine.engine import Engine
-from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.errors import ConflictError
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.recent import RECENT
 from locallb.model.identities import ObjectKey
@@ -57,7 +57,7 @@ class Api:
         """Merge a patch of the present version."""
         before = self.services[namespace, name]
         if patch["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"]:
-            raise KubeError(Fault.CONFLICT, "somebody was quicker")
+            raise ConflictError("somebody was quicker")
         self.written.setdefault(f"{namespace}/{name}", []).append(_undated(patch))
         version = str(int(before["metadata"]["resourceVersion"]) + 1)
         metadata = {**before["metadata"], **patch["metadata"], "resourceVersion": version}

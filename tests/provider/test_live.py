@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.errors import ConflictError, KubeError
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.api.unreachable import UNREACHABLE
@@ -54,7 +54,7 @@ class FakeCluster:
             return None
         before = self.there["metadata"]
         if patch["metadata"]["resourceVersion"] != before["resourceVersion"]:
-            raise KubeError(Fault.CONFLICT, "somebody was quicker")
+            raise ConflictError("somebody was quicker")
         version = str(int(before["resourceVersion"]) + 1)
         self.there = {"metadata": {**before, **patch["metadata"], "resourceVersion": version}}
         return self.there

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from locallb.config.settings import Settings
-from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.errors import KubeError, NoContextError
 from locallb.kubernetes.access.kubeconfig import connection, stamp
 from locallb.kubernetes.access.kubeconfig_file import UNWRITTEN
 from locallb.model.identities import ClusterName, Home
@@ -262,7 +262,7 @@ def test_deselected_kind_cluster_keeps_its_kubeconfig_while_it_exists(docker: Do
     assert find_clusters(KindSource(frozenset({"a"})), tmp_path, keep=True).gone == (ClusterName("b"),)
     with pytest.raises(KubeError) as caught:
         connection(Access(str(tmp_path / "b.kubeconfig"), "kind-b"))
-    assert caught.value.fault is Fault.NO_CONTEXT
+    assert isinstance(caught.value, NoContextError)
 
 
 def test_kind_clusters_stay_when_docker_host_leads_elsewhere(

@@ -40,7 +40,9 @@ def default_sources() -> Sources:
     docker = _why_no_kind()
     if not docker:
         return [{"kind": "all"}]
-    from locallb.kubernetes.access.errors import KubeError  # noqa: PLC0415 - loads a client of Kubernetes
+    from locallb.kubernetes.access.errors import (  # noqa: PLC0415 - loads a client of Kubernetes
+        KubeError,
+    )
     from locallb.kubernetes.access.kubeconfig import resolve  # noqa: PLC0415 - likewise
 
     try:
@@ -60,15 +62,13 @@ def require_there(sources: Sources, root: Path) -> None:
 
 
 def _require_context(kubeconfig: str, context: str, root: Path) -> None:
-    from locallb.kubernetes.access.errors import Fault, KubeError  # noqa: PLC0415 - loads a client of Kubernetes
+    from locallb.kubernetes.access.errors import KubeconfigError  # noqa: PLC0415 - loads a client of Kubernetes
     from locallb.kubernetes.access.kubeconfig import resolve  # noqa: PLC0415 - likewise
 
     try:
         resolve(kubeconfig, context, root)
-    except KubeError as error:
-        if error.fault is Fault.KUBECONFIG:
-            raise Refused(f"{error}; repair that file, or set KUBECONFIG to the one that is meant") from None
-        raise
+    except KubeconfigError as error:
+        raise Refused(f"{error}; repair that file, or set KUBECONFIG to the one that is meant") from None
 
 
 def _why_no_kind() -> str:

@@ -1,32 +1,45 @@
-"""What can go wrong with a Kubernetes API, for those who needn't load a client to know it."""
+"""What can go wrong with a Kubernetes API, for those who needn't load a client to know it.
+
+What may pass by itself and what stays until somebody changes something are two types; how often is asked again is
+decided elsewhere (`model.pacing`).
+"""
 
 from __future__ import annotations
-
-from enum import StrEnum
 
 from locallb.model.errors import ClientError
 
 
-class Fault(StrEnum):
-    """What sort of thing went wrong."""
+class KubeError(ClientError):
+    """An API can't be used as asked: one sentence. Each is of one of the two types below."""
 
-    KUBECONFIG = "kubeconfig"
-    """It can't be read or used now, or may be half-written: it says nothing."""
-    NO_CONTEXT = "no context"
-    """It is whole and has no such context: whoever made the cluster took it away."""
-    UNREACHABLE = "unreachable"
-    """The API didn't answer, or not now; what it has is unknown."""
-    REFUSED = "refused"
-    """The API said no."""
-    CONFLICT = "conflict"
+
+class TransientKubeError(KubeError):
+    """It may pass by itself: until then nothing is known of what the API has, and nothing is given up for it."""
+
+
+class KubeconfigError(TransientKubeError):
+    """A kubeconfig can't be read or used now, or may be half-written: it says nothing."""
+
+
+class UnreachableError(TransientKubeError):
+    """The API didn't answer, or not now."""
+
+
+class ConflictError(TransientKubeError):
     """Somebody wrote since it was read."""
 
 
-class KubeError(ClientError):
-    """An API can't be used as asked: one sentence."""
+class PermanentKubeError(KubeError):
+    """It stays until somebody changes something: asking again says the same."""
 
-    def __init__(self, fault: Fault, sentence: str, *, forbidden: bool = False) -> None:
-        super().__init__(sentence)
-        self.fault = fault
-        self.forbidden = forbidden
-        """It lacks a right (403), which may be given while everything else goes on."""
+
+class NoContextError(PermanentKubeError):
+    """A kubeconfig is whole and has no such context: whoever made the cluster took it away."""
+
+
+class RefusedError(PermanentKubeError):
+    """The API said no."""
+
+
+class ForbiddenError(RefusedError):
+    """We lack a right (403), which may be given while everything else goes on."""

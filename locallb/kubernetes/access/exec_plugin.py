@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
-from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.errors import KubeconfigError, KubeError
 from locallb.model.fields import JsonObject
 from locallb.model.formatting import clipped
 from locallb.model.pacing import Backoff, Pace
@@ -59,7 +59,7 @@ class Plugin:
             sentence = (
                 f"the context {access.context} of {access.kubeconfig} can't be used: its user's `exec` isn't valid"
             )
-            raise KubeError(Fault.KUBECONFIG, sentence) from None
+            raise KubeconfigError(sentence) from None
 
     def __str__(self) -> str:
         """Begin the sentence that says what is wrong with it."""
@@ -130,7 +130,7 @@ def _renew(plugin: Plugin, credential: _Credential) -> None:
         _ask(plugin, credential)
     if credential.failure:
         sentence = f"{plugin} gives no token: {credential.failure}; run it by hand to see why"
-        raise KubeError(Fault.KUBECONFIG, sentence)
+        raise KubeconfigError(sentence)
 
 
 def _ask(plugin: Plugin, credential: _Credential) -> None:

@@ -11,7 +11,7 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.errors import KubeconfigError
 from locallb.storage import foreign_files
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -56,8 +56,7 @@ def namespace() -> str:
         with suppress(OSError, UnicodeDecodeError):
             name = foreign_files.read(ACCOUNT / "namespace", _LARGEST).decode("ascii").strip()
     if name and not _LABEL.fullmatch(name):
-        raise KubeError(
-            Fault.KUBECONFIG,
+        raise KubeconfigError(
             f"{NAMESPACE_VARIABLE} is {name[:80]!r}, which can't be a namespace; take it from metadata.namespace",
         )
     return name

@@ -20,7 +20,7 @@ from lightkube import KubeConfig
 from lightkube.config.kubeconfig import SingleConfig
 
 from locallb.kubernetes.access import in_cluster
-from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.errors import KubeconfigError, KubeError
 from locallb.kubernetes.access.exec_plugin import Plugin, token
 from locallb.kubernetes.access.kubeconfig_file import LARGEST, Content, Section, read_content, unreadable, unwritten
 from locallb.kubernetes.access.servers import is_exempt, is_local, is_url
@@ -103,7 +103,7 @@ def _chosen(content: Content, context: str) -> Access:
     if not name:
         names = few([clipped(str(context)) for context in content.lists["contexts"]]) or "none"
         sentence = f"{content.path} has no current context; name one in `context`: it has {names}"
-        raise KubeError(Fault.KUBECONFIG, sentence)
+        raise KubeconfigError(sentence)
     if name not in content.lists["contexts"]:
         raise content.absent(name)
     return Access(str(content.path), name)
@@ -122,7 +122,7 @@ def kubeconfig_path(kubeconfig: str, root: Path) -> Path:
         return Path(os.path.normpath(root / Path(given).expanduser()))
     except RuntimeError:
         problem = f"{given} can't be found: there is no such home directory; name the file by an absolute path"
-        raise KubeError(Fault.KUBECONFIG, problem) from None
+        raise KubeconfigError(problem) from None
 
 
 def stamp(access: Access, files: Iterable[str] = ()) -> Stamp:
@@ -149,7 +149,7 @@ def connection(access: Access) -> Connection:
     cluster, user = (_part(content, kind, access) for kind in ("cluster", "user"))
     why = next(_unusable(cluster, user), None)
     if why:
-        raise KubeError(Fault.KUBECONFIG, f"the context {access.context} of {path} can't be used: {why}")
+        raise KubeconfigError(f"the context {access.context} of {path} can't be used: {why}")
     server = str(cluster.get("server") or "")
     proxy = cluster.get("proxy-url") or None
     files = tuple(str(path.parent / str(part[key])) for part in (cluster, user) for key in _FILES if part.get(key))
@@ -177,7 +177,7 @@ def _require_regular(files: Collection[str], access: Access) -> None:
             foreign_files.require_regular(Path(file), Path(file).stat(), LARGEST)
         except OSError as error:
             sentence = f"the context {access.context} of {access.kubeconfig} can't be used: {file}: {refusal(error)}"
-            raise KubeError(Fault.KUBECONFIG, sentence) from None
+            raise KubeconfigError(sentence) from None
 
 
 def _unusable(cluster: Section, user: Section) -> Iterator[str]:
@@ -213,7 +213,7 @@ def _part(content: Content, kind: str, access: Access) -> Section:
     name, known = str(content.lists["contexts"][access.context].get(kind)), content.lists[f"{kind}s"]
     if name not in known:
         sentence = f"{access.kubeconfig} has no {kind} {name}, which its context {access.context} names"
-        raise KubeError(Fault.KUBECONFIG, sentence)
+        raise KubeconfigError(sentence)
     return known[name]
 
 
@@ -229,7 +229,7 @@ def _single(cluster: Section, user: Section, access: Access) -> SingleConfig:
     try:
         single: SingleConfig | None = KubeConfig.from_dict(given, path).get(access.context)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise KubeError(Fault.KUBECONFIG, f"{path} isn't a kubeconfig: {error}") from None
+        raise KubeconfigError(f"{path} isn't a kubeconfig: {error}") from None
     if single is None:
         raise AssertionError(access)
     return single

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from locallb.kubernetes.access import in_cluster
-from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.errors import KubeconfigError, KubeError, NoContextError
 from locallb.kubernetes.parsing.documents import DocumentError, ReadDocument, read_documents
 from locallb.model.fields import JsonObject
 from locallb.model.formatting import clipped, few
@@ -67,9 +67,8 @@ class Content:
         names = few([clipped(str(name)) for name in self.lists["contexts"]])
         contents = f"it has {names}" if names else "it has none"
         if self.proves_absence:
-            return KubeError(Fault.NO_CONTEXT, f"{self.path} has no context {clipped(context)}; {contents}")
-        return KubeError(
-            Fault.KUBECONFIG,
+            return NoContextError(f"{self.path} has no context {clipped(context)}; {contents}")
+        return KubeconfigError(
             f"{self.path} has no context {clipped(context)} now, but it may be half-written, because nothing follows"
             f" its list of contexts; {contents}",
         )
@@ -91,14 +90,14 @@ def read_content(path: Path) -> Content:
         raise unreadable(str(path), error) from None
     except DocumentError as error:
         sentence = f"{path} isn't a kubeconfig" + (f": line {error.line}: {error.what}" if error.line else "")
-        raise KubeError(Fault.KUBECONFIG, sentence) from None
+        raise KubeconfigError(sentence) from None
     if not any(document.value for document in documents):
-        raise KubeError(Fault.KUBECONFIG, f"{path} is empty; it may be half-written")
+        raise KubeconfigError(f"{path} is empty; it may be half-written")
     try:
         (document,) = documents
         return Content(path, document, data, changed, _lists(document.value))
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise KubeError(Fault.KUBECONFIG, f"{path} isn't a kubeconfig") from None
+        raise KubeconfigError(f"{path} isn't a kubeconfig") from None
 
 
 def _lists(values: Any) -> Mapping[str, Mapping[str, Section]]:  # noqa: ANN401 - of somebody else
@@ -124,4 +123,4 @@ def unreadable(path: str, error: OSError, kubeconfig: str = "") -> KubeError:
         if kubeconfig not in {"", path}
         else f"the kubeconfig {path}"
     )
-    return KubeError(Fault.KUBECONFIG, f"{what} can't be read: {refusal(error)}")
+    return KubeconfigError(f"{what} can't be read: {refusal(error)}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.errors import KubeconfigError
 from locallb.kubernetes.access.kubeconfig_file import LARGEST, Section, unreadable
 from locallb.model.snapshot import Access
 from locallb.storage import foreign_files
@@ -25,7 +25,7 @@ def require_token(user: Section, access: Access) -> None:
     elif user.get("token") and not _TOKEN.fullmatch(str(user["token"]).encode("utf-8", "replace")):
         why = "its user's token isn't one line of plain characters; copy it again"
     if why:
-        raise KubeError(Fault.KUBECONFIG, f"the context {access.context} of {access.kubeconfig} can't be used: {why}")
+        raise KubeconfigError(f"the context {access.context} of {access.kubeconfig} can't be used: {why}")
 
 
 def _content(path: Path, access: Access) -> bytes:

@@ -17,7 +17,7 @@ from lightkube.core.generic_client import ListIterable
 from lightkube.generic_resource import GenericNamespacedResource
 from lightkube.types import PatchType
 
-from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.errors import KubeconfigError, KubeError
 from locallb.kubernetes.access.kubeconfig import stamp
 from locallb.kubernetes.answers import AnswerError, Object, listed
 from locallb.kubernetes.api import object_types as kinds
@@ -197,7 +197,7 @@ class Cluster:
             except httpx2.HTTPError as error:
                 raise refusals.unreachable(connected.server, error) from None
             except (ConfigError, httpx2.InvalidURL, OSError) as error:  # credentials by a file
-                raise KubeError(Fault.KUBECONFIG, f"the context {self.access.context} can't be used: {error}") from None
+                raise KubeconfigError(f"the context {self.access.context} can't be used: {error}") from None
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError, NotReadyError) as error:
                 raise refusals.nonsense(connected.server, error) from None
         raise AssertionError(what)

@@ -17,7 +17,7 @@ import httpx2
 from lightkube import Client, ConfigError
 
 from locallb.kubernetes.access.auth import PluginAuth
-from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.errors import KubeconfigError, KubeError
 from locallb.kubernetes.access.kubeconfig import Stamp, connection, stamp
 from locallb.kubernetes.answers import AnswerError
 from locallb.kubernetes.api.limits.allowance import PAGES, Allowance, ask_plainly, limit_to, refuse_compressed
@@ -56,7 +56,7 @@ class Connected:
             )
         except (OSError, ssl.SSLError, ConfigError, ValueError, TypeError) as error:
             sentence = f"the context {access.context} of {access.kubeconfig} can't be used: {error}"
-            raise KubeError(Fault.KUBECONFIG, sentence) from None
+            raise KubeconfigError(sentence) from None
         if reached.plugin:
             self.client._client._client.auth = PluginAuth(reached.plugin)  # noqa: SLF001 - no other way to its requests
         hooks: list[Callable[[httpx2.Request], None]] = [

@@ -9,7 +9,7 @@ import httpx2
 from lightkube import Client
 from lightkube.generic_resource import create_global_resource
 
-from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.errors import ConflictError, ForbiddenError, KubeError, RefusedError
 from locallb.kubernetes.answers import Object, listed
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.connected import Connected
@@ -54,12 +54,12 @@ class Definitions(Cluster):
         said = " ".join(message.split())[:_LONGEST]
         if code == httpx2.codes.CONFLICT:
             sentence = f"{what} is managed by somebody else ({said}); bring it up to date by what installed it"
-            return KubeError(Fault.CONFLICT, sentence)
+            return ConflictError(sentence)
         if code in {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}:
             remedy = "name the --context of somebody who may write CustomResourceDefinitions and admission policies"
             sentence = f"{connected.server} refuses {what} ({code}: {said}); {remedy}"
-            return KubeError(Fault.REFUSED, sentence, forbidden=True)
+            return ForbiddenError(sentence)
         if code == httpx2.codes.NOT_FOUND:
             sentence = f"{connected.server} doesn't know {what} ({code}: {said}); Kubernetes does from 1.30 on"
-            return KubeError(Fault.REFUSED, sentence)
+            return RefusedError(sentence)
         return super()._refused(connected, what, code, said)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from locallb.gateway.kinds import KINDS
 from locallb.ingress.kinds import INGRESS_KINDS
-from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.errors import UnreachableError
 from locallb.kubernetes.api.feed import Feed, Place
 from locallb.kubernetes.pod_ranges import CALICO, CILIUM, VERSIONS
 from locallb.model.gateway.ingresses import INGRESS_GROUP
@@ -94,6 +94,6 @@ def _listed(asking: Feed, path: str, kind: str, field: str, key: str) -> frozens
         return frozenset()
     entries = document.get(field)
     if document.get("kind") != kind or not isinstance(entries, list):
-        raise KubeError(Fault.UNREACHABLE, f"{path} answers with something that isn't an {kind}")
+        raise UnreachableError(f"{path} answers with something that isn't an {kind}")
     names = (entry.get(key) for entry in entries if isinstance(entry, Mapping))
     return frozenset(name for name in names if isinstance(name, str))

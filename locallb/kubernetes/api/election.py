@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from locallb.config.lease_timing import Timing
-from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.errors import ConflictError, KubeError
 from locallb.kubernetes.lease import Candidate, Term, lease_record, lease_spec, observed, wanted_term, won
 from locallb.threads.supervised import SupervisedThread, Task
 
@@ -98,7 +98,7 @@ class Election:
                 self._candidate = won(self._candidate, lease_record(lease), asked, self._clock())
             self.problem = ""
         except KubeError as error:
-            self.problem = "" if error.fault is Fault.CONFLICT else str(error)
+            self.problem = "" if isinstance(error, ConflictError) else str(error)
         self._tell()
 
     def _write(self, term: int, *, holder: str) -> dict[str, object]:

@@ -22,7 +22,7 @@ from lightkube import ConfigError
 from lightkube.config.client_adapter import user_auth
 
 from locallb.kubernetes.access.auth import PluginAuth
-from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.errors import ForbiddenError, KubeconfigError, RefusedError, UnreachableError
 from locallb.kubernetes.access.kubeconfig import connection
 from locallb.kubernetes.access.tls import TLS
 from locallb.kubernetes.answers import ERROR, AnswerError, Object, WatchLine, lines, list_page, watch_line, whole
@@ -97,7 +97,7 @@ class Feed:
             )
         except (OSError, ssl.SSLError, ConfigError, ValueError, TypeError) as error:
             sentence = f"the context {access.context} of {access.kubeconfig} can't be used: {error}"
-            raise KubeError(Fault.KUBECONFIG, sentence) from None
+            raise KubeconfigError(sentence) from None
 
     def close(self) -> None:
         """Close the connections; only for the thread that reads."""
@@ -133,7 +133,7 @@ class Feed:
             parameters["continue"] = page.more
             if number >= PAGES_AT_ONCE:
                 pause(PAGE_EVERY)
-        raise KubeError(Fault.UNREACHABLE, f"{self._server} lists {self.kind}s without an end")
+        raise UnreachableError(f"{self._server} lists {self.kind}s without an end")
 
     def document(self, path: str) -> Object | None:
         """Return what the API says at a path; None where there is nothing. Raises KubeError."""
@@ -173,7 +173,7 @@ class Feed:
         if line.type == ERROR:
             if line.object.get("code") == _GONE:
                 raise ExpiredError
-            raise KubeError(Fault.UNREACHABLE, f"{self._server} ended a watch: {line.object.get('message', '')!s:.200}")
+            raise UnreachableError(f"{self._server} ended a watch: {line.object.get('message', '')!s:.200}")
         return Event(line.type, line.object, line.version)
 
     def _get(self, parameters: Mapping[str, str]) -> bytes:
@@ -229,9 +229,9 @@ class Feed:
             raise ExpiredError
         text = next(answer.iter_bytes(_EXCERPT), b"").decode(errors="replace")
         sentence = f"{self._server} doesn't give its {self.kind}s ({answer.status_code}: {text[:200]})"
-        forbidden = answer.status_code == httpx2.codes.FORBIDDEN
-        denied = forbidden or answer.status_code == httpx2.codes.UNAUTHORIZED
-        raise KubeError(Fault.REFUSED if denied else Fault.UNREACHABLE, sentence, forbidden=forbidden)
+        if answer.status_code == httpx2.codes.FORBIDDEN:
+            raise ForbiddenError(sentence)
+        raise RefusedError(sentence) if answer.status_code == httpx2.codes.UNAUTHORIZED else UnreachableError(sentence)
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
@@ -240,9 +240,9 @@ class Feed:
             yield
         except AnswerError as error:
             sentence = f"{self._server} answers with something that isn't a Kubernetes API's ({error!s:.200})"
-            raise KubeError(Fault.UNREACHABLE, sentence) from None
+            raise UnreachableError(sentence) from None
         except (httpx2.HTTPError, httpx2.StreamError, ssl.SSLError, OSError) as error:
             sentence = f"{self._server} doesn't answer ({str(error) or type(error).__name__:.200})"
-            raise KubeError(Fault.UNREACHABLE, sentence) from None
+            raise UnreachableError(sentence) from None
         except (ConfigError, httpx2.InvalidURL) as error:
-            raise KubeError(Fault.KUBECONFIG, f"{self._server} can't be asked: {error}") from None
+            raise KubeconfigError(f"{self._server} can't be asked: {error}") from None

@@ -13,7 +13,13 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
-from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.errors import (
+    ConflictError,
+    KubeError,
+    NoContextError,
+    TransientKubeError,
+    UnreachableError,
+)
 from locallb.kubernetes.api.limits.fence import FENCE
 from locallb.kubernetes.api.limits.quota import QUOTAS
 from locallb.kubernetes.api.recent import RECENT
@@ -50,7 +56,7 @@ def _clusters() -> Clusters:
 def _at(access: Access) -> Cluster:
     """Return the connection. Raises KubeError, at once where the cluster is known not to answer."""
     if why := UNREACHABLE.why(access):
-        raise KubeError(Fault.UNREACHABLE, why)
+        raise UnreachableError(why)
     return _clusters().at(access)
 
 
@@ -111,8 +117,10 @@ def has_none(access: Access, owner: Owner, has_ours: Callable[[Live], bool]) -> 
     """Return whether nothing of ours is in the Service, or it or its whole cluster is gone for good."""
     try:
         live = find(access, owner)
-    except KubeError as error:
-        return error.fault is Fault.NO_CONTEXT
+    except NoContextError:
+        return True
+    except KubeError:
+        return False
     return live is None or not has_ours(live)
 
 
@@ -152,9 +160,7 @@ def _patched(access: Access, owner: Owner, patch: Mapping[str, object]) -> tuple
     FENCE.term()  # after reading: a leader that came meanwhile has written since, or will and make this a conflict
     try:
         made = _at(access).patch_status(owner.service.namespace, owner.service.name, patch, owner.service.kind)
-    except KubeError as error:
-        if error.fault is not Fault.CONFLICT:
-            raise
+    except ConflictError:
         return None
     if made is not None:
         namespace, name, kind = _place(owner)
@@ -191,13 +197,11 @@ def withdraw(access: Access, owner: Owner, decide: Decide) -> None:
     """
     try:
         write(access, owner, decide)
-    except KubeError as error:
-        if error.fault is Fault.NO_CONTEXT:
-            return
+    except NoContextError:
+        return
+    except TransientKubeError as error:
         remedy = (
             f"start it and run again; if it is gone for good, `kubectl config delete-context {access.context}"
             f" --kubeconfig {access.kubeconfig}`, or have that file say `contexts: []` and after it `kind: Config`"
         )
-        if error.fault in {Fault.UNREACHABLE, Fault.KUBECONFIG}:
-            raise ProviderError(f"{owner.service} can't be let go: {error}; {remedy}") from error
-        raise
+        raise ProviderError(f"{owner.service} can't be let go: {error}; {remedy}") from error

@@ -8,7 +8,7 @@ from __future__ import annotations
 import httpx2
 from lightkube import ApiError
 
-from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.errors import ConflictError, ForbiddenError, KubeError, RefusedError, UnreachableError
 from locallb.kubernetes.answers import AnswerError
 from locallb.model.formatting import printable
 from locallb.model.system_errors import scarcity
@@ -41,22 +41,22 @@ def unreachable(server: str, error: httpx2.HTTPError) -> KubeError:
     """Explain that there was no answer."""
     why = scarcity(error)
     problem = f"can't be asked: {why}" if why else f"doesn't answer ({str(error) or type(error).__name__:.200})"
-    return KubeError(Fault.UNREACHABLE, f"{server} {problem}")
+    return UnreachableError(f"{server} {problem}")
 
 
 def nonsense(server: str, error: Exception) -> KubeError:
     """Explain that something other than an API server answered."""
     why = f"{error!s:.200}" if isinstance(error, AnswerError) else f"{error!r:.200}"
     sentence = f"{server} answers with something that isn't a Kubernetes API's ({why})"
-    return KubeError(Fault.UNREACHABLE, sentence)
+    return UnreachableError(sentence)
 
 
 def refused(server: str, what: str, code: int, message: str, remedy: str) -> KubeError:
     """Explain a refusal; `remedy` is for one that is about rights."""
     if code == httpx2.codes.CONFLICT:
-        return KubeError(Fault.CONFLICT, f"{what} was changed by somebody else: {message}")
+        return ConflictError(f"{what} was changed by somebody else: {message}")
     if code >= httpx2.codes.INTERNAL_SERVER_ERROR or code in TRANSIENT:
-        return KubeError(Fault.UNREACHABLE, f"{server} can't serve {what} now ({code}: {message})")
+        return UnreachableError(f"{server} can't serve {what} now ({code}: {message})")
     denied = code in {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}
     sentence = f"{server} refuses {what} ({code}: {message}){f'; {remedy}' if denied else ''}"
-    return KubeError(Fault.REFUSED, sentence, forbidden=code == httpx2.codes.FORBIDDEN)
+    return ForbiddenError(sentence) if code == httpx2.codes.FORBIDDEN else RefusedError(sentence)

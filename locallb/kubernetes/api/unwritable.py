@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from locallb.kubernetes.access.errors import KubeError
+from locallb.kubernetes.access.errors import ForbiddenError, KubeError
 from locallb.model.identities import OF_INGRESSES, ObjectKind
 from locallb.model.snapshot import Access
 
@@ -70,7 +70,7 @@ def _rights(kind: ObjectKind) -> str:
 
 def lacks_right(error: KubeError) -> bool:
     """Return whether a right is missing; a hook that refuses one object says something else."""
-    return error.forbidden and "cannot patch resource" in str(error)
+    return isinstance(error, ForbiddenError) and "cannot patch resource" in str(error)
 
 
 UNWRITABLE = Unwritable()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from locallb.dns.blocks import block_in
@@ -25,7 +26,7 @@ from locallb.dns.stubs import (
     stub_block,
     text_at,
 )
-from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.errors import ConflictError, ForbiddenError, KubeError, NoContextError
 from locallb.kubernetes.api import live_service
 from locallb.model.fields import at, text_of
 from locallb.model.snapshot import Access
@@ -87,8 +88,10 @@ class StubZones(ResourceType[StubZonesInputs, StubZonesState]):
         try:
             seen = _Seen(state.access)
             places = Place(MAIN, "Corefile"), Place(CUSTOM, f"{_word(state)}.server")
-        except KubeError as error:
-            return error.fault is Fault.NO_CONTEXT
+        except NoContextError:
+            return True
+        except KubeError:
+            return False
         return not any(block_in(seen.text(place), _word(state)) for place in places)
 
     def update(self, old: StubZonesState, new: StubZonesInputs) -> StubZonesState:
@@ -99,11 +102,8 @@ class StubZones(ResourceType[StubZonesInputs, StubZonesState]):
         """Take it out, so that everything else is as it was; a cluster that is gone has none any more."""
         if self.belongs_to_copied_project(state.owner):
             return
-        try:
+        with suppress(NoContextError):
             _written(state.access, lambda seen: self._removed(state, seen))
-        except KubeError as error:
-            if error.fault is not Fault.NO_CONTEXT:
-                raise
 
     def _put(self, new: StubZonesInputs, old: StubZonesState | None) -> StubZonesState:
         owner = _word(new)
@@ -151,11 +151,10 @@ def _written(access: Access, decide: Callable[[_Seen], tuple[Place, Mapping[str,
             place, data = wanted
             patch = {"metadata": {"resourceVersion": seen.version(place)}, "data": dict(data)}
             live_service.patch_config_map(access, NAMESPACE, place.config_map, patch)
-        except KubeError as error:
-            if error.forbidden:
-                raise ProviderError(f"{error}; {RIGHTS} has the rights for zones in clusters") from None
-            if error.fault is not Fault.CONFLICT:
-                raise
+        except ForbiddenError as error:
+            raise ProviderError(f"{error}; {RIGHTS} has the rights for zones in clusters") from None
+        except ConflictError:
+            continue
     raise ProviderError(
         f"the ConfigMaps of CoreDNS in {NAMESPACE} are changed by somebody again and again; run up again"
     )

@@ -12,7 +12,7 @@ from typing import Any
 from lightkube import Client
 from lightkube.generic_resource import create_global_resource, create_namespaced_resource
 
-from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.errors import KubeError, RefusedError
 from locallb.kubernetes.answers import Object, listed
 from locallb.kubernetes.api.object_types import NAMESPACE
 from locallb.model.network.routes import PodRoute
@@ -86,7 +86,7 @@ class Seed(MachinesApi):
         try:
             return node_routes(self.machines())
         except KubeError as error:
-            if error.fault is not Fault.REFUSED:
+            if not isinstance(error, RefusedError):
                 raise
             return None
 
@@ -102,7 +102,7 @@ class Seed(MachinesApi):
                 lambda client: client.list(_RECORD, namespace="*", chunk_size=_PAGE),
             )
         except KubeError as error:
-            if error.fault is not Fault.REFUSED:
+            if not isinstance(error, RefusedError):
                 raise
             return []
 

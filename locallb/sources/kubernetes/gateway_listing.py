@@ -15,7 +15,7 @@ from locallb.gateway.needs import SERVICE, by_kind
 from locallb.gateway.parsing.referred import parse_referred
 from locallb.gateway.status.observed import observed_statuses
 from locallb.ingress.kinds import ROUTED_KINDS
-from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.errors import KubeError, UnreachableError
 from locallb.kubernetes.api.feed import Feed, Place
 from locallb.kubernetes.identity import Identity
 from locallb.kubernetes.parsing import gateway_api as parse_gateway_api
@@ -122,7 +122,7 @@ class _Listing:
                 with closing(Feed(self.access, kind, {**self.places, **self.routed.core}[kind])) as feed:
                     return tuple(dict(document.items()) for document in feed.list()[0])
             except KubeError as error:
-                if pause is None or error.fault is not Fault.UNREACHABLE:
+                if pause is None or not isinstance(error, UnreachableError):
                     self.trouble = self.trouble or str(error)
                     break
                 time.sleep(pause)

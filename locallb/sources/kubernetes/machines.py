@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.errors import ForbiddenError, KubeconfigError, NoContextError
 from locallb.kubernetes.answers import Object, listed
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.connected import Connected
@@ -44,13 +44,11 @@ class MachinesApi(Cluster):
             existing = self._call(
                 subject, lambda client: listed(client.get(NAMESPACE, namespace), "v1", "Namespace"), absent=True
             )
-        except KubeError as error:
-            if not error.forbidden:
-                raise
+        except ForbiddenError:
             return machines
         if existing is None:
             context = f"the context {self.access.context} of {self.access.kubeconfig}"
-            raise KubeError(Fault.NO_CONTEXT, f"{context} leads to a cluster without {subject}")
+            raise NoContextError(f"{context} leads to a cluster without {subject}")
         return machines
 
 
@@ -73,5 +71,5 @@ class ForeignMachinesApi(MachinesApi):
         connected = super()._connection()
         if connected.beyond:
             sentence = f"{self.access.kubeconfig} has {few(connected.beyond)}; of it certificates and a token are taken"
-            raise KubeError(Fault.KUBECONFIG, f"{sentence} that stand inside, and nothing else")
+            raise KubeconfigError(f"{sentence} that stand inside, and nothing else")
         return connected

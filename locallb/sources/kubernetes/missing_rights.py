@@ -5,7 +5,7 @@ Not here: rights that Gateways need (`gateway_listing`), and without which nothi
 
 from __future__ import annotations
 
-from locallb.kubernetes.access.errors import KubeError
+from locallb.kubernetes.access.errors import ForbiddenError
 from locallb.kubernetes.answers import Object
 from locallb.kubernetes.api.client import Cluster
 from locallb.model.identities import ClusterName
@@ -18,9 +18,7 @@ def list_objects(cluster: Cluster) -> tuple[list[Object], str]:
     listed = cluster.objects()
     try:
         return [*listed, *cluster.slices()], ""
-    except KubeError as error:
-        if not error.forbidden:
-            raise
+    except ForbiddenError as error:
         return listed, str(error)
 
 

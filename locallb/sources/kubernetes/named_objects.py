@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from locallb.gateway.needs import CONFIG_MAP, SECRET
 from locallb.gateway.parsing.referred import BUNDLE_REFERENCE, SECRET_REFERENCE, parse_referred
-from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.errors import KubeError, RefusedError
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.parsing.authority_bundles import authorities_said
 from locallb.kubernetes.parsing.relevant import Document
@@ -88,7 +88,7 @@ class NamedObjects:
             except KubeError as error:
                 cost += LATER if reference in failures else FIRST
                 failures[reference] = _failed(error, failures.get(reference))
-                if error.fault is not Fault.REFUSED or cost >= MOST:
+                if not isinstance(error, RefusedError) or cost >= MOST:
                     break
         return cost
 
@@ -144,8 +144,8 @@ def stand_in(access: Access, named: Reference) -> Document | None:
     try:
         live = kind.read(access, *named.key)
     except KubeError as error:
-        why = _missing(kind) if error.fault is Fault.REFUSED else str(error)
-        raise KubeError(error.fault, f"{named.kind} {named.key}: {why}") from None
+        why = _missing(kind) if isinstance(error, RefusedError) else str(error)
+        raise type(error)(f"{named.kind} {named.key}: {why}") from None
     if live is None:
         return None
     document: dict[object, object] = {key: live[key] for key in live}
@@ -156,7 +156,7 @@ def unreadable(named: Reference, error: KubeError) -> Document:
     """Return what stands for an object that can't be read, and never was."""
     kind = _KINDS[named.kind]
     why = "it can't be read; a notice about its source tells why"
-    return _made(named.key, {"problem": _missing(kind) if error.fault is Fault.REFUSED else why}, kind.mark)
+    return _made(named.key, {"problem": _missing(kind) if isinstance(error, RefusedError) else why}, kind.mark)
 
 
 def _missing(kind: _Kind) -> str:

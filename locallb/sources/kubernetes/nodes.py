@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.errors import KubeError, UnreachableError
 from locallb.kubernetes.access.kubeconfig import kubeconfig_path, resolve
 from locallb.model.memory import Memory
 from locallb.model.network.routes import PodRoute
@@ -85,7 +85,7 @@ def _noted(looking: Looking, apis: Memory[MachinesApi]) -> tuple[PodRoute, ...]:
     look = _looked(looking.finder, looking.root, apis)
     LAST_LOOKS.note(looking, look)
     if look.failure:
-        raise KubeError(Fault.UNREACHABLE, look.failure)
+        raise UnreachableError(look.failure)
     return look.ways
 
 
@@ -104,5 +104,5 @@ def _ask(finder: MachinesSource, root: Path, apis: Memory[MachinesApi]) -> tuple
     ways = node_routes(pods[: MOST_WAYS + 1]).get(finder.namespace.removeprefix(INFRA), ())
     if max(len(pods), len(ways)) > MOST_WAYS:
         sentence = f"{finder.namespace} has {len(pods)} pods with {len(ways)} ways or more to them"
-        raise KubeError(Fault.UNREACHABLE, f"{sentence}; {MOST_WAYS} are taken over at most")
+        raise UnreachableError(f"{sentence}; {MOST_WAYS} are taken over at most")
     return ways

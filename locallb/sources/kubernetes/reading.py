@@ -6,12 +6,12 @@ the context that it was read by. Not here: what objects mean (`kubernetes.parsin
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.errors import KubeconfigError, KubeError, NoContextError, UnreachableError
 from locallb.kubernetes.access.kubeconfig import kubeconfig_path, resolve
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.health_ports import answering
@@ -31,10 +31,10 @@ from locallb.sources.readings import Objects, ReadCache, slim
 from locallb.sources.source import SourceRead, SourceResult
 from locallb.storage.paths import stack_directory
 
-_REMEDIES = {
-    Fault.UNREACHABLE: "start it",
-    Fault.KUBECONFIG: "repair that file, or name another one by `kubeconfig`",
-    Fault.NO_CONTEXT: "name one of these by `context`",
+_REMEDIES: Mapping[type[KubeError], str] = {
+    UnreachableError: "start it",
+    KubeconfigError: "repair that file, or name another one by `kubeconfig`",
+    NoContextError: "name one of these by `context`",
 }
 
 
@@ -119,13 +119,13 @@ def _from_copy(
     last = readings.load(source.cluster)
     sentence = f"source {source.cluster}: the cluster can't be read: {why}"
     if not last and needed:
-        raise SourceError(f"{sentence}; {_REMEDIES.get(why.fault, 'repair that')}, or correct local-lb:sources")
+        raise SourceError(f"{sentence}; {_REMEDIES.get(type(why), 'repair that')}, or correct local-lb:sources")
     if not last:
         access = Access(str(kubeconfig_path(source.kubeconfig, root)), source.context)
-        if source.silent or why.fault is Fault.UNREACHABLE:
+        if source.silent or isinstance(why, UnreachableError):
             return not_up_yet(source, access, str(why))
         return ClusterResult(SourceResult(Parsed(), (sentence,)), access)
-    remedy = _REMEDIES.get(why.fault, "repair that")
+    remedy = _REMEDIES.get(type(why), "repair that")
     stale = f"{sentence}; so its Services count as last read: {remedy}, or take it out of local-lb:sources"
     context = min(last)
     access = Access(str(kubeconfig_path(source.kubeconfig, root)), source.context or context)

@@ -18,7 +18,7 @@ from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import Settings
 from locallb.gateway.kinds import KINDS
 from locallb.gateway.status.patch import says
-from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.errors import ConflictError, NoContextError, UnreachableError
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.parsing.objects import parse_objects
@@ -133,7 +133,7 @@ class GatewayApi:
         assert patch.keys() == {"metadata", "status"}
         assert patch["metadata"].keys() == {"resourceVersion"}
         if patch["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"]:
-            raise KubeError(Fault.CONFLICT, "somebody was quicker")
+            raise ConflictError("somebody was quicker")
         after = rewritten(before, {**before.get("status", {}), **patch["status"]})
         self.objects[kind, namespace, name] = after
         return after
@@ -330,8 +330,8 @@ def test_a_controller_that_took_over_is_not_written_over(api: GatewayApi) -> Non
 def test_a_cluster_that_is_gone_has_nothing_of_ours() -> None:
     """Its kubeconfig has no such context any more; one that doesn't answer may have."""
     state = grown(GatewayStatus.state, inputs_of(status_of(plan_of(*cluster()), ObjectKind.GATEWAY)))
-    for fault, gone in ((Fault.NO_CONTEXT, True), (Fault.UNREACHABLE, False)):
-        error = KubeError(fault, "why")
+    for fault, gone in ((NoContextError, True), (UnreachableError, False)):
+        error = fault("why")
         with mock.patch.object(live_service, "_at", side_effect=error):
             assert GatewayStatus(None).leaves_nothing(state) == gone
             assert GatewayStatus(None).read(state) == state

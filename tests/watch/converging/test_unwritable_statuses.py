@@ -12,7 +12,7 @@ from components.stack import declare
 from locallb.cli.watching.log.records import Narrator
 from locallb.cli.watching.relay import Batch, RelayedEvent
 from locallb.engine.deploy.events import Result, Severity
-from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.errors import ForbiddenError, KubeError
 from locallb.kubernetes.api.unwritable import PAUSE, Unwritable, lacks_right
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.outputs.status import gateway_status
@@ -45,7 +45,7 @@ class Guarded(GatewayApi):
 
 def forbidden(why: str) -> KubeError:
     """Make what a client raises for 403."""
-    return KubeError(Fault.REFUSED, f"server refuses patch (403: {why})", forbidden=True)
+    return ForbiddenError(f"server refuses patch (403: {why})")
 
 
 def documents(generation: int) -> list[JsonObject]:

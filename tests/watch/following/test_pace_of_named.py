@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from locallb.gateway.needs import SECRET
-from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.errors import KubeError, RefusedError, UnreachableError
 from locallb.model.gateway.objects import Named, Reference
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes import named_objects
@@ -34,10 +34,10 @@ def named(name: str) -> Reference:
 class Simulation:
     """A cluster's Secrets, and its follower's thread, on a clock of their own."""
 
-    bad: dict[Reference, Fault]
+    bad: dict[Reference, type[KubeError]]
     now: float = 0.0
     asked: list[tuple[float, Reference]] = field(default_factory=list)
-    failed_in_passes: list[list[Fault]] = field(default_factory=list)
+    failed_in_passes: list[list[type[KubeError]]] = field(default_factory=list)
     next_look: float = 0.0
 
     def __post_init__(self) -> None:
@@ -49,7 +49,7 @@ class Simulation:
         self.asked.append((self.now, asked))
         if asked in self.bad:
             self.failed_in_passes[-1].append(self.bad[asked])
-            raise KubeError(self.bad[asked], "no")
+            raise self.bad[asked]("no")
 
     def run(self, of: set[Reference], until: float) -> None:
         """Do what the thread does: pass, wait until something is due, pass again."""
@@ -66,7 +66,7 @@ class Simulation:
         return [at for at, asked in self.asked if asked == of]
 
 
-def simulated(bad: dict[Reference, Fault], patch: pytest.MonkeyPatch) -> Simulation:
+def simulated(bad: dict[Reference, type[KubeError]], patch: pytest.MonkeyPatch) -> Simulation:
     """Begin a simulation."""
     simulation = Simulation(bad)
     patch.setattr(named_objects, "time", SimpleNamespace(monotonic=lambda: simulation.now))
@@ -76,14 +76,14 @@ def simulated(bad: dict[Reference, Fault], patch: pytest.MonkeyPatch) -> Simulat
 
 @given(
     st.dictionaries(
-        st.integers(0, 60).map(lambda i: named(f"{i}-bad")), st.sampled_from([Fault.REFUSED, Fault.UNREACHABLE])
+        st.integers(0, 60).map(lambda i: named(f"{i}-bad")), st.sampled_from([RefusedError, UnreachableError])
     ),
     st.sets(st.integers(0, 60).map(lambda i: named(f"{i}-good"))),
     st.floats(0, 100),
 )
-@example({named(f"{i}-bad"): Fault.REFUSED for i in range(60)}, {named("9-good")}, 1.5)
+@example({named(f"{i}-bad"): RefusedError for i in range(60)}, {named("9-good")}, 1.5)
 def test_bad_ones_are_no_load_and_hold_up_no_good_one(
-    bad: dict[Reference, Fault], good: set[Reference], come: float
+    bad: dict[Reference, type[KubeError]], good: set[Reference], come: float
 ) -> None:
     """The loop never spins, none is asked for sooner than its back-off says, and none is forgotten."""
     with pytest.MonkeyPatch.context() as patch:
@@ -104,13 +104,13 @@ def test_bad_ones_are_no_load_and_hold_up_no_good_one(
         assert all(next_one - one <= longest for one, next_one in pairwise([*times, end]))
     assert all(next_one - one >= LATER - ROUNDING for one, next_one in pairwise(sorted(later)))
     for failed in simulation.failed_in_passes:
-        assert Fault.UNREACHABLE not in failed[:-1]
+        assert UnreachableError not in failed[:-1]
         assert len(failed) <= MOST / FIRST
 
 
 def test_a_thousand_refused_ones_cost_ten_requests_a_second_at_first_and_two_in_the_long_run() -> None:
     """Of Gateways and of Ingresses together, which have half of it each; several are refused in a pass."""
-    bad = {named(f"{i:04}"): Fault.REFUSED for i in range(1000)}
+    bad: dict[Reference, type[KubeError]] = {named(f"{i:04}"): RefusedError for i in range(1000)}
     with pytest.MonkeyPatch.context() as patch:
         simulation = simulated(bad, patch)
         simulation.run({*bad}, 200)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 
-from locallb.kubernetes.access.errors import KubeError
+from locallb.kubernetes.access.errors import ForbiddenError, KubeError
 from locallb.kubernetes.answers import BOOKMARK, DELETED, Object
 from locallb.kubernetes.api.feed import OPENED, Event, ExpiredError, Feed, Place
 from locallb.kubernetes.identity import Identity
@@ -148,7 +148,7 @@ class FollowedKinds:
                 self._pace(kind, WatchPace.broken)
             except KubeError as error:
                 self._pace(kind, WatchPace.broken)
-                self._break(kind, str(error), forbidden=error.forbidden)
+                self._break(kind, str(error), forbidden=isinstance(error, ForbiddenError))
                 if self._known[kind].is_forbidden(time.monotonic()):
                     self._stopped.wait(self.how.refused)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from locallb.gateway.needs import SECRET
-from locallb.kubernetes.access.errors import KubeError
+from locallb.kubernetes.access.errors import ForbiddenError, KubeError
 from locallb.kubernetes.answers import BOOKMARK
 from locallb.kubernetes.api.feed import OPENED, ExpiredError, Feed
 from locallb.model.gateway.objects import Reference
@@ -147,7 +147,7 @@ class FollowedNames:
                 backoff = Backoff(AGAIN) if calm else backoff.failed(time.monotonic(), jitter())
             except (KubeError, ExpiredError) as error:
                 backoff = backoff.failed(time.monotonic(), jitter())
-                if isinstance(error, KubeError) and error.forbidden:
+                if isinstance(error, ForbiddenError):
                     follower.is_open = False
                     self._note(follower, is_refused=True)
                     follower.stopped.wait(REFUSED)
