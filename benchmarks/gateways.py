@@ -17,7 +17,7 @@ from typing import Any
 from locallb.config.parsing.settings import parse_settings
 from locallb.kubernetes.parsing.objects import ParseMemory, parse_objects
 from locallb.model.gateway.objects import CONTROLLER, GROUP
-from locallb.model.identities import ClusterName, Home
+from locallb.model.identities import ClusterName, ContextName, Home
 from locallb.model.snapshot import Access, HostFacts, Snapshot
 from locallb.planning.memory import PlanMemory
 from locallb.planning.plan import make_plan
@@ -74,7 +74,7 @@ class Stand:
         """Give the route a hostname, and note the processor seconds of the plan."""
         self.documents[0] = route(0, 0, host)
         read = parse_objects(CLUSTER, self.documents, self.parsed)
-        access = {CLUSTER: Access("kubeconfig", "c")}
+        access = {CLUSTER: Access("kubeconfig", ContextName("c"))}
         seen = Snapshot(Home("p", "s", "/p"), gateway_api=read.gateway_api, access=access, host=HostFacts())
         planner = self.kept or PlanMemory()
         began = time.process_time()

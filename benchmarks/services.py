@@ -22,6 +22,7 @@ from locallb.kubernetes.access.errors import KubeError
 from locallb.kubernetes.api.client import SERVICE
 from locallb.kubernetes.api.feed import ExpiredError, Feed
 from locallb.kubernetes.api.object_types import NODE
+from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 
 EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
@@ -41,7 +42,7 @@ class Services:
         self._spec = spec
         config = KubeConfig.from_file(kubeconfig)
         self._client = Client(config, trust_env=False)
-        self._feed = Feed(Access(str(kubeconfig.absolute()), config.current_context or ""), "Service")
+        self._feed = Feed(Access(str(kubeconfig.absolute()), ContextName(config.current_context or "")), "Service")
         self._addresses: dict[str, str] = {}
         self._node_ports: dict[tuple[str, int], int] = {}
         self._news = threading.Condition()

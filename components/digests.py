@@ -6,12 +6,13 @@ update of any load balancer. Not here: what was applied (`locallb.watch.convergi
 
 from __future__ import annotations
 
+from locallb.model.identities import Digest
 from locallb.model.naming import digest, owner_fields
 from locallb.outputs.output import words
 from locallb.planning.planned import Placement, Rejection
 
 
-def balancer_digest(placement: Placement, proxy: str) -> str:
+def balancer_digest(placement: Placement, proxy: Digest) -> Digest:
     """Return one word for all inputs of a placement's resources; `proxy` is the digest of its proxy."""
     part = placement.part
     return digest(
@@ -30,7 +31,7 @@ def balancer_digest(placement: Placement, proxy: str) -> str:
     )
 
 
-def rejection_digest(rejection: Rejection) -> str:
+def rejection_digest(rejection: Rejection) -> Digest:
     """Return one word for all inputs of the resources that tell a Service why it gets nothing."""
     return digest(
         [

@@ -8,7 +8,7 @@ import pulumi
 
 from components.proxy import Proxy
 from locallb.config.registry import FRONTENDS
-from locallb.model.identities import IPAddress
+from locallb.model.identities import Digest, IPAddress
 from locallb.model.naming import address_name, owner_fields
 from locallb.model.snapshot import Access
 from locallb.model.state_resource import BALANCER
@@ -31,7 +31,7 @@ class LoadBalancer(pulumi.ComponentResource):
     proof: Reachable
     """Once `serve` was called."""
 
-    def __init__(self, placement: Placement, digest: str) -> None:
+    def __init__(self, placement: Placement, digest: Digest) -> None:
         super().__init__(BALANCER, str(placement.key), _shown(placement, digest))
         self.placement = placement
         claimed = placement.access if placement.key.kind.value in FRONTENDS else None
@@ -94,7 +94,7 @@ def _versions(part: PlannedPart) -> Mapping[str, str]:
     return {"lds": part.rendered.listeners_version, "cds": part.rendered.clusters_version}
 
 
-def _shown(placement: Placement, digest: str) -> Mapping[str, object]:
+def _shown(placement: Placement, digest: Digest) -> Mapping[str, object]:
     """Write what a reader of a preview wants to see of a load balancer."""
     return {
         "addresses": [str(address) for address in placement.addresses],

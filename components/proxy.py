@@ -9,7 +9,7 @@ import pulumi
 
 from locallb.model.http.serving import AnyCertificate
 from locallb.model.http.serving import LocalCertificate as Local
-from locallb.model.identities import RunIdentity
+from locallb.model.identities import ContextName, RunIdentity
 from locallb.model.naming import owner_fields
 from locallb.model.snapshot import Access
 from locallb.model.state_resource import PROXY
@@ -104,7 +104,7 @@ class Proxy(pulumi.ComponentResource):
             proxy=planned.proxy.id,
             name=planned.proxy.name,
             owner=owner_fields(planned.owner),
-            access=encode(Access("", "") if certificate.file or access is None else access),
+            access=encode(Access("", ContextName("")) if certificate.file or access is None else access),
             file=certificate.file,
             namespace=certificate.namespace,
             secret=certificate.name,

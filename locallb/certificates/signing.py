@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from locallb.certificates.local import NETWORKS, VALID_DAYS
+from locallb.model.identities import Fingerprint
 
 YEARS = 10
 _LONGEST = 55
@@ -42,7 +43,7 @@ class CertificateDetails:
     """What a certificate says of itself."""
 
     name: str
-    fingerprint: str
+    fingerprint: Fingerprint
     """sha256, hex, of the whole certificate."""
     begins: dt.datetime
     ends: dt.datetime
@@ -101,7 +102,7 @@ def seen(pem: bytes) -> CertificateDetails:
     permitted = [name for constraint in constraints for name in constraint.permitted_subtrees or ()]
     return CertificateDetails(
         str(names[0].value) if names else "",
-        hashlib.sha256(certificate.public_bytes(serialization.Encoding.DER)).hexdigest(),
+        Fingerprint(hashlib.sha256(certificate.public_bytes(serialization.Encoding.DER)).hexdigest()),
         certificate.not_valid_before_utc,
         certificate.not_valid_after_utc,
         tuple(name.value for name in permitted if isinstance(name, x509.DNSName)),

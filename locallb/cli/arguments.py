@@ -9,6 +9,7 @@ from pathlib import Path
 
 from locallb.cli.syntax.grammar import make_parser
 from locallb.model.faults import WHOLE, Delay, Failure
+from locallb.model.identities import ContextName
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class Arguments:
 
     channel: str = ""
     """Of which channel the definitions are that `gateway install-crds` installs; empty for the one that is there."""
-    context: str = ""
+    context: ContextName = ContextName("")
     """In which cluster, by its context; empty for the current one."""
     kubeconfig: str = ""
 
@@ -151,7 +152,7 @@ def parse(words: Sequence[str] | None = None) -> Arguments:
         domains=tuple(getattr(given, "domains", None) or ()),
         replaces=getattr(given, "replaces", False),
         channel=getattr(given, "channel", ""),
-        context=getattr(given, "context", ""),
+        context=ContextName(getattr(given, "context", "")),
         kubeconfig=getattr(given, "kubeconfig", ""),
         fail_on=tuple(dict.fromkeys(getattr(given, "fail_on", ()))),
     )

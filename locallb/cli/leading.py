@@ -24,7 +24,7 @@ from locallb.kubernetes.api.election import Election
 from locallb.kubernetes.api.limits.fence import FENCE, NotLeaderError
 from locallb.kubernetes.lease import Candidate, LeaseRecord, lease_record, validity
 from locallb.ledger.ledger import Ledger
-from locallb.model.identities import Home
+from locallb.model.identities import ContextName, Home
 from locallb.model.snapshot import Access
 from locallb.sources.source import source_type
 from locallb.storage import paths
@@ -161,7 +161,8 @@ class _CurrentCluster:
         return self._cluster
 
     def _stamps(self) -> tuple[Stamp, ...]:
-        return tuple(stamp(Access(str(path), "")) for path in self._type.access_files(self._source, self._root))
+        files = self._type.access_files(self._source, self._root)
+        return tuple(stamp(Access(str(path), ContextName(""))) for path in files)
 
     def _meant(self) -> Access:
         if access := self._type.access(self._source, self._root):

@@ -12,7 +12,7 @@ from locallb.config.lease_timing import Timing
 from locallb.config.source import Finder, Source
 from locallb.config.status_settings import IpMode, StatusOrder
 from locallb.dns.zones import DnsSettings
-from locallb.model.identities import ClusterName, IPAddress, IPNetwork
+from locallb.model.identities import ClusterName, ImageName, IPAddress, IPNetwork
 from locallb.model.identities import Protocol as Transport
 from locallb.model.network.ranges import AddressRange
 from locallb.model.objects import EMPTY, BackendChoice
@@ -83,7 +83,7 @@ class PodRouting(StrEnum):
 class ContainerSettings:
     """How containers of proxies are made, with a runtime that makes them."""
 
-    image: str = ""
+    image: ImageName = ImageName("")
     """The image's reference; empty for Envoy's official one."""
     memory: int = 512
     """MiB that a container may take."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from locallb.model.identities import Home, ObjectKey
+from locallb.model.identities import Home, ObjectKey, OwnerId, ZoneName
 from locallb.model.naming import digest
 
 TYPES = ("A", "AAAA", "CNAME")
@@ -23,7 +23,7 @@ def marker_name(name: str, kind: str) -> str:
     return f"{kind.lower()}-{name}"
 
 
-def marker_fault(name: str, zone: str) -> str:
+def marker_fault(name: str, zone: ZoneName) -> str:
     """Return why a name can't have markers; empty if it can."""
     if name == zone:
         return f"{name} is the zone itself, whose records are its server's own; choose a name below it"
@@ -37,13 +37,13 @@ def marker_fault(name: str, zone: str) -> str:
 class Marker:
     """Whose a record set is."""
 
-    owner: str
+    owner: OwnerId
     """Which stack, in one word."""
     resource: str
     """Which object of it."""
 
     @classmethod
-    def of(cls, owner: str, key: ObjectKey) -> Marker:
+    def of(cls, owner: OwnerId, key: ObjectKey) -> Marker:
         """Mark what an object of a stack has."""
         kind = key.kind.removesuffix("s")
         return cls(owner, f"{kind}/{key.cluster}/{key.namespace}/{key.name}")
@@ -55,12 +55,12 @@ class Marker:
         if heritage != _HERITAGE:
             return None
         known = dict(label.removeprefix(_PREFIX).partition("=")[::2] for label in labels if label.startswith(_PREFIX))
-        return cls(known.get("owner", ""), known.get("resource", ""))
+        return cls(OwnerId(known.get("owner", "")), known.get("resource", ""))
 
     def __str__(self) -> str:
         return f"{_HERITAGE},{_PREFIX}owner={self.owner},{_PREFIX}resource={self.resource}"
 
 
-def early_owner_id(home: Home) -> str:
+def early_owner_id(home: Home) -> OwnerId:
     """Return how the markers of a stack name it that has no id of its own."""
-    return f"local-lb-{digest([home.project, home.stack, home.root])[:_DIGITS]}"
+    return OwnerId(f"local-lb-{digest([home.project, home.stack, home.root])[:_DIGITS]}")

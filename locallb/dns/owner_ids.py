@@ -11,7 +11,7 @@ import secrets
 
 from locallb.dns.markers import early_owner_id
 from locallb.model.errors import ClientError
-from locallb.model.identities import Home
+from locallb.model.identities import Home, OwnerId
 from locallb.storage import files, paths
 
 NAME = "dns-owner"
@@ -32,7 +32,7 @@ def establish(home: Home) -> None:
             files.write(path, f"local-lb-{secrets.token_hex(6)}\n", durable=True)
 
 
-def owner_id(home: Home) -> str:
+def owner_id(home: Home) -> OwnerId:
     """Return the id of a stack. Raises ClientError."""
     path = paths.stack_directory(home) / NAME
     try:
@@ -44,4 +44,4 @@ def owner_id(home: Home) -> str:
     if not _ID.fullmatch(text.strip()):
         example = f"local-lb-{12 * '0'}"
         raise OwnerIdError(f"{path} doesn't say which owner the marks of names have; write one such as {example} there")
-    return text.strip()
+    return OwnerId(text.strip())

@@ -25,6 +25,7 @@ from locallb.dns.markers import TYPES, Marker, marker_name
 from locallb.dns.tsig import parse_key
 from locallb.dns.updates import ServerAnswer, Set, Update
 from locallb.model.errors import ClientError
+from locallb.model.identities import OwnerId, ZoneName
 from locallb.storage import files
 
 PATIENCE = 3.0
@@ -42,7 +43,7 @@ class NameServerError(ClientError):
 class NameServer:
     """The server of a zone, and the file that has the key for it."""
 
-    zone: str
+    zone: ZoneName
     address: str
     port: int
     key_file: Path | None = None
@@ -95,7 +96,7 @@ class NameServer:
             raise NameServerError(f"{self} refuses an update ({dns.rcode.to_text(code)}): {_remedy(code)}")
         return True
 
-    def marked(self, owner: str) -> Iterator[tuple[str, Marker]]:
+    def marked(self, owner: OwnerId) -> Iterator[tuple[str, Marker]]:
         """Return all names that have a marker of this stack, by a transfer of the zone. Raises NameServerError."""
         transferred = dns.zone.Zone(f"{self.zone}.", relativize=False)
         query = dns.message.make_query(f"{self.zone}.", "AXFR")

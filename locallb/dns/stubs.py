@@ -14,6 +14,7 @@ from locallb.dns.blocks import block, with_block
 from locallb.dns.names import lies_in
 from locallb.model.fields import JsonObject, at, object_of, objects_of, text_of
 from locallb.model.formatting import clipped, few
+from locallb.model.identities import OwnerId, ZoneName
 
 NAMESPACE, MAIN, CUSTOM = "kube-system", "coredns", "coredns-custom"
 COREFILE = "Corefile"
@@ -44,30 +45,30 @@ class Place:
         return f"{self.key} of ConfigMap {NAMESPACE}/{self.config_map}"
 
 
-def stub_zone(zone: str, server: str) -> str:
+def stub_zone(zone: ZoneName, server: str) -> str:
     """Write a zone and its server in one word, as a resource has it."""
     return f"{zone} {server}"
 
 
-def stub_block(owner: str, zones: Sequence[str], main: ConfigMap | None) -> str:
+def stub_block(owner: OwnerId, zones: Sequence[str], main: ConfigMap | None) -> str:
     """Return the block of a stack, for the port at which a cluster's CoreDNS answers; `owner` names it."""
     port = _port(_data(main).get(COREFILE, ""))
     return block(owner, [line for zone, server in _parted(zones) for line in _stub(zone, server, port)])
 
 
-def _parted(zones: Iterable[str]) -> Iterator[tuple[str, str]]:
+def _parted(zones: Iterable[str]) -> Iterator[tuple[ZoneName, str]]:
     """Take what `stub_zone` wrote apart."""
     for entry in zones:
         zone, _, server = entry.partition(" ")
-        yield zone, server
+        yield ZoneName(zone), server
 
 
-def _stub(zone: str, server: str, port: str) -> Iterator[str]:
+def _stub(zone: ZoneName, server: str, port: str) -> Iterator[str]:
     yield from (f"{zone}:{port} {{", "    errors", "    cache 5", f"    forward . {server} {{", "        prefer_udp")
     yield from ("    }", "}")
 
 
-def place_of(owner: str, main: ConfigMap | None, custom: ConfigMap | None) -> Place:
+def place_of(owner: OwnerId, main: ConfigMap | None, custom: ConfigMap | None) -> Place:
     """Return where a stack's block belongs. Raises StubError."""
     if main is None or not isinstance(_data(main).get(COREFILE), str):
         raise StubError(f"there is no ConfigMap {NAMESPACE}/{MAIN} with a {COREFILE}: only CoreDNS takes stub zones")
@@ -84,13 +85,15 @@ def text_at(place: Place, main: ConfigMap | None, custom: ConfigMap | None) -> s
     return text_of(_data({MAIN: main, CUSTOM: custom}[place.config_map]).get(place.key))
 
 
-def changed_data(place: Place, text: str, owner: str, wanted: str) -> Mapping[str, str | None]:
+def changed_data(place: Place, text: str, owner: OwnerId, wanted: str) -> Mapping[str, str | None]:
     """Return what of a ConfigMap's data becomes what; a key of ours goes with its block."""
     after = with_block(text, owner, wanted)
     return {place.key: after if after or place.key == COREFILE else None}
 
 
-def refusal(place: Place, owner: str, zones: Iterable[str], main: ConfigMap | None, custom: ConfigMap | None) -> str:
+def refusal(
+    place: Place, owner: OwnerId, zones: Iterable[str], main: ConfigMap | None, custom: ConfigMap | None
+) -> str:
     """Return why zones can't be put at a place, where nothing of ours is; empty if they can."""
     if place.config_map == MAIN and main and (manager := _manager(main)):
         why = f"ConfigMap {NAMESPACE}/{MAIN} is kept by {manager}, which would take them out again"
@@ -109,7 +112,7 @@ def refusal(place: Place, owner: str, zones: Iterable[str], main: ConfigMap | No
     return ""
 
 
-def _served(owner: str, main: ConfigMap | None, custom: ConfigMap | None) -> Iterator[str]:
+def _served(owner: OwnerId, main: ConfigMap | None, custom: ConfigMap | None) -> Iterator[str]:
     """Return the zones for which others have a server block at our port: CoreDNS starts with no zone twice."""
     corefile = _data(main).get(COREFILE, "")
     port, texts = _port(corefile), [corefile]

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from locallb.dns.markers import TYPES, Marker, marker_name
+from locallb.model.identities import OwnerId
 
 _CLASSIC = ("A", "CNAME")
 """Types that external-dns' marks of old are about."""
@@ -29,12 +30,12 @@ class ServerAnswer:
     classic: tuple[str, ...] = ()
     """Texts of TXT records at the name itself, where external-dns has its marks of old; asked for where it matters."""
 
-    def ours(self, owner: str) -> Mapping[str, Marker]:
+    def ours(self, owner: OwnerId) -> Mapping[str, Marker]:
         """Return the markers of a stack, by type."""
         parsed = {kind: Marker.parse(texts[0]) for kind, texts in self.markers.items() if len(texts) == 1}
         return {kind: marker for kind, marker in parsed.items() if marker and marker.owner == owner}
 
-    def taken_over(self, name: str, owner: str) -> Mapping[str, Set]:
+    def taken_over(self, name: str, owner: OwnerId) -> Mapping[str, Set]:
         """Return the marks of another owner, by the type that they are about, as they stand there."""
         texts = {kind: texts for kind, texts in self.markers.items() if _is_of(texts, owner)}
         marks = {kind: Set(marker_name(name, kind), "TXT", text) for kind, text in texts.items()}
@@ -48,7 +49,7 @@ class ServerAnswer:
         return {kind: known for kind, known in self.ours(marker.owner).items() if known == marker}
 
 
-def _is_of(texts: tuple[str, ...], owner: str) -> bool:
+def _is_of(texts: tuple[str, ...], owner: OwnerId) -> bool:
     marker = Marker.parse(texts[0]) if len(texts) == 1 else None
     return bool(owner) and marker is not None and marker.owner == owner
 
@@ -81,7 +82,7 @@ class Former:
 
     marker: Marker | None = None
     """What we marked them with before."""
-    owner: str = ""
+    owner: OwnerId = OwnerId("")
     """Another owner, all of whose records of the name are taken over."""
 
 
@@ -133,7 +134,7 @@ def _sets(name: str, kinds: Iterable[str]) -> tuple[Set, ...]:
     return tuple(record_set for kind in kinds for record_set in (Set(name, kind), Set(marker_name(name, kind), "TXT")))
 
 
-def holder(owner: str, seen: ServerAnswer) -> str:
+def holder(owner: OwnerId, seen: ServerAnswer) -> str:
     """Return who has what isn't a stack's, of a name that the server doesn't let it change; empty if nobody is seen."""
     marks = [texts for kind, texts in seen.markers.items() if kind not in seen.ours(owner)]
     marks += [seen.classic] if Marker.parse("".join(seen.classic)) else []

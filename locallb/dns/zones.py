@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from locallb.dns.names import lies_in
-from locallb.model.identities import IPAddress, place
+from locallb.model.identities import IPAddress, OwnerId, ZoneName, place
 
 TTL = 60
 """Seconds for which an answer may be kept, where nobody says otherwise."""
@@ -35,9 +35,9 @@ class Rfc2136:
     port: int
     tsig: str = ""
     """The file that has the key, as the configuration names it; empty where the server wants none."""
-    owner: str = ""
+    owner: OwnerId = OwnerId("")
     """Which owner the marks of names have; empty for the stack's own id."""
-    take_over: str = ""
+    take_over: OwnerId = OwnerId("")
     """The owner whose names become ours where the stack has them; empty for nobody."""
 
     def __str__(self) -> str:
@@ -48,7 +48,7 @@ class Rfc2136:
 class Zone:
     """A zone, and its server."""
 
-    name: str
+    name: ZoneName
     server: Embedded | Rfc2136
 
 

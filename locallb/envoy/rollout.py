@@ -19,6 +19,7 @@ from locallb.envoy.access_logs import GATE
 from locallb.envoy.document import digest
 from locallb.envoy.http.faults import longest_delay
 from locallb.model.fields import JsonObject
+from locallb.model.identities import Digest
 
 NAME = re.compile(r"(bootstrap|lds|cds|eds-[a-z0-9-]+|(?:rds|sds)-[0-9a-f]{12})\.json")
 """The files of a proxy that are Envoy's."""
@@ -170,7 +171,7 @@ def _document(text: str) -> JsonObject:
     return document if isinstance(document, dict) else {}
 
 
-def fingerprint(texts: Mapping[str, str]) -> str:
+def fingerprint(texts: Mapping[str, str]) -> Digest:
     """Make the sha256 (hex) of the bootstrap; empty if there is none."""
     text = texts.get(BOOTSTRAP)
-    return "" if text is None else hashlib.sha256(text.encode()).hexdigest()
+    return Digest("" if text is None else hashlib.sha256(text.encode()).hexdigest())

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from locallb.model.errors import ClientError
-from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner
+from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner, SharingKey
 from locallb.model.memory import Memory
 from locallb.model.naming import owner_fields, owner_from
 from locallb.model.snapshot import Claim, MappedPort
@@ -54,7 +54,7 @@ class ClaimFile:
 
     path: Path
     claim: Claim
-    sharing: str = ""
+    sharing: SharingKey = SharingKey("")
     """The key under which others of the same stack may hold the address, too; empty for nobody."""
 
     @property
@@ -135,7 +135,7 @@ def _is_forged(uid: int, owner: Owner) -> bool:
         return False
 
 
-def entry_text(address: IPAddress | None, owner: Owner, sharing: str, ports: Iterable[MappedPort] = ()) -> str:
+def entry_text(address: IPAddress | None, owner: Owner, sharing: SharingKey, ports: Iterable[MappedPort] = ()) -> str:
     """Write a claim; one that isn't shared has no word of it, and one of a whole address none of ports."""
     shared = {"sharing": sharing} if sharing else {}
     parts = {"ports": [str(port) for port in ports]} if ports else {}

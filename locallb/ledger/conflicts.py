@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import NoReturn
 
 from locallb.ledger.claims import ClaimFile, LedgerError
-from locallb.model.identities import Owner
+from locallb.model.identities import Owner, SharingKey
 from locallb.model.snapshot import MappedPort, Place
 from locallb.storage import paths
 
@@ -24,7 +24,7 @@ def refuse_copy(what: str, old: Owner, new: Owner) -> None:
         )
 
 
-def is_shared(entry: ClaimFile, owner: Owner, sharing: str) -> bool:
+def is_shared(entry: ClaimFile, owner: Owner, sharing: SharingKey) -> bool:
     """Return whether the holder of `entry` and `owner` have agreed to share: both say so, and one plan makes both."""
     return bool(sharing and entry.sharing and entry.claim.owner.home == owner.home)
 
@@ -35,7 +35,7 @@ def are_apart(places: Collection[Place], others: Collection[Place]) -> bool:
 
 
 def refuse_others(
-    held: Iterable[ClaimFile], owner: Owner, sharing: str, ports: Collection[MappedPort] = (), *, alone: bool
+    held: Iterable[ClaimFile], owner: Owner, sharing: SharingKey, ports: Collection[MappedPort] = (), *, alone: bool
 ) -> None:
     """Raise LedgerError for a claim that can't be understood, and if `alone` for one that doesn't share.
 

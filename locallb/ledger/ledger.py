@@ -22,7 +22,7 @@ from locallb.ledger.claims import UNKNOWN, ClaimFile, LedgerError, address_in, e
 from locallb.ledger.conflicts import ContendedError, refuse_copy, refuse_others
 from locallb.ledger.publishing import ClaimRequest, among, publish, remove, rounds
 from locallb.ledger.terms import last_term, require_leader
-from locallb.model.identities import Home, IPAddress, Owner
+from locallb.model.identities import Home, IPAddress, Owner, SharingKey
 from locallb.model.memory import Memory
 from locallb.model.snapshot import Claim, MappedPort
 from locallb.model.system_errors import reason
@@ -100,7 +100,9 @@ class Ledger:
         with self._files.opened() as descriptor, TURN:
             return () if lock.take(descriptor) else tuple(sorted(lock.holders(descriptor)))
 
-    def claim(self, address: IPAddress, owner: Owner, sharing: str = "", ports: tuple[MappedPort, ...] = ()) -> None:
+    def claim(
+        self, address: IPAddress, owner: Owner, sharing: SharingKey = SharingKey(""), ports: tuple[MappedPort, ...] = ()
+    ) -> None:
         """Claim `address`, or `ports` of it; again is fine. Raises LedgerError, naming the holder, if another has it.
 
         With `sharing` others of the same stack who share it, too, are no hindrance: which of them fit together is
@@ -164,7 +166,12 @@ class Ledger:
                     remove(entry.path)
 
     def reown(
-        self, address: IPAddress, old: Owner, new: Owner, sharing: str = "", ports: tuple[MappedPort, ...] = ()
+        self,
+        address: IPAddress,
+        old: Owner,
+        new: Owner,
+        sharing: SharingKey = SharingKey(""),
+        ports: tuple[MappedPort, ...] = (),
     ) -> None:
         """Hand `address` from `old` to `new` in one step; claim it if neither has it.
 

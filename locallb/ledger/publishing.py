@@ -16,7 +16,7 @@ from pathlib import Path
 from locallb.ledger.claim_files import ClaimFiles
 from locallb.ledger.claims import LedgerError, claimed_in, entry_name, entry_text, read_entry, unfinished
 from locallb.ledger.conflicts import ContendedError, are_apart, refuse_others
-from locallb.model.identities import IPAddress, Owner
+from locallb.model.identities import IPAddress, Owner, SharingKey
 from locallb.model.snapshot import MappedPort, Place, places_of
 from locallb.model.system_errors import reason, refusal
 from locallb.storage import files
@@ -28,7 +28,7 @@ class ClaimRequest:
 
     address: IPAddress
     owner: Owner
-    sharing: str = ""
+    sharing: SharingKey = SharingKey("")
     ports: tuple[MappedPort, ...] = ()
     """What of the address is wanted; empty for all of it."""
 

@@ -39,6 +39,38 @@ PartId = NewType("PartId", str)
 """Twelve hex digits, one for each Service of a stack: what it has of a proxy of the stack."""
 
 
+ContainerId = NewType("ContainerId", str)
+"""What an engine calls a container: 64 hex digits."""
+
+
+ImageName = NewType("ImageName", str)
+"""The reference of a container's image: `repository:tag` or `repository@digest`, perhaps with a registry."""
+
+
+ContextName = NewType("ContextName", str)
+"""The name of a context in a kubeconfig; empty for the current one."""
+
+
+ZoneName = NewType("ZoneName", str)
+"""A zone of the DNS, in lower case and without the dot at its end."""
+
+
+OwnerId = NewType("OwnerId", str)
+"""Who has a name in a zone that others write too: the word in its marker, by default a stack's own."""
+
+
+Fingerprint = NewType("Fingerprint", str)
+"""sha256 of a whole certificate, hex; empty for one that isn't there yet."""
+
+
+Digest = NewType("Digest", str)
+"""sha256 of what something is made of, hex: equal ones mean that nothing has changed. Empty for unknown."""
+
+
+SharingKey = NewType("SharingKey", str)
+"""What Services of a stack say alike that may hold an address together; empty for one that shares none."""
+
+
 class Protocol(StrEnum):
     """ServicePort.protocol of core/v1."""
 

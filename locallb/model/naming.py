@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from locallb.model.identities import (
     ClusterName,
+    Digest,
     Family,
     Home,
     IPAddress,
@@ -28,10 +29,10 @@ PROXY_ID_DIGITS = 12
 _METRICS, _METRIC_BITS = 0x40000000, 28
 
 
-def digest(value: object) -> str:
+def digest(value: object) -> Digest:
     """Make the sha256 (hex) of `value`'s canonical JSON."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return Digest(hashlib.sha256(text.encode()).hexdigest())
 
 
 def proxy_id(home: Home, name: ProxyName) -> ProxyId:

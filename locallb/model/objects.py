@@ -22,6 +22,7 @@ from locallb.model.identities import (
     NodeName,
     ObjectKey,
     Protocol,
+    SharingKey,
     Uid,
 )
 from locallb.model.reasons import Problem
@@ -113,7 +114,7 @@ class Service:
     family_policy: FamilyPolicy = FamilyPolicy.SINGLE
     requested: tuple[IPAddress, ...] = ()
     """Addresses asked for by spec.loadBalancerIP or the annotation `local-lb.dev/addresses`, at most one per family."""
-    sharing_key: str = ""
+    sharing_key: SharingKey = SharingKey("")
     """The annotation `local-lb.dev/sharing-key`: Services of one key may have one address, with ports of their own."""
     backends: BackendChoice | None = None
     """The annotation `local-lb.dev/backends`; None for what the stack says."""

@@ -15,7 +15,9 @@ from locallb.model.faults import Order
 from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import (
     ClusterName,
+    ContextName,
     Family,
+    Fingerprint,
     Home,
     IPAddress,
     IPNetwork,
@@ -43,8 +45,7 @@ class Access:
 
     kubeconfig: str
     """Path of the kubeconfig, absolute."""
-    context: str
-    """The context in it."""
+    context: ContextName
 
 
 Place: TypeAlias = tuple[int, Protocol]
@@ -201,8 +202,7 @@ class Contents:
 class LocalAuthority:
     """This user's own authority for certificates, as far as plans ask."""
 
-    fingerprint: str = ""
-    """Hex; empty where there is none yet."""
+    fingerprint: Fingerprint = Fingerprint("")
     domains: tuple[str, ...] = ()
     """Below which hosts lie that it may certify; none: anywhere."""
     day: int = 0

@@ -11,7 +11,7 @@ from locallb.dns.records import Name
 from locallb.envoy import Rendered, RenderedPart
 from locallb.model.http.routes import Forward
 from locallb.model.http.serving import HttpListener, HttpRoutes, TcpForward
-from locallb.model.identities import IPAddress, ObjectKey, Owner, ProxyName
+from locallb.model.identities import Digest, IPAddress, ObjectKey, Owner, ProxyName, SharingKey
 from locallb.model.naming import digest, owner_fields
 from locallb.model.network.routes import PodRoute
 from locallb.model.objects import EMPTY, ServicePort
@@ -100,7 +100,7 @@ class PlannedStatus:
         return self.access.kubeconfig, self.access.context, self.status, self.generation
 
     @property
-    def digest(self) -> str:
+    def digest(self) -> Digest:
         """A digest of all that its resource depends on."""
         return digest([owner_fields(self.owner), *self.words])
 
@@ -142,7 +142,7 @@ class Placement:
     """What others wrote into its status goes."""
     outputs: Mapping[str, object] = field(default_factory=lambda: EMPTY)
     """What outputs that the stack turned on are to know, by their words."""
-    sharing: str = ""
+    sharing: SharingKey = SharingKey("")
     """The key under which other Services may have the addresses, too; empty for none."""
     part: PlannedPart | None = None
     """What its proxy is told of it, where that is one of the stack's; None where it is the Service's own."""
@@ -213,7 +213,7 @@ class PlannedProxy:
         return self.serves or self.key
 
     @property
-    def digest(self) -> str:
+    def digest(self) -> Digest:
         """A digest of all that the proxy's resources depend on."""
         run = [word for word in (self.run.fields, self.run.envoy) if word]
         routes = [[str(route) for route in self.routes]] if self.routes else []

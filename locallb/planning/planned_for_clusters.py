@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, ProxyName
+from locallb.model.identities import ClusterName, Digest, Home, ObjectKey, Owner, ProxyName
 from locallb.model.naming import digest, owner_fields, proxy_owner
 from locallb.model.network.routes import PodRoute
 from locallb.model.snapshot import Access
@@ -40,7 +40,7 @@ class PlannedRoutes(_ForCluster):
     part: ClassVar[str] = ROUTES
 
     @property
-    def digest(self) -> str:
+    def digest(self) -> Digest:
         """A digest of all that their resources depend on."""
         return digest([owner_fields(self.owner), [str(route) for route in self.routes]])
 
@@ -55,6 +55,6 @@ class PlannedZones(_ForCluster):
     part: ClassVar[str] = ZONES
 
     @property
-    def digest(self) -> str:
+    def digest(self) -> Digest:
         """A digest of all that their resource depends on."""
         return digest([owner_fields(self.owner), self.access.kubeconfig, self.access.context, list(self.zones)])

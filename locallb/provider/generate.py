@@ -11,9 +11,8 @@ import json
 import sys
 import textwrap
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 SCHEMA = Path(__file__).with_name("schema.json")
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,24 +25,28 @@ _OURS = {
     **dict.fromkeys(("Ingress", "IngressPort", "Condition", "Event"), "locallb.model.status_entries"),
 }
 """Types of the schema that the model has, by their module: the codec goes by their own fields."""
-_NAMES = {
-    "proxy": "ProxyId",
-    "part": "PartId",
-    "ProxyConfigInputs.name": "ProxyName",
-    "ServedCertificateInputs.name": "ProxyName",
-    "LocalCertificateInputs.name": "ProxyName",
+_FIELDS = {
+    "ContainerId": "PodmanContainerState.container",
+    "Digest": "bootstrap digest",
+    "Fingerprint": "authority",
+    "ImageName": "image",
+    "OwnerId": "mark marked takes",
+    "PartId": "part",
+    "ProxyId": "proxy",
+    "ProxyName": "ProxyConfigInputs.name ServedCertificateInputs.name LocalCertificateInputs.name",
+    "SharingKey": "sharing",
+    "ZoneName": "zone",
 }
+_NAMES = {field: name for name, fields in _FIELDS.items() for field in fields.split()}
 """Texts that are identities."""
 Schema = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _Words:
+class _Words(NamedTuple):
     """How one side writes types."""
 
     array: str
     scalar: Mapping[str, str]
-    prefix: str = ""
 
 
 _SCALARS = {"string": "str", "integer": "int", "boolean": "bool"}
@@ -112,11 +115,10 @@ def targets() -> Mapping[Path, str]:
     }
 
 
-def stale() -> tuple[Path, ...]:
-    """Return which files aren't what the schema says."""
-    return tuple(
-        path for path, text in targets().items() if not path.exists() or path.read_text(encoding="utf-8") != text
-    )
+def stale() -> Mapping[Path, str]:
+    """Return which files aren't what the schema says, and what they should be."""
+    made = targets()
+    return {path: made[path] for path in made if not path.exists() or path.read_text(encoding="utf-8") != made[path]}
 
 
 def main(arguments: list[str]) -> int:
@@ -125,28 +127,27 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a file isn't up to date")
     check = parser.parse_args(arguments).check
     different = stale()
-    for path in different:
+    for path, text in different.items():
         sys.stdout.write(f"{path.relative_to(ROOT)} {'is not up to date' if check else 'written'}\n")
         if not check:
-            path.write_text(targets()[path], encoding="utf-8")
+            path.write_text(text, encoding="utf-8")
     return 1 if check and different else 0
 
 
 def _properties_head(schema: Schema) -> Iterator[str]:
     yield from _docstring(f"Typed properties of our resources, for the provider. {_WARNING}", "")
     yield ""
-    yield "from __future__ import annotations"
-    yield ""
-    if "additionalProperties" in json.dumps(schema):
-        yield "from collections.abc import Mapping"
-    yield "from dataclasses import dataclass, field"
-    yield ""
+    yield from ("from __future__ import annotations", "")
+    yield from ("from collections.abc import Mapping", "from dataclasses import dataclass, field", "")
     names: dict[str, list[str]] = {}
     resources = json.dumps(schema["resources"])
     for name, module in (_OURS | dict.fromkeys(_NAMES.values(), _OURS["Owner"])).items():
         if name not in _OURS or f':{name}"' in resources:
             names.setdefault(module, []).append(name)
-    yield from (f"from {module} import {', '.join(sorted(names[module]))}" for module in sorted(names))
+    for module in sorted(names):
+        line = f"from {module} import {', '.join(sorted(names[module]))}"
+        listed = ("(", *(f"    {name}," for name in sorted(names[module])), ")")
+        yield line if len(line) <= _WIDTH else f"from {module} import {chr(10).join(listed)}"
 
 
 def _type_classes(schema: Schema) -> Iterator[str]:

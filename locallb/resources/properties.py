@@ -8,7 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from locallb.model.identities import Owner, PartId, ProxyId, ProxyName
+from locallb.model.identities import (
+    ContainerId,
+    Digest,
+    Fingerprint,
+    ImageName,
+    Owner,
+    OwnerId,
+    PartId,
+    ProxyId,
+    ProxyName,
+    SharingKey,
+    ZoneName,
+)
 from locallb.model.snapshot import Access
 from locallb.model.status_entries import Condition, Event, Ingress
 
@@ -46,7 +58,7 @@ class LoopbackAddressInputs:
 
     A new owner takes it over in one step, but never from a project that still exists elsewhere.
     """
-    sharing: str
+    sharing: SharingKey
     """Sharing key of the Service: other Services of this stack with a sharing key may hold the address too.
 
     Empty: no other may.
@@ -116,7 +128,7 @@ class ProxyConfigState(ProxyConfigInputs):
 
     directory: str
     """Path of the proxy's directory."""
-    bootstrap: str
+    bootstrap: Digest
     """sha256 (hex) of bootstrap.json."""
 
 
@@ -138,7 +150,7 @@ class ServedCertificateInputs:
     """Namespace of the Secret. A change replaces the resource."""
     secret: str
     """Name of the Secret. A change replaces the resource."""
-    digest: str
+    digest: Digest
     """Digest (hex) of the Secret's content.
 
     A change replaces the resource, new before old: both exist until nothing refers to the old one.
@@ -174,7 +186,7 @@ class LocalCertificateInputs:
     """Name of the certificate, unique for the proxy. A change replaces the resource."""
     hosts: tuple[str, ...]
     """Hostnames and IP addresses in it. A change replaces the resource."""
-    authority: str
+    authority: Fingerprint
     """Fingerprint (sha256, hex) of the authority; empty if it doesn't exist yet. A change replaces the resource."""
     period: int
     """Number of the period of 30 days that it is for.
@@ -205,7 +217,7 @@ class EnvoyProcessInputs:
     """Id of the proxy. A change replaces the process."""
     owner: Owner
     """Owner of the proxy."""
-    bootstrap: str
+    bootstrap: Digest
     """sha256 (hex) of its bootstrap.json. A change replaces the process."""
     version: str
     """Version of Envoy. A process of the new version takes over from the old one."""
@@ -231,11 +243,11 @@ class PodmanContainerInputs:
     """Id of the proxy. A change replaces the container."""
     owner: Owner
     """Owner of the proxy, also in labels of the container."""
-    bootstrap: str
+    bootstrap: Digest
     """sha256 (hex) of its bootstrap.json. A change replaces the container."""
     name: str
     """Name of the container."""
-    image: str
+    image: ImageName
     """Image. A change replaces the container."""
     pull: str
     """When the image is pulled: `Always`, `IfNotPresent` or `Never`."""
@@ -261,7 +273,7 @@ class PodmanContainerInputs:
 class PodmanContainerState(PodmanContainerInputs):
     """What is known of one `PodmanContainer`: its inputs and its outputs."""
 
-    container: str
+    container: ContainerId
     """Id of the container."""
 
 
@@ -423,7 +435,7 @@ class DnsNameInputs:
 
     owner: Owner
     """Owner of the name."""
-    zone: str
+    zone: ZoneName
     """The zone. A change replaces the name."""
     name: str
     """The name, without the final dot. A change replaces the resource."""
@@ -433,9 +445,9 @@ class DnsNameInputs:
     """Its port. A change replaces the name."""
     tsig: str
     """Path of the file with the key for updates, relative to the project; empty for none. The key is in no state."""
-    mark: str
+    mark: OwnerId
     """The owner in its ownership records; empty for the stack's own id."""
-    takes: str
+    takes: OwnerId
     """The owner whose records of this name are taken over; empty for none."""
     ttl: int
     """Seconds for which an answer may be cached."""
@@ -447,7 +459,7 @@ class DnsNameInputs:
 class DnsNameState(DnsNameInputs):
     """What is known of one `DnsName`: its inputs and its outputs."""
 
-    marked: str
+    marked: OwnerId
     """The owner that its ownership records actually have."""
 
 

@@ -12,7 +12,7 @@ from typing import Protocol, cast
 from locallb.config.registry import RUNTIMES
 from locallb.host.namespace_routes import pod_routes_of
 from locallb.host.netlink import RouteError, put_pod_route, remove_pod_route, routes
-from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, RunIdentity
+from locallb.model.identities import ClusterName, ContainerId, Home, ObjectKey, Owner, RunIdentity
 from locallb.model.naming import metric_of
 from locallb.model.network.routes import POD_PROTOCOL, PodRoute
 
@@ -36,7 +36,7 @@ class RouteHelper(Protocol):
     def may_route(self) -> bool:
         """Return whether it answers, and may change routes of this host."""
 
-    def pid(self, container: str) -> int:
+    def pid(self, container: ContainerId) -> int:
         """Return the process of a container; 0 where it doesn't run. Raises ClientError."""
 
     def change(
@@ -101,11 +101,11 @@ def helper_may_route() -> bool:
     return _helper_of("")[0].may_route()
 
 
-def _helper_of(container: str) -> tuple[RouteHelper, str]:
+def _helper_of(container: str) -> tuple[RouteHelper, ContainerId]:
     """Return who changes routes where a container has its network, and the container's id."""
     run = RunIdentity.parse(container)
     word = run.runtime if run.runtime in RUNTIMES.having("route_helper") else _DOCKER
-    return cast("RouteHelper", RUNTIMES.load(word, "route_helper")), run.id
+    return cast("RouteHelper", RUNTIMES.load(word, "route_helper")), ContainerId(run.id)
 
 
 def _by_netlink(missing: Collection[PodRoute], surplus: Collection[PodRoute], metric: int) -> bool:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from locallb.certificates.local import DOMAINS
 from locallb.config.settings import Settings
 from locallb.model.errors import ClientError
+from locallb.model.identities import Fingerprint
 from locallb.model.snapshot import LocalAuthority
 
 _FIRST = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -27,7 +28,7 @@ class AuthorityRead(NamedTuple):
 NO_AUTHORITY = AuthorityRead()
 
 
-def read_authority(settings: Settings, held: str, *, keep: bool) -> AuthorityRead:
+def read_authority(settings: Settings, held: Fingerprint, *, keep: bool) -> AuthorityRead:
     """Read the authority where the stack wants one; `keep`: create it if there is none.
 
     `held` is the fingerprint of the one that made what the state has.
@@ -43,11 +44,11 @@ def read_authority(settings: Settings, held: str, *, keep: bool) -> AuthorityRea
     except ClientError as error:
         return AuthorityRead(LocalAuthority(held, (), day), (str(error),))
     if known is None:
-        return AuthorityRead(LocalAuthority("", DOMAINS, day))
+        return AuthorityRead(LocalAuthority(Fingerprint(""), DOMAINS, day))
     why = store.fault(known, now)
     return AuthorityRead(LocalAuthority(known.seen.fingerprint, known.seen.domains, day), (why,) if why else ())
 
 
 def unknown_authority(settings: Settings) -> LocalAuthority | None:
     """Return the authority of whoever runs this somewhere, sometime."""
-    return LocalAuthority("", DOMAINS) if settings.local_certificates else None
+    return LocalAuthority(Fingerprint(""), DOMAINS) if settings.local_certificates else None

@@ -18,6 +18,7 @@ from locallb.kubernetes.parsing.documents import DocumentError, read_documents
 from locallb.model.errors import ClientError
 from locallb.model.fields import JsonObject
 from locallb.model.formatting import clipped
+from locallb.model.identities import ContextName
 from locallb.model.system_errors import UNTOLD, refusal
 from locallb.sources import SourceError
 from locallb.storage import files, foreign_files, paths
@@ -55,7 +56,7 @@ class ServerAddress:
 
 
 def admitted(
-    context: str, given: bytes | None, reach: Callable[[str], ServerAddress], token: str = ""
+    context: ContextName, given: bytes | None, reach: Callable[[str], ServerAddress], token: str = ""
 ) -> GeneratedAccess:
     """Take from the first cluster and user of a kubeconfig what may be taken; nothing where that isn't made yet.
 
@@ -139,7 +140,7 @@ def _within(section: JsonObject, fields: Collection[str]) -> dict[str, str]:
     return {key: value for key, value in section.items() if key in fields and isinstance(value, str)}
 
 
-def _text(context: str, cluster: object, user: object) -> str:
+def _text(context: ContextName, cluster: object, user: object) -> str:
     document = {
         "apiVersion": "v1",
         "kind": "Config",

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeGuard
 
 from locallb.model.errors import ClientError
-from locallb.model.identities import Owner, ProxyId, ProxyName
+from locallb.model.identities import Digest, Owner, ProxyId, ProxyName
 from locallb.model.naming import owner_fields, owner_from
 from locallb.model.system_errors import refusal
 from locallb.storage import files, paths, unfinished
@@ -63,7 +63,7 @@ class ProcessRecord:
     started: str
     binary: str
     version: str
-    bootstrap: str
+    bootstrap: Digest
     """sha256 (hex) of the bootstrap.json that it read."""
 
 

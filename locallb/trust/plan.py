@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from locallb.model.identities import Fingerprint
+
 _TOLD = 16
 """Digits of a fingerprint in a name: 64 bits."""
 
@@ -32,7 +34,7 @@ class StoreEntry:
     """What a store has under one name."""
 
     name: str
-    fingerprints: frozenset[str]
+    fingerprints: frozenset[Fingerprint]
     """sha256, hex; several where certificates share a subject."""
     believed: bool = True
     """It is not only there."""
@@ -63,7 +65,7 @@ class TrustStore:
 class Believed:
     """The certificate of an authority."""
 
-    fingerprint: str
+    fingerprint: Fingerprint
     file: str
 
 
@@ -74,7 +76,7 @@ class TrustStep:
     store: TrustStore
     adds: bool
     name: str
-    fingerprint: str
+    fingerprint: Fingerprint
     file: str = ""
     done: bool = False
 
@@ -103,7 +105,7 @@ class TrustPlan:
     notes: tuple[str, ...] = ()
 
 
-def entry_name(uid: int, fingerprint: str) -> str:
+def entry_name(uid: int, fingerprint: Fingerprint) -> str:
     """Return under which name a user's authority is put into stores."""
     return f"local-lb-{uid}-{fingerprint[:_TOLD]}"
 
@@ -126,7 +128,7 @@ def plan_untrust(known: Believed | None, stores: Sequence[TrustStore], uid: int)
     return TrustPlan(tuple(steps), (*_lacking(steps), *notes))
 
 
-def believes(store: TrustStore, fingerprint: str) -> bool:
+def believes(store: TrustStore, fingerprint: Fingerprint) -> bool:
     """Return whether a store believes an authority, whoever put it there."""
     return any(entry.believed and fingerprint in entry.fingerprints for entry in store.entries)
 
@@ -138,10 +140,10 @@ def _removed(store: TrustStore, uid: int, but: str = "") -> Iterator[TrustStep]:
             yield TrustStep(store, False, entry.name, fingerprint)
 
 
-def _of_ours(entry: StoreEntry, uid: int) -> str:
+def _of_ours(entry: StoreEntry, uid: int) -> Fingerprint:
     """Return the fingerprint of what this user's `ca trust` put there; empty for what anybody else did."""
     named = (fingerprint for fingerprint in sorted(entry.fingerprints) if entry.name == entry_name(uid, fingerprint))
-    return next(named, "")
+    return next(named, Fingerprint(""))
 
 
 def _of_others(store: TrustStore, known: Believed | None, uid: int) -> Iterator[str]:

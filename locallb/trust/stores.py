@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 from locallb.certificates.store import subject_of_user
+from locallb.model.identities import Fingerprint
 from locallb.programs import program
 from locallb.storage import paths
 from locallb.trust import nss, system
@@ -51,7 +52,7 @@ def look() -> tuple[TrustStore, ...]:
     return (*(_keychain(home) if mac else _system()), *(() if mac else _chromiums(home)), *_firefoxes(home))
 
 
-def doubting(fingerprint: str) -> tuple[str, ...]:
+def doubting(fingerprint: Fingerprint) -> tuple[str, ...]:
     """Return who on this host doesn't believe an authority. Raises PlaceError."""
     return tuple(dict.fromkeys(store.asks for store in look() if not believes(store, fingerprint)))
 

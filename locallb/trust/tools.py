@@ -8,6 +8,7 @@ import ssl
 from collections.abc import Sequence
 
 from locallb.model.errors import ClientError
+from locallb.model.identities import Fingerprint
 from locallb.programs.program import Program, ProgramError
 
 PATIENCE = 60
@@ -27,13 +28,13 @@ def run(words: Sequence[str]) -> str:
         raise TrustError(str(error)) from None
 
 
-def fingerprints(text: str) -> frozenset[str]:
+def fingerprints(text: str) -> frozenset[Fingerprint]:
     """Return the fingerprints of all certificates in a text; what is none is passed over."""
     return frozenset(filter(None, map(_fingerprint, _PEM.findall(text))))
 
 
-def _fingerprint(pem: str) -> str:
+def _fingerprint(pem: str) -> Fingerprint:
     try:
-        return hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem)).hexdigest()
+        return Fingerprint(hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem)).hexdigest())
     except ValueError:
-        return ""
+        return Fingerprint("")

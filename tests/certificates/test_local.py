@@ -19,6 +19,7 @@ from locallb.certificates.local import (
     needed,
     refusal,
 )
+from locallb.model.identities import Fingerprint
 from locallb.model.snapshot import LocalAuthority
 
 _LABELS = st.sampled_from(["a", "b", "shop", "*"])
@@ -44,7 +45,7 @@ def test_every_host_is_covered_and_no_name_is_superfluous(hosts: list[str]) -> N
 def test_there_is_a_successor_every_thirty_days_long_before_the_end(name: str, day: int) -> None:
     """In each stretch of thirty days exactly one day begins another one, the same for whoever plans."""
     days = range(day, day + RENEWED_DAYS + 1)
-    made = [certificate(LocalAuthority("ab", DOMAINS, on), name, ["a.test"]) for on in days]
+    made = [certificate(LocalAuthority(Fingerprint("ab"), DOMAINS, on), name, ["a.test"]) for on in days]
     changes = [before.digest != after.digest for before, after in pairwise(made)]
     assert sum(changes) == 1
     assert {each.words for each in made} == {("local", name)}
@@ -53,8 +54,8 @@ def test_there_is_a_successor_every_thirty_days_long_before_the_end(name: str, d
 
 def test_certificate_changes_only_with_its_authority_or_hosts() -> None:
     """Only those: nothing else of the day."""
-    known = LocalAuthority("ab", DOMAINS, 20_000)
-    same, other = LocalAuthority("ab", (), 20_000), LocalAuthority("cd", DOMAINS, 20_000)
+    known = LocalAuthority(Fingerprint("ab"), DOMAINS, 20_000)
+    same, other = LocalAuthority(Fingerprint("ab"), (), 20_000), LocalAuthority(Fingerprint("cd"), DOMAINS, 20_000)
     made = certificate(known, "web", ["a.test"])
     assert made == certificate(same, "web", ["a.test", "a.test"])
     digests = {made.digest, certificate(other, "web", ["a.test"]).digest, certificate(known, "web", ["b.test"]).digest}
@@ -64,7 +65,10 @@ def test_certificate_changes_only_with_its_authority_or_hosts() -> None:
 def test_days_of_renewal_are_spread() -> None:
     """A stack of many hosts doesn't get all its successors in one minute."""
     names = [f"gateways/shop/{number}/https" for number in range(300)]
-    days = [{certificate(LocalAuthority("", (), day), name, []).period for name in names} for day in range(1, 30)]
+    days = [
+        {certificate(LocalAuthority(Fingerprint(""), (), day), name, []).period for name in names}
+        for day in range(1, 30)
+    ]
     assert [len(periods) for periods in days] == [2] * 29
 
 
@@ -94,7 +98,7 @@ def test_only_private_addresses_are_certified(address: str, is_certified: bool) 
 )
 def test_only_what_belongs_to_nobody_is_certified(host: str, is_certified: bool) -> None:  # noqa: FBT001 - a table
     """Domains that are reserved, unless the authority was made for others, or for all."""
-    assert certifies(LocalAuthority("", DOMAINS), host) is is_certified
-    assert certifies(LocalAuthority("", ()), host)
-    assert certifies(LocalAuthority("", (host.removeprefix("*."),)), host)
+    assert certifies(LocalAuthority(Fingerprint(""), DOMAINS), host) is is_certified
+    assert certifies(LocalAuthority(Fingerprint(""), ()), host)
+    assert certifies(LocalAuthority(Fingerprint(""), (host.removeprefix("*."),)), host)
     assert f"`locallb ca create --replace --domain {host.removeprefix('*.')}`" in refusal(LocalAuthority(), host)

@@ -13,7 +13,7 @@ from locallb.kubernetes.access.errors import ForbiddenError, KubeError, RefusedE
 from locallb.kubernetes.api import client, connected, live_service, refusals
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.status_patch import FINALIZER
-from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
+from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, Owner, Uid
 from locallb.model.naming import owner_fields
 from locallb.model.snapshot import Access
 from locallb.resources.errors import ProviderError
@@ -104,7 +104,7 @@ def everything(cluster: Cluster) -> list[Mapping[str, Any]]:
 def test_a_list_is_read_again(api: FaultyApi, hand: Hand) -> None:
     """Whatever passes, whichever kind is listed: the objects arrive whole."""
     del hand
-    cluster = Cluster(Access(str(api.kubeconfig), "real"))
+    cluster = Cluster(Access(str(api.kubeconfig), ContextName("real")))
     for given in (*PASSING.values(), {"status": 410}):
         injected = [api.inject(line, times=3, **given) for line in LISTS]
         assert {item["kind"] for item in everything(cluster)} == {"Service", "Node"}
@@ -115,7 +115,7 @@ def test_a_list_is_read_again(api: FaultyApi, hand: Hand) -> None:
 def test_a_list_that_stays_away_is_reported(api: FaultyApi, fault: str) -> None:
     """As what it is, in a sentence that names the server."""
     given, meaning = LASTING[fault]
-    cluster = Cluster(Access(str(api.kubeconfig), "real"))
+    cluster = Cluster(Access(str(api.kubeconfig), ContextName("real")))
     for line in LISTS if fault != "silence" else LISTS[:1]:
         injected = api.inject(line, times=99, **given)
         with pytest.raises(KubeError, match=r"http://127\.0\.0\.1") as caught:
@@ -217,7 +217,7 @@ def test_long_lists_come_in_pages(cluster: Objects, api: FaultyApi, monkeypatch:
         cluster.service(service(f"s{number}", port(8080, 0)))
     monkeypatch.setattr(client, "_PAGE", 3)
     api.inject("continue=", status=410)
-    found = Cluster(Access(str(api.kubeconfig), "real")).objects()
+    found = Cluster(Access(str(api.kubeconfig), ContextName("real"))).objects()
     names = [item["metadata"]["name"] for item in found if item["metadata"].get("namespace") == "n"]
     assert sorted(names) == [f"s{number}" for number in range(7)]
     assert any("limit=3" in line and "continue=" in line for line in api.lines)

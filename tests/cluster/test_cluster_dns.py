@@ -18,6 +18,7 @@ from lightkube.types import PatchType
 from locallb.dns.blocks import ENDS, with_block
 from locallb.dns.stubs import stub_block
 from locallb.kubernetes.api.object_types import CONFIG_MAP
+from locallb.model.identities import OwnerId
 from tests.cluster.build import COREDNS, kubernetes
 from tests.cluster.controlplane import ControlPlane, Document, Objects
 from tests.cluster.ingress_rights import IN_NAMESPACE, SUBJECT
@@ -202,7 +203,7 @@ def test_coredns_asks_the_zones_server_and_goes_on_without_it(tmp_path: Path) ->
         text = f".:{place[1]} {{\n    reload 2s\n    forward . 127.0.0.1:1\n}}\n"
         there = {"data": {"Corefile": text}}
         name, zones = f"foreign.{BIND_ZONE}", ("elsewhere.test 127.0.0.1:1", f"{BIND_ZONE} 127.0.0.1:{server.port}")
-        block = stub_block("local-lb-0123456789ab", zones, there)
+        block = stub_block(OwnerId("local-lb-0123456789ab"), zones, there)
         path = tmp_path / "Corefile"
         path.write_text(text)
         process = subprocess.Popen([program, "-conf", path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

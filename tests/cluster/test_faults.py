@@ -15,7 +15,7 @@ from locallb.kubernetes.api.discovery import REVIEWS, ROOT
 from locallb.kubernetes.api.feed import PATHS, Feed
 from locallb.kubernetes.api.object_types import NODE
 from locallb.kubernetes.rights import RULES
-from locallb.model.identities import ObjectKind
+from locallb.model.identities import ContextName, ObjectKind
 from locallb.model.snapshot import Access
 from tests.cluster.controlplane import ControlPlane, Objects, control_plane
 from tests.cluster.test_life import address, finalizers, ingress, made
@@ -119,7 +119,7 @@ def test_every_right_is_used_and_no_other(
     plane.audit_log.write_text("")
     play.up()
     for kind in PATHS:
-        feed = Feed(Access(str(plane.kubeconfig), plane.name), kind)
+        feed = Feed(Access(str(plane.kubeconfig), ContextName(plane.name)), kind)
         _, version = feed.list()
         label = {"metadata": {"labels": {"a": kind.lower()}}}
         cluster.client.patch(NODE, "node-a", label, patch_type=PatchType.MERGE)
@@ -144,7 +144,7 @@ def test_a_missing_right_is_reported_with_the_remedy(plane: ControlPlane, tmp_pa
     text = plane.kubeconfig.read_text().replace(plane.tokens["local-lb"], "nobody")
     (tmp_path / "config").write_text(text)
     with pytest.raises(KubeError, match=r"context real the rights of deploy/rbac\.yaml"):
-        Cluster(Access(str(tmp_path / "config"), "real")).objects()
+        Cluster(Access(str(tmp_path / "config"), ContextName("real"))).objects()
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from locallb.kubernetes.api import object_types
 from locallb.kubernetes.parsing.objects import Parsed
 from locallb.kubernetes.rights import CERTIFICATE_RULES
 from locallb.model.gateway.objects import Named, Reference
-from locallb.model.identities import ClusterName
+from locallb.model.identities import ClusterName, ContextName
 from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.followed import names as followed_names
@@ -66,7 +66,7 @@ def allow(api: Client, *names: str) -> None:
 @pytest.fixture
 def names(plane: ControlPlane) -> Iterator[FollowedNames]:
     """Follow nothing yet."""
-    access, name = Access(str(plane.kubeconfig), plane.name), ClusterName("real")
+    access, name = Access(str(plane.kubeconfig), ContextName(plane.name)), ClusterName("real")
     writers = ToldWriters(access)
     made = FollowedNames(Follow(name, access, {}, lambda _: Parsed(), lambda: None, writers), lambda: None)
     yield made

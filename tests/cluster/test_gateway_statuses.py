@@ -25,7 +25,7 @@ from locallb.kubernetes.api.object_types import EVENT, written_types
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.api.unwritable import PAUSE, Unwritable
 from locallb.model.gateway.objects import CONTROLLER, GROUP
-from locallb.model.identities import ClusterName, Home, ObjectKey, ObjectKind, Owner, Uid
+from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, ObjectKind, Owner, Uid
 from locallb.model.snapshot import Access
 from locallb.outputs.status import gateway_status
 from locallb.outputs.status.gateway_status import GatewayStatus
@@ -144,7 +144,10 @@ class Subject:
         key = ObjectKey(ClusterName("real"), self.namespace, "web", kind)
         self.owner = Owner(Home("shop", "dev", "/srv/shop"), key, Uid(made["metadata"]["uid"]))
         self.told = GatewayStatusInputs(
-            access=Access(str(plane.kubeconfig), "real"), owner=self.owner, status=json.dumps(TOLD[kind]), generation=1
+            access=Access(str(plane.kubeconfig), ContextName("real")),
+            owner=self.owner,
+            status=json.dumps(TOLD[kind]),
+            generation=1,
         )
 
     def read(self) -> Document:

@@ -22,7 +22,7 @@ from locallb.kubernetes.api.limits.fence import FENCE, Fence, NotLeaderError
 from locallb.kubernetes.api.object_types import LEASE
 from locallb.kubernetes.lease import Candidate
 from locallb.ledger.ledger import Ledger
-from locallb.model.identities import ClusterName, Home, ObjectKey, ObjectKind, Owner, Uid
+from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, ObjectKind, Owner, Uid
 from locallb.model.snapshot import Access
 from tests.cluster.controlplane import ControlPlane, Objects
 from tests.cluster.test_life import address, ingress, made
@@ -71,7 +71,7 @@ class Clock:
 
 def candidate(plane: ControlPlane, name: str, clock: Clock, least: Callable[[], int] = lambda: 0) -> Election:
     """Make one that steps only when it is told to."""
-    cluster = Cluster(Access(str(plane.kubeconfig), plane.name))
+    cluster = Cluster(Access(str(plane.kubeconfig), ContextName(plane.name)))
     return Election(cluster, PLACE, Candidate(name, Timing()), least=least, clock=clock)
 
 
@@ -188,7 +188,7 @@ def test_an_update_leads_while_it_runs(cluster: Objects, elected: Stage, backend
     assert [row["leader"] for row in elected.run("status", "--json").json] == [""]
     assert "Leader: nobody holds the Lease" in elected.run("status").out
     other = Election(
-        Cluster(Access(str(cluster.plane.kubeconfig), "real")),
+        Cluster(Access(str(cluster.plane.kubeconfig), ContextName("real"))),
         PLACE,
         Candidate("other", Timing(retry_period=0.3)),
         least=lambda: 50,

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from locallb.config.parsing.containers import decimal_cpus
 from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import Compat, ContainerSettings, PullPolicy, SettingsError
+from locallb.model.identities import ImageName
 
 SOURCES = [{"manifests": "m", "name": "c"}]
 
@@ -72,8 +73,8 @@ def test_containers_settings_without_containers_are_refused(key: str) -> None:
 
 def test_without_a_word_containers_have_the_official_image_the_hosts_network_and_512_mib() -> None:
     """The defaults."""
-    assert settings() == ContainerSettings("", 512, "", "", PullPolicy.IF_NOT_PRESENT, "", None)
-    assert settings(network="host", image="a/b:1") == ContainerSettings("a/b:1")
+    assert settings() == ContainerSettings(ImageName(""), 512, "", "", PullPolicy.IF_NOT_PRESENT, "", None)
+    assert settings(network="host", image="a/b:1") == ContainerSettings(ImageName("a/b:1"))
 
 
 def test_every_container_key_is_parsed() -> None:
@@ -84,7 +85,9 @@ def test_every_container_key_is_parsed() -> None:
         limits={"memory": 128, "cpus": 0.5},
         compat="gardener",
     )
-    assert told == ContainerSettings("a/b:1", 128, "0.5", "lab", PullPolicy.NEVER, "m.example:5000/x", Compat.GARDENER)
+    assert told == ContainerSettings(
+        ImageName("a/b:1"), 128, "0.5", "lab", PullPolicy.NEVER, "m.example:5000/x", Compat.GARDENER
+    )
     assert settings(network="publish").network == "kind"
 
 

@@ -9,6 +9,7 @@ import pytest
 from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import SettingsError
 from locallb.dns.zones import DnsSettings, Embedded, Rfc2136, Zone
+from locallb.model.identities import OwnerId, ZoneName
 
 SOURCES = {"sources": [{"manifests": "examples/shop", "name": "shop"}]}
 ZONE = {"zone": "test", "embedded": "127.0.0.77:5300"}
@@ -27,10 +28,10 @@ def mistake(dns: object, **config: object) -> str:
 def test_a_zone_is_enough() -> None:
     """The rest has defaults; without the key there are no names."""
     assert parse_settings(SOURCES).dns is None
-    every = "{name}.{namespace}.{cluster}.test"
-    assert parse_settings({**SOURCES, "dns": {"zones": [ZONE]}}).dns == DnsSettings((Zone("test", SERVER),), every)
+    every, zones = "{name}.{namespace}.{cluster}.test", (Zone(ZoneName("test"), SERVER),)
+    assert parse_settings({**SOURCES, "dns": {"zones": [ZONE]}}).dns == DnsSettings(zones, every)
     assert parse_settings({**SOURCES, "dns": {"zones": [{"zone": "Test.", "embedded": True}]}}).dns == DnsSettings(
-        (Zone("test", SERVER),), every
+        zones, every
     )
 
 
@@ -40,7 +41,7 @@ def test_every_dns_key_is_parsed() -> None:
     more = {"template": False, "ttl": 5, "records": {"DB.test": ["127.0.0.1"], "a.test": ["b.test"]}}
     dns = parse_settings({**SOURCES, "dns": {"zones": zones, **more}}).dns
     assert dns == DnsSettings(
-        (Zone("test", SERVER), Zone("lab.example", Embedded(ip_address("::1"), 53))),
+        (Zone(ZoneName("test"), SERVER), Zone(ZoneName("lab.example"), Embedded(ip_address("::1"), 53))),
         "",
         5,
         {"db.test": ("127.0.0.1",), "a.test": ("b.test",)},
@@ -74,7 +75,7 @@ def test_a_server_that_takes_updates(text: str, address: str, number: int) -> No
     """By its address, with a port or without; the key is a file's name."""
     dns = parse_settings({**SOURCES, "dns": {"zones": [{**OTHER, "rfc2136": {"server": text, "tsig": "k"}}]}}).dns
     assert dns is not None
-    assert dns.zones == (Zone("lab.example", Rfc2136(ip_address(address), number, "k")),)
+    assert dns.zones == (Zone(ZoneName("lab.example"), Rfc2136(ip_address(address), number, "k")),)
     assert not dns.embedded
 
 
@@ -83,7 +84,7 @@ def test_a_zone_may_name_the_owner_of_its_marks() -> None:
     named = {**OTHER, "rfc2136": {"server": "::1", "owner": "laptop-1"}}
     dns = parse_settings({**SOURCES, "dns": {"zones": [named]}}).dns
     assert dns is not None
-    assert dns.zones == (Zone("lab.example", Rfc2136(ip_address("::1"), 53, owner="laptop-1")),)
+    assert dns.zones == (Zone(ZoneName("lab.example"), Rfc2136(ip_address("::1"), 53, owner=OwnerId("laptop-1"))),)
 
 
 @pytest.mark.parametrize(

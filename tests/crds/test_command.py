@@ -14,6 +14,7 @@ from locallb.cli.console import Out
 from locallb.cli.failures import Refused
 from locallb.crds.bundle import carried
 from locallb.crds.plan import Name, name_of
+from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 
 SERVED = [{"type": "Established", "status": "True"}]
@@ -34,7 +35,7 @@ class HttpServer:
 def install(monkeypatch: pytest.MonkeyPatch, status: object) -> str:
     """Run the command; return what it says."""
     monkeypatch.setattr(command, "Definitions", lambda _access: HttpServer(status))
-    monkeypatch.setattr(command, "resolve", lambda *_words: Access("/kubeconfig", "dev"))
+    monkeypatch.setattr(command, "resolve", lambda *_words: Access("/kubeconfig", ContextName("dev")))
     monkeypatch.setattr(command, "_PATIENCE", 0.0)
     told = io.StringIO()
     assert command.gateway(parse(["gateway", "install-crds", "--yes"]), Out(told)) == 0

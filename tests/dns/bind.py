@@ -19,8 +19,10 @@ import dns.query
 import dns.zone
 import pytest
 
+from locallb.model.identities import ZoneName
+
 NAMED = shutil.which("named", path="/usr/sbin:/usr/bin:/sbin:/bin")
-ZONE = "lab.example"
+ZONE = ZoneName("lab.example")
 _FILE = """$TTL 60
 @ SOA ns.lab.example. root.lab.example. 1 60 60 60 1
 @ NS ns

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from locallb.dns.markers import TYPES, Marker, marker_name
 from locallb.dns.tsig import parse_key
 from locallb.dns.updates import Former, ServerAnswer, Set, putting, removing
+from locallb.model.identities import OwnerId
 
-MINE, OTHER = Marker("local-lb-1", "service/c/n/web"), Marker("local-lb-1", "service/c/n/x")
-EARLIER = Marker("local-lb-0", "service/c/n/web")
-OTHERS = Marker("local-lb-0", "service/c/n/x"), Marker("default", "ingress/a/b")
+MINE, OTHER = Marker(OwnerId("local-lb-1"), "service/c/n/web"), Marker(OwnerId("local-lb-1"), "service/c/n/x")
+EARLIER = Marker(OwnerId("local-lb-0"), "service/c/n/web")
+OTHERS = Marker(OwnerId("local-lb-0"), "service/c/n/x"), Marker(OwnerId("default"), "ingress/a/b")
 TEXTS = (*map(str, (MINE, OTHER, EARLIER, *OTHERS)), "v=spf1 -all", "heritage=external-dns")
 VALUES = st.lists(st.sampled_from(["1", "2", "3"]), min_size=1, max_size=2, unique=True).map(tuple)
 RECORDS = st.dictionaries(st.sampled_from(TYPES), VALUES)
@@ -49,7 +50,7 @@ def test_takeover_changes_only_records_marked_by_the_former_owner(
     seen: ServerAnswer, wanted: dict[str, tuple[str, ...]]
 ) -> None:
     """Each changed record is conditional on a mark of either owner, at the name or beside it, or on its absence."""
-    update = putting(NAME, wanted, MINE, seen, Former(owner=OVER))
+    update = putting(NAME, wanted, MINE, seen, Former(owner=OwnerId(OVER)))
     held = {(each.name, each.values) for each in update.present}
     for name, values in held:
         marker = Marker.parse(values[0])

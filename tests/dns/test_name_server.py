@@ -14,7 +14,7 @@ from locallb.dns.markers import early_owner_id
 from locallb.dns.owner_ids import establish, owner_id
 from locallb.dns.rfc2136 import NameServer
 from locallb.model.errors import ClientError
-from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
+from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, OwnerId, Uid, ZoneName
 from locallb.outputs.names.dns_name import DnsName
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import DnsNameInputs, DnsNameState
@@ -35,7 +35,9 @@ def wanted(
 ) -> DnsNameInputs:
     """Want a name."""
     whose = Owner(home, ObjectKey(ClusterName("c"), "n", owner), Uid("u"))
-    given = DnsNameInputs(whose, ZONE, f"{name}.{ZONE}", "127.0.0.1", server.port, "", "", "", 60, records)
+    given = DnsNameInputs(
+        whose, ZONE, f"{name}.{ZONE}", "127.0.0.1", server.port, "", OwnerId(""), OwnerId(""), 60, records
+    )
     return replace(given, **more)  # type: ignore[arg-type]
 
 
@@ -108,7 +110,9 @@ def test_records_of_other_owners_are_never_changed(server: Bind) -> None:
 
 def blank(new: DnsNameInputs) -> DnsNameState:
     """Return the state that an earlier version, or an interrupted creation, has of it."""
-    return DnsNameState(**{field: getattr(new, field) for field in DnsNameInputs.__dataclass_fields__}, marked="")
+    return DnsNameState(
+        **{field: getattr(new, field) for field in DnsNameInputs.__dataclass_fields__}, marked=OwnerId("")
+    )
 
 
 def test_two_hosts_with_the_same_directory_leave_each_others_names_alone(server: Bind, tmp_path: Path) -> None:
@@ -139,7 +143,7 @@ def test_records_marked_earlier_by_the_same_stack_are_taken_over_and_no_others(s
     assert KIND.read(early) == replace(early, records=("A 127.0.0.1", "AAAA fd00::1"))
     moved = wanted(server, "early", "A 127.0.0.2", home=Home("local-lb", "dev", str(tmp_path / "moved")))
     state = KIND.update(early, moved)
-    named = replace(moved, mark="laptop", records=("A 127.0.0.3",))
+    named = replace(moved, mark=OwnerId("laptop"), records=("A 127.0.0.3",))
     assert KIND.diff(state, named).changed == {"mark", "records"}
     state = KIND.update(state, named)
     records = server.records()
@@ -297,5 +301,5 @@ def test_a_server_that_is_away_or_has_no_such_zone(server: Bind) -> None:
             with pytest.raises(ClientError, match=r"doesn't answer: start it, or correct local-lb:dns\.zones; it is"):
                 act()
     with pytest.raises(ClientError, match=r"zone other\.example at .* refuses"):
-        put(replace(wanted(server, "x", "A 127.0.0.1"), zone="other.example", name="x.other.example"))
+        put(replace(wanted(server, "x", "A 127.0.0.1"), zone=ZoneName("other.example"), name="x.other.example"))
     KIND.delete(state)

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from locallb.kubernetes.api import live_service
-from locallb.model.identities import ClusterName, Home, ObjectKey, Owner
+from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, Owner
 from locallb.model.snapshot import Access
 from locallb.outputs.names.stub_zones import StubZones
 from locallb.resources.properties import StubZonesInputs
 
 COREFILE = ".:53 {\n    forward . 192.0.2.1\n}\n"
 WANTED = StubZonesInputs(
-    access=Access("/kubeconfig", "lab"),
+    access=Access("/kubeconfig", ContextName("lab")),
     owner=Owner(Home("shop", "dev", "/srv/shop"), ObjectKey(ClusterName("lab"), "", "dns-zones")),
     zones=("shop.test 192.0.2.9:53",),
 )

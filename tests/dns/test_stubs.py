@@ -20,8 +20,9 @@ from locallb.dns.stubs import (
     stub_block,
     text_at,
 )
+from locallb.model.identities import OwnerId
 
-OWNER = "local-lb-0123456789ab"
+OWNER = OwnerId("local-lb-0123456789ab")
 ZONES = ("lab.example 192.168.1.5:53", "test 172.18.0.1:5300")
 KIND = """.:53 {
     errors
@@ -93,7 +94,7 @@ def test_missing_coredns_config_map_is_reported(nothing: ConfigMap | None) -> No
         "a.example, test. {\n  forward . 1.1.1.1\n}\n",
         "# test:5 {\nb.example:53 lab.example:53 {\n}\n",
         "test:53,  # and\n\n  b.example:53 {\n}\n",
-        stub_block("local-lb-another00000", ZONES, None),
+        stub_block(OwnerId("local-lb-another00000"), ZONES, None),
     ],
 )
 def test_a_zone_that_is_there_would_keep_coredns_from_starting(theirs: str) -> None:
@@ -102,7 +103,13 @@ def test_a_zone_that_is_there_would_keep_coredns_from_starting(theirs: str) -> N
     assert told.startswith("the cluster's CoreDNS serves ")
     assert told.endswith("already; remove that there, or use another zone")
     assert refusal(Place(CUSTOM, "x"), OWNER, ZONES, main(K3S), custom(a_server=theirs)) == told
-    assert not refusal(Place(MAIN, COREFILE), OWNER, ZONES, main(f"{KIND}{stub_block(OWNER, ZONES, main(KIND))}"), None)
+    assert not refusal(
+        Place(MAIN, COREFILE),
+        OWNER,
+        ZONES,
+        main(f"{KIND}{stub_block(OWNER, ZONES, main(KIND))}"),
+        None,
+    )
 
 
 @pytest.mark.parametrize("zone", ["local", "cluster.local", "svc.cluster.local", "10.in-addr.arpa"])

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from locallb.model.identities import ContainerId, ImageName
 from tests.docker.support import client, docker
 
 pytestmark = pytest.mark.docker
@@ -33,15 +34,15 @@ def made(root: Path, name: str) -> str:
     path.write_text(path.name)
     with tarfile.open(root / "root.tar", "w") as tar:
         tar.add(path, "file")
-    return client().load(root / "root.tar", name, ['ENTRYPOINT ["/file"]'])
+    return client().load(root / "root.tar", ImageName(name), ['ENTRYPOINT ["/file"]'])
 
 
 def test_rebuilding_the_image_leaves_no_dangling_image(name: str, tmp_path: Path) -> None:
     """Each time it is made."""
     first, second = made(tmp_path, name), made(tmp_path, name)
     assert first != second
-    assert client().has_image(second)
-    assert not client().has_image(first)
+    assert client().has_image(ImageName(second))
+    assert not client().has_image(ImageName(first))
 
 
 @pytest.mark.parametrize("used", ["by a container", "under another name"])
@@ -55,10 +56,10 @@ def test_an_image_that_somebody_uses_stays(name: str, tmp_path: Path, used: str)
         docker("tag", first, name.replace(":a", ":b"))
     try:
         second = made(tmp_path, name)
-        assert client().has_image(first)
+        assert client().has_image(ImageName(first))
         assert docker("image", "inspect", "--format", "{{.Id}}", name).strip() == second
     finally:
         if container:
-            client().remove(container, volumes=True)
+            client().remove(ContainerId(container), volumes=True)
             with suppress(subprocess.CalledProcessError):
                 docker("image", "rm", first)

@@ -24,6 +24,7 @@ from unittest.mock import patch
 import pytest
 
 from locallb.certificates import local, store
+from locallb.model.identities import Fingerprint
 from locallb.model.snapshot import LocalAuthority
 from locallb.trust import stores
 from tests.e2e.support import Stage, node
@@ -377,7 +378,9 @@ def believed(address: str, data: Path) -> bool:
 def _period(listener: str, days: int) -> int:
     """Return for which stretch of time a listener has its certificate, so many days from now."""
     day = int(dt.datetime.now(dt.UTC).timestamp()) // 86400 + days
-    return local.certificate(LocalAuthority("ab", (), day), f"gateways/shop/web/{listener}", ["a.test"]).period
+    return local.certificate(
+        LocalAuthority(Fingerprint("ab"), (), day), f"gateways/shop/web/{listener}", ["a.test"]
+    ).period
 
 
 def _moved(clock: Path) -> dt.datetime:

@@ -23,7 +23,7 @@ from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.kubernetes.status_patch import FINALIZER
-from locallb.model.identities import ClusterName
+from locallb.model.identities import ClusterName, ContextName
 from locallb.model.snapshot import Access, Snapshot
 from locallb.sources.configuration import stack_settings
 from locallb.sources.snapshot import SnapshotResult, read_host
@@ -40,7 +40,7 @@ pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 
 Backends = Callable[..., Backend]
 CLUSTER = ClusterName("c")
-ACCESS = Access("/kubeconfig", "c")
+ACCESS = Access("/kubeconfig", ContextName("c"))
 Object = dict[str, Any]
 
 

@@ -29,7 +29,7 @@ from locallb.model.http.serving import (
     Termination,
     VirtualHost,
 )
-from locallb.model.identities import ClusterName, PartId, Protocol, ProxyId, ProxyName
+from locallb.model.identities import ClusterName, Digest, PartId, Protocol, ProxyId, ProxyName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, ConnectCheck, Part, Proxy, Upstream
 from tests.conftest import GOLDENS, Golden
@@ -39,7 +39,7 @@ from tests.envoy.support import Envoy, quiet, validate
 from tests.envoy.traffic import Block
 
 pytestmark = pytest.mark.envoy
-_CERTIFICATE = Certificate(ClusterName("kind"), "default", "web", "ab" * 32)
+_CERTIFICATE = Certificate(ClusterName("kind"), "default", "web", Digest("ab" * 32))
 _PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 """Every try starts an Envoy: a smaller example isn't worth minutes, as Envoy names what it refuses."""
 

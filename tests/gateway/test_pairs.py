@@ -8,6 +8,7 @@ from locallb.gateway.parsing.referred import SECRET_REFERENCE
 from locallb.gateway.status.statuses import gateway_status
 from locallb.gateway.texts import sentences
 from locallb.model.http.serving import Certificate
+from locallb.model.identities import Digest
 from tests.gateway.api import (
     DEMO,
     JsonObject,
@@ -53,7 +54,7 @@ def test_backends_are_shown_the_certificate_of_the_gateway(case: str) -> None:
     said = conditions(gateway_status(one, SERVING).status)
     assert said == {**{kind: OK[kind] for kind in ("Accepted", "Programmed")}, "ResolvedRefs": expected}
     shown = {target.service.name: target.tls and target.tls.client for target in one.targets.values()}
-    pair = Certificate(DEMO, "shop", "cert", "ab" * 32)
+    pair = Certificate(DEMO, "shop", "cert", Digest("ab" * 32))
     assert shown == {"api": None, "secure": pair if case == "a Secret" else None}
     told = [sentence for sentence in sentences(objects(gateway_class()), [one]) if str(one.key) in sentence]
     assert [f": {expected[1]}: " in sentence for sentence in told] == [True] * (expected[0] == "False")

@@ -20,9 +20,10 @@ from locallb.host.setup.resolver_plan import (
     routing_files,
 )
 from locallb.host.setup.steps import THERE, HostSeen, Kept, SetupRecord, StepKind
+from locallb.model.identities import ZoneName
 
-ZONE = Zone("test", Embedded(ip_address("127.0.0.77"), 5300))
-LAB = Zone("lab.example", Rfc2136(ip_address("::1"), 53))
+ZONE = Zone(ZoneName("test"), Embedded(ip_address("127.0.0.77"), 5300))
+LAB = Zone(ZoneName("lab.example"), Rfc2136(ip_address("::1"), 53))
 DROP_IN = f"{RESOLVED_DIRECTORY}/60-locallb-test.conf"
 MADE = "# Made by `locallb host setup`; `locallb host teardown` removes it.\n"
 

@@ -12,6 +12,7 @@ import pytest
 from locallb.dns.zones import Embedded, Zone
 from locallb.host.macos import ifconfig
 from locallb.host.setup import changes as setup
+from locallb.model.identities import ZoneName
 from tests.e2e.support import node, port, service
 from tests.host.support import PRIVATE, Project, project
 
@@ -100,7 +101,7 @@ def test_macos_has_none_of_linux_routes(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.setattr(ifconfig, "aliases", frozenset)
     monkeypatch.delattr(socket, "AF_NETLINK")
-    zone = Zone("test", Embedded(ip_address("127.0.0.77"), 5300))
+    zone = Zone(ZoneName("test"), Embedded(ip_address("127.0.0.77"), 5300))
     seen = setup.look((), 0, (zone,))
     assert seen.routes == ()
     assert setup.present(seen.record).keys() == seen.record.changes.keys()

@@ -18,6 +18,7 @@ from locallb.ingress.tls import Certificates, chains
 from locallb.model.gateway.ingresses import Ingress, IngressPath
 from locallb.model.http.routes import Answer, Match, PathKind, PathMatch, Route
 from locallb.model.http.serving import ANY, AnyCertificate, Certificate, Chain, HttpRoutes
+from locallb.model.identities import Digest
 from tests.gateway.api import DEMO
 from tests.ingress.api import backend, ingress, path, rule
 
@@ -129,7 +130,7 @@ SENT_AWAY = Answer(421)
 AWAY = (Route(Match(), SENT_AWAY),)
 CERTIFICATES = st.dictionaries(
     st.sampled_from((*HOSTS, "c.b.a.test", "x.test")),
-    st.sampled_from([Certificate(DEMO, "shop", name, "ab" * 8) for name in "abc"]),
+    st.sampled_from([Certificate(DEMO, "shop", name, Digest("ab" * 8)) for name in "abc"]),
     min_size=1,
 )
 

@@ -10,6 +10,7 @@ import yaml
 from locallb.kubernetes.access.errors import KubeError
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.limits import deadline
+from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 from tests.servers import ANSWER_HEAD, dripping
 
@@ -24,7 +25,7 @@ def test_an_answer_that_drips_ends(begun: bytes, tmp_path: Path, monkeypatch: py
     with dripping(begun) as port:
         kubeconfig.write_text(yaml.safe_dump(_document(f"http://127.0.0.1:{port}")))
         with pytest.raises(KubeError, match=r"its answer takes longer than 0\.2 s"):
-            Cluster(Access(str(kubeconfig), "c")).service("n", "web")
+            Cluster(Access(str(kubeconfig), ContextName("c"))).service("n", "web")
 
 
 def _document(server: str) -> object:

@@ -28,7 +28,7 @@ from locallb.kubernetes.events import (
     shortened,
     spend,
 )
-from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
+from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, Owner, Uid
 from locallb.model.snapshot import Access, Snapshot
 from locallb.model.status_entries import Event
 from locallb.planning.notices import NODES, OTHERS
@@ -86,7 +86,7 @@ def test_an_event_names_its_service_and_who_tells() -> None:
 def planned(*objects: JsonObject, classes: Classes | None = None) -> Plan:
     """Plan for objects of a live cluster."""
     read = parsed(*objects)
-    home, access = Home("p", "s", "/p"), {DEMO: Access("/kubeconfig", "demo")}
+    home, access = Home("p", "s", "/p"), {DEMO: Access("/kubeconfig", ContextName("demo"))}
     snapshot = Snapshot(home, read.services, read.malformed, read.nodes, read.slices, access=access)
     return make_plan(snapshot, Settings((), (DEFAULT_POOL,), classes=classes or Classes()))
 
@@ -118,7 +118,7 @@ def test_a_rejection_is_reported_where_the_service_lives() -> None:
     """With owner and access, so that status and events can be written."""
     (rejection,) = planned(service(meta={"uid": "u1"}, loadBalancerIP="1.2.3.4")).rejections
     assert rejection.owner is not None
-    assert (rejection.owner.uid, rejection.access) == ("u1", Access("/kubeconfig", "demo"))
+    assert (rejection.owner.uid, rejection.access) == ("u1", Access("/kubeconfig", ContextName("demo")))
     (told,) = rejection_events(rejection)
     assert (told.type, told.reason) == ("Warning", FAILED)
     assert told.note.startswith("OutOfPool: demo/shop/web asks for 1.2.3.4")

@@ -20,6 +20,7 @@ from locallb.kubernetes.access.exec_plugin import Plugin, token
 from locallb.kubernetes.access.kubeconfig import sign_in
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.feed import Feed
+from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 from tests.kubernetes.test_kubeconfig import written
 from tests.servers import in_thread
@@ -44,7 +45,7 @@ def answer(text: str, expires: datetime | None = None) -> str:
 def plugin(script: str, directory: Path) -> Plugin:
     """Make a plugin of a shell script, which may note its runs in `runs`."""
     section = {"apiVersion": BETA, "command": "sh", "args": ["-c", f"cd {directory}; echo x >> runs; {script}"]}
-    return Plugin.of(section, Access(str(directory / "config"), "here"))
+    return Plugin.of(section, Access(str(directory / "config"), ContextName("here")))
 
 
 def runs(directory: Path) -> int:
@@ -167,7 +168,7 @@ def test_a_command_with_a_slash_is_beside_the_kubeconfig(tmp_path: Path) -> None
     (tmp_path / "login").write_text('#!/bin/sh\ntest -n "$KUBERNETES_EXEC_INFO" && eval "$SAY"\n')
     (tmp_path / "login").chmod(0o755)
     section = {"apiVersion": BETA, "command": "./login", "env": [{"name": "SAY", "value": f"echo '{answer('t')}'"}]}
-    assert token(Plugin.of(section, Access(str(tmp_path / "config"), "here"))) == "t"
+    assert token(Plugin.of(section, Access(str(tmp_path / "config"), ContextName("here")))) == "t"
 
 
 @pytest.mark.parametrize(
@@ -176,7 +177,7 @@ def test_a_command_with_a_slash_is_beside_the_kubeconfig(tmp_path: Path) -> None
 def test_a_section_that_is_none_is_reported(section: dict[str, object], tmp_path: Path) -> None:
     """Before anything runs."""
     with pytest.raises(KubeError, match="its user's `exec` isn't valid"):
-        Plugin.of(section, Access(str(tmp_path / "config"), "here"))
+        Plugin.of(section, Access(str(tmp_path / "config"), ContextName("here")))
 
 
 @pytest.fixture
@@ -244,7 +245,7 @@ def test_a_token_that_was_fetched_before_is_there_when_something_is_locked(
     section = {"apiVersion": BETA, "command": "sh", "args": ["-c", f"echo '{answer('t')}'"]}
     access = written(tmp_path / "config", cluster={"server": url}, user={"exec": section})
     failing = written(tmp_path / "failing", user={"exec": {**section, "args": ["-c", "exit 1"]}})
-    sign_in([failing, Access(str(tmp_path / "none"), "x"), written(tmp_path / "plain"), access])
+    sign_in([failing, Access(str(tmp_path / "none"), ContextName("x")), written(tmp_path / "plain"), access])
     assert seen == []
     monkeypatch.setattr(exec_plugin, "_run", lambda _plugin: pytest.fail("it was asked again"))
     assert Cluster(access).objects() == []

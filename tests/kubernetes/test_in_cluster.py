@@ -10,6 +10,7 @@ import yaml
 from locallb.kubernetes.access import in_cluster
 from locallb.kubernetes.access.errors import KubeError
 from locallb.kubernetes.access.kubeconfig import connection, kubeconfig_path, resolve, stamp
+from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 
 DEPLOYED = Path(__file__).parents[2] / "deploy/in-cluster.yaml"
@@ -36,8 +37,8 @@ def test_a_pod_means_its_own_cluster(account: Path, monkeypatch: pytest.MonkeyPa
     """Its server, authority and token's file; nothing is written, and the token stands nowhere else."""
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
     before = sorted(account.iterdir())
-    access = resolve("", "", Path("/project"))
-    assert access == Access(str(account / "kubeconfig"), "in-cluster")
+    access = resolve("", ContextName(""), Path("/project"))
+    assert access == Access(str(account / "kubeconfig"), ContextName("in-cluster"))
     way = connection(access)
     assert way.server == server
     assert way.files == (str(account / "ca.crt"), str(account / "token"))
@@ -47,7 +48,7 @@ def test_a_pod_means_its_own_cluster(account: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_token_that_the_kubelet_replaced_is_another_way(account: Path) -> None:
     """Whoever keeps a connection compares the stamp of its files."""
-    access = resolve("", "", Path("/project"))
+    access = resolve("", ContextName(""), Path("/project"))
     before = stamp(access, connection(access).files)
     assert stamp(access, connection(access).files) == before
     (account / "new").write_text("other")

@@ -18,6 +18,7 @@ from locallb.kubernetes.access.kubeconfig import connection, kubeconfig_path, me
 from locallb.kubernetes.access.kubeconfig_file import LARGEST
 from locallb.kubernetes.api.client import Cluster, Clusters
 from locallb.kubernetes.api.feed import Feed
+from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 
 SERVER = "https://127.0.0.1:6443"
@@ -33,34 +34,34 @@ def written(path: Path, *, cluster: dict[str, Any] | None = None, user: dict[str
         "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
     }
     path.write_text(yaml.safe_dump(document))
-    return Access(str(path), "here")
+    return Access(str(path), ContextName("here"))
 
 
 def test_the_current_context_is_meant_where_none_is_named(tmp_path: Path) -> None:
     """Relative to the project; the context by its name, so that another current one later changes nothing."""
     access = written(tmp_path / "config")
-    assert resolve("config", "", tmp_path) == access
-    assert resolve(str(tmp_path / "config"), "here", Path("/elsewhere")) == access
+    assert resolve("config", ContextName(""), tmp_path) == access
+    assert resolve(str(tmp_path / "config"), ContextName("here"), Path("/elsewhere")) == access
 
 
 def test_a_file_means_the_same_until_it_says_something_else_of_that_cluster(tmp_path: Path) -> None:
     """It is rewritten all the time: another namespace or order, and what is said of other clusters, is nothing."""
     path = tmp_path / "config"
     access = written(path)
-    before = meaning("config", "", tmp_path)
+    before = meaning("config", ContextName(""), tmp_path)
     assert before.access == access
     document = yaml.safe_load(path.read_text())
     document["contexts"] = [{"name": "new", "context": {"cluster": "x", "user": "x"}}, *document["contexts"]]
     document["contexts"][1]["context"]["namespace"] = "n"
     path.write_text(json.dumps(document))
-    assert meaning("config", "", tmp_path) == before
+    assert meaning("config", ContextName(""), tmp_path) == before
     path.write_text(json.dumps({**document, "current-context": "new"}))
-    assert meaning("config", "here", tmp_path) == before
+    assert meaning("config", ContextName("here"), tmp_path) == before
     with pytest.raises(KubeError, match="no cluster x"):
-        meaning("config", "", tmp_path)
+        meaning("config", ContextName(""), tmp_path)
     for changed in ({"cluster": {"server": f"{SERVER}/other"}}, {"user": {"token": "other"}}):
         written(path, **changed)
-        assert meaning("config", "", tmp_path) != before
+        assert meaning("config", ContextName(""), tmp_path) != before
 
 
 def test_the_first_file_of_the_environment_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +109,7 @@ def test_invalid_kubeconfig_is_reported_by_file(
     if text is not None:
         (tmp_path / "config").write_text(text)
     with pytest.raises(KubeError, match=told) as caught:
-        resolve("config", context, tmp_path)
+        resolve("config", ContextName(context), tmp_path)
     assert type(caught.value) is fault
     assert str(tmp_path / "config") in str(caught.value)
 
@@ -183,7 +184,11 @@ def test_fifo_or_oversized_kubeconfig_is_reported(tmp_path: Path, what: str, rol
         case _:
             with odd.open("wb") as file:
                 file.truncate(LARGEST + 1)
-    access = Access(str(odd), "here") if role == "kubeconfig" else written(tmp_path / "c", user={"tokenFile": "odd"})
+    access = (
+        Access(str(odd), ContextName("here"))
+        if role == "kubeconfig"
+        else written(tmp_path / "c", user={"tokenFile": "odd"})
+    )
     with pytest.raises(KubeError, match=r"odd.*(no regular file|symbolic links|more than|Is a directory)") as caught:
         connection(access)
     assert isinstance(caught.value, KubeconfigError)

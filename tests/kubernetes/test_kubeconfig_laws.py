@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from locallb.kubernetes.access import kubeconfig_file
 from locallb.kubernetes.access.errors import KubeconfigError, KubeError, NoContextError
 from locallb.kubernetes.access.kubeconfig import connection
+from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 
 NAMES = st.sampled_from(["a", "b", "kind-a", "kind-ab", "1", "yes", "ü"])
@@ -61,7 +62,7 @@ def said(data: bytes, context: str) -> type[KubeError] | None:
         path = Path(directory) / "config"
         path.write_bytes(data)
         try:
-            connection(Access(str(path), context))
+            connection(Access(str(path), ContextName(context)))
         except KubeError as error:
             return type(error)
     return None
@@ -101,7 +102,7 @@ def test_context_of_an_emptied_kubeconfig_is_gone_once_writing_has_ended(
     """After kind deleted the last cluster there is no list, as in a file that is being written."""
     path = tmp_path / "config"
     path.write_text(text)
-    access = Access(str(path), "kind-shop")
+    access = Access(str(path), ContextName("kind-shop"))
     with pytest.raises(KubeError, match="may be half-written") as caught:
         connection(access)
     assert isinstance(caught.value, KubeconfigError)

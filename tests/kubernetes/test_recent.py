@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.kubernetes.api.recent import Recent
+from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 
-AT = Access("k", "c")
+AT = Access("k", ContextName("c"))
 
 
 def told(version: object, uid: str = "u") -> dict[str, Any]:

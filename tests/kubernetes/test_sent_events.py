@@ -14,6 +14,7 @@ import yaml
 from locallb.kubernetes.access.errors import KubeError
 from locallb.kubernetes.api import connected
 from locallb.kubernetes.api.client import Cluster
+from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 from tests.servers import in_thread
 
@@ -29,7 +30,7 @@ def access(directory: Path, port: int) -> Access:
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
     }
     path.write_text(yaml.safe_dump(config))
-    return Access(str(path), "c")
+    return Access(str(path), ContextName("c"))
 
 
 @pytest.fixture

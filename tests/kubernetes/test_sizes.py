@@ -14,6 +14,7 @@ import pytest
 from locallb.kubernetes.access.errors import KubeError
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.limits import size
+from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 from tests.servers import QuietServer, in_thread
 from tests.sources.seed_api import kubeconfig
@@ -44,7 +45,7 @@ def sending(directory: Path, parts: Iterable[bytes], encoding: str) -> Iterator[
     server = QuietServer(("127.0.0.1", 0), Handler)
     with in_thread(server):
         (directory / "config").write_text(kubeconfig(f"http://127.0.0.1:{server.server_port}", {"token": "t"}))
-        yield Cluster(Access(str(directory / "config"), "it")), sent
+        yield Cluster(Access(str(directory / "config"), ContextName("it"))), sent
 
 
 @pytest.mark.parametrize("encoding", ["identity", "gzip"])

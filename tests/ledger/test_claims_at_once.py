@@ -24,7 +24,7 @@ from locallb.ledger.claims import LedgerError, entry_name, entry_text
 from locallb.ledger.conflicts import ContendedError
 from locallb.ledger.ledger import Ledger
 from locallb.ledger.publishing import ClaimRequest, publish
-from locallb.model.identities import Protocol
+from locallb.model.identities import Protocol, SharingKey
 from locallb.model.snapshot import Claim, MappedPort
 from locallb.storage import files
 from tests.ledger.test_ledger import ROOT, owner
@@ -103,7 +103,7 @@ def test_port_change_is_undone_when_another_owner_claims_the_port_meanwhile(
 
     def beaten(self: Ledger, path: Path, claim: ClaimRequest) -> None:
         theirs = tmp_path / entry_name(LOCALHOST, owner("other"))
-        theirs.write_text(entry_text(LOCALHOST, owner("other"), "", new))
+        theirs.write_text(entry_text(LOCALHOST, owner("other"), SharingKey(""), new))
         rewrite(self, path, claim)
 
     monkeypatch.setattr(Ledger, "_rewrite", beaten)
@@ -116,9 +116,9 @@ def test_port_change_is_undone_when_another_owner_claims_the_port_meanwhile(
 @pytest.mark.parametrize(
     ("text", "hinders"),
     [
-        (entry_text(LOCALHOST, owner("other"), "", [MappedPort(80, Protocol.TCP, 2)]), False),
-        (entry_text(LOCALHOST, owner("other"), "", [MappedPort(443, Protocol.TCP, 1)]), True),
-        (entry_text(LOCALHOST, owner("other"), ""), True),
+        (entry_text(LOCALHOST, owner("other"), SharingKey(""), [MappedPort(80, Protocol.TCP, 2)]), False),
+        (entry_text(LOCALHOST, owner("other"), SharingKey(""), [MappedPort(443, Protocol.TCP, 1)]), True),
+        (entry_text(LOCALHOST, owner("other"), SharingKey("")), True),
         ("", True),
     ],
 )

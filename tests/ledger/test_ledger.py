@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from locallb.ledger.claims import ClaimFile, LedgerError, read_entry
 from locallb.ledger.ledger import UNKNOWN, Ledger
-from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner, Uid
+from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner, SharingKey, Uid
 from locallb.model.memory import Memory
 from locallb.model.snapshot import Claim
 from tests.descriptors import few_files
@@ -302,8 +302,8 @@ def test_claim_file_names_its_service_and_stack_readably(ledger: Ledger) -> None
 
 def test_services_with_a_common_sharing_key_share_an_address(ledger: Ledger) -> None:
     """Two of one stack that both say so hold one address; each releases for itself."""
-    ledger.claim(ADDRESS, owner("web"), "key")
-    ledger.claim(ADDRESS, owner("other"), "key")
+    ledger.claim(ADDRESS, owner("web"), SharingKey("key"))
+    ledger.claim(ADDRESS, owner("other"), SharingKey("key"))
     assert {claim.owner for claim in ledger.claims()} == {owner("web"), owner("other")}
     ledger.release(ADDRESS, owner("web"))
     assert ledger.claims() == (Claim(ADDRESS, owner("other")),)
@@ -317,21 +317,21 @@ def test_address_is_shared_only_with_the_same_key_and_stack(
     ledger: Ledger, mine: str, other: Owner, theirs: str
 ) -> None:
     """Both owners must have the key, and be of one stack."""
-    ledger.claim(ADDRESS, owner("web"), mine)
+    ledger.claim(ADDRESS, owner("web"), SharingKey(mine))
     with pytest.raises(LedgerError, match="belongs to local/default/web"):
-        ledger.claim(ADDRESS, other, theirs)
+        ledger.claim(ADDRESS, other, SharingKey(theirs))
     with pytest.raises(LedgerError, match="belongs to local/default/web"):
-        ledger.reown(ADDRESS, replace(other, uid=Uid("u0")), other, theirs)
+        ledger.reown(ADDRESS, replace(other, uid=Uid("u0")), other, SharingKey(theirs))
     assert ledger.claims() == (Claim(ADDRESS, owner("web")),)
 
 
 def test_a_holder_may_stop_sharing(ledger: Ledger) -> None:
     """Those who are there stay, nobody comes any more."""
     for name in ("web", "other"):
-        ledger.claim(ADDRESS, owner(name), "key")
-    ledger.reown(ADDRESS, owner("web"), owner("web", uid="u2"), "")
+        ledger.claim(ADDRESS, owner(name), SharingKey("key"))
+    ledger.reown(ADDRESS, owner("web"), owner("web", uid="u2"), SharingKey(""))
     with pytest.raises(LedgerError):
-        ledger.claim(ADDRESS, owner("third"), "key")
+        ledger.claim(ADDRESS, owner("third"), SharingKey("key"))
     assert {claim.owner for claim in ledger.claims()} == {owner("web", uid="u2"), owner("other")}
 
 
@@ -353,11 +353,11 @@ def test_claims_read_with_a_memory_or_for_one_owner_equal_a_fresh_read(
             address = IPv4Address(f"127.77.0.{number}")
             with contextlib.suppress(LedgerError):
                 if deed == "claim":
-                    ledger.claim(address, owner(name), "k")
+                    ledger.claim(address, owner(name), SharingKey("k"))
                 elif deed == "release":
                     ledger.release(address, owner(name))
                 elif deed == "reown":
-                    ledger.reown(address, owner(name), owner("c"), "k")
+                    ledger.reown(address, owner(name), owner("c"), SharingKey("k"))
                 else:
                     for path in ledger.directory.glob(f"{address}~*"):
                         path.write_text("{")

@@ -23,7 +23,7 @@ from locallb.model.http.routes import (
     ValueMatch,
 )
 from locallb.model.http.serving import ANY, Certificate, Chain, HttpListener, HttpRoutes, Termination, VirtualHost
-from locallb.model.identities import ClusterName
+from locallb.model.identities import ClusterName, Digest
 
 PLAIN = HttpRoutes(())
 EXACT = Match(PathMatch(PathKind.EXACT, "/a"))
@@ -48,7 +48,7 @@ EXACT = Match(PathMatch(PathKind.EXACT, "/a"))
         (lambda: Chain(PLAIN, ("a.test",)), "plain HTTP has no SNI"),
         (lambda: HttpListener(ip_address("127.77.0.5"), 80, (Chain(PLAIN), Chain(PLAIN))), "the same hostname"),
         (lambda: Termination(()), "without a certificate"),
-        (lambda: Certificate(ClusterName("c"), "n", "s", "../../x"), "isn't hexadecimal"),
+        (lambda: Certificate(ClusterName("c"), "n", "s", Digest("../../x")), "isn't hexadecimal"),
         (lambda: BackendTls("*.a.test"), "isn't a hostname"),
         (lambda: Target("a", -1), "weight -1 isn't within 0 and 1000000"),
         (lambda: Redirect(code=200), "isn't the status of a redirect"),

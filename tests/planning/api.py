@@ -18,7 +18,7 @@ from locallb.engine.engine import Engine
 from locallb.kubernetes.access.errors import ConflictError
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.recent import RECENT
-from locallb.model.identities import ObjectKey
+from locallb.model.identities import ContextName, ObjectKey
 from locallb.model.snapshot import Access
 from locallb.planning.planned import Plan
 from locallb.provider import KINDS
@@ -28,7 +28,7 @@ from locallb.resources import codec
 from locallb.resources.values import Values
 from tests.engine.support import make_project
 
-ACCESS = Access("/kubeconfig", "context")
+ACCESS = Access("/kubeconfig", ContextName("context"))
 FOREIGN = "192.0.2.1"
 """An address in every status that is somebody else's."""
 _TOLD = ("ServiceClaim", "ServiceStatus", "ServiceEvents", "GatewayStatus")

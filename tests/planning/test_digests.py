@@ -11,7 +11,7 @@ import pytest
 
 from components.digests import balancer_digest, rejection_digest
 from locallb.config.status_settings import IpMode, StatusOrder
-from locallb.model.identities import Uid
+from locallb.model.identities import ContextName, Digest, SharingKey, Uid
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Access
 from locallb.planning.notices import Notice
@@ -19,7 +19,7 @@ from locallb.planning.planned import Placement, Plan, Rejection
 from tests.conftest import Golden
 from tests.planning.test_plan_goldens import CASES, planned
 
-ACCESS = Access("/home/someone/.kube/config", "kind-a")
+ACCESS = Access("/home/someone/.kube/config", ContextName("kind-a"))
 
 
 def live(plan: Plan) -> Placement:
@@ -36,12 +36,12 @@ CHANGES: dict[str, Callable[[Placement], Placement]] = {
     ),
     "a listener less": lambda p: replace(p, ports=(replace(p.ports[0], listeners=()), *p.ports[1:])),
     "nothing to probe": lambda p: replace(p, probes=()),
-    "another context": lambda p: replace(p, access=Access(ACCESS.kubeconfig, "kind-b")),
+    "another context": lambda p: replace(p, access=Access(ACCESS.kubeconfig, ContextName("kind-b"))),
     "no live cluster": lambda p: replace(p, access=None),
     "a notice": lambda p: replace(p, notices=(Notice("OtherController", "somebody else"),)),
     "ipMode VIP": lambda p: replace(p, ip_mode=IpMode.VIP),
     "others' entries go": lambda p: replace(p, take_over=True),
-    "a sharing key": lambda p: replace(p, sharing="edge"),
+    "a sharing key": lambda p: replace(p, sharing=SharingKey("edge")),
 }
 
 
@@ -49,9 +49,9 @@ CHANGES: dict[str, Callable[[Placement], Placement]] = {
 def test_digest_of_a_load_balancer_covers_every_input(change: str) -> None:
     """Every changed input makes another digest; an equal placement has the same."""
     placement = live(planned("chart"))
-    assert balancer_digest(replace(placement), "proxy") == balancer_digest(placement, "proxy")
-    assert balancer_digest(CHANGES[change](placement), "proxy") != balancer_digest(placement, "proxy")
-    assert balancer_digest(placement, "another") != balancer_digest(placement, "proxy")
+    assert balancer_digest(replace(placement), Digest("proxy")) == balancer_digest(placement, Digest("proxy"))
+    assert balancer_digest(CHANGES[change](placement), Digest("proxy")) != balancer_digest(placement, Digest("proxy"))
+    assert balancer_digest(placement, Digest("another")) != balancer_digest(placement, Digest("proxy"))
 
 
 def test_a_rejection_is_reported_again_when_its_reason_changes() -> None:
@@ -61,7 +61,7 @@ def test_a_rejection_is_reported_again_when_its_reason_changes() -> None:
     others = (
         replace(rejection, problem=Problem(Reason.NO_POOL, "another sentence")),
         replace(rejection, problem=Problem(Reason.IN_USE, "no pool")),
-        replace(rejection, access=Access("/elsewhere", "kind-a")),
+        replace(rejection, access=Access("/elsewhere", ContextName("kind-a"))),
     )
     assert len({rejection_digest(told) for told in (rejection, replace(rejection), *others)}) == 1 + len(others)
 
@@ -72,7 +72,7 @@ def test_the_order_in_a_status_is_in_the_digest_of_who_has_two_families() -> Non
     both = replace(placement, addresses=(ip_address("fd00::5"), ip_address("127.77.0.5")))
     for before, counts in ((placement, False), (both, True)):
         after = replace(before, status_order=StatusOrder.IPV4_FIRST)
-        assert (balancer_digest(before, "proxy") != balancer_digest(after, "proxy")) is counts
+        assert (balancer_digest(before, Digest("proxy")) != balancer_digest(after, Digest("proxy"))) is counts
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -15,7 +15,19 @@ from locallb.config.settings import Pool, ProxySettings, Settings, Sharing
 from locallb.envoy import watches
 from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.model.faults import Fault, Order
-from locallb.model.identities import ClusterName, Family, Home, NodeName, ObjectKey, Owner, Protocol, ProxyName, Uid
+from locallb.model.identities import (
+    ClusterName,
+    ContextName,
+    Family,
+    Home,
+    NodeName,
+    ObjectKey,
+    Owner,
+    Protocol,
+    ProxyName,
+    SharingKey,
+    Uid,
+)
 from locallb.model.network.host_addresses import HostAddresses
 from locallb.model.network.ranges import AddressRange
 from locallb.model.network.routes import PodRoute, Route
@@ -149,7 +161,7 @@ BRIDGE = Route(ip_network("172.18.0.0/16"), "unicast", "br-kind")
 NEAR = Route(ip_network("10.0.0.0/24"), "unicast", "br-kind", ip_address("172.18.0.3"))
 LOOPBACK = AddressRange(ip_address("127.0.0.0"), ip_address("127.255.255.255"))
 WITH_ROUTES = HostFacts(addresses=HostAddresses((LOOPBACK,), routes=(BRIDGE, NEAR)), routes=(BRIDGE, NEAR))
-JOINING = tuple(replace(one, sharing_key="x") for one in (A, B))
+JOINING = tuple(replace(one, sharing_key=SharingKey("x")) for one in (A, B))
 GATEWAY = parse_objects(C, [gateway_class(), gateway(), cluster_ip("api", {"port": 8080, "name": "8080"}), route()])
 API = ObjectKey(C, "shop", "api")
 FAULT = Fault("2999-01-01T00:00:00Z", refuse=100)
@@ -384,7 +396,7 @@ OTHER_FACTS: Mapping[str, Any] = {
     "http_proxies": frozenset({ProxyName("spare-1")}),
     "assignments": (HeldProxyAssignment(A.key, ProxyName("shared-1")),),
     "host": HostFacts(unprivileged_port_start=1024),
-    "access": {C: Access("/kubeconfig", "demo")},
+    "access": {C: Access("/kubeconfig", ContextName("demo"))},
     "health_ports": {C: frozenset({Family.IPV4})},
     "node_routes": {C: (PodRoute(ip_network("10.244.1.0/24"), ip_address("172.18.0.3")),)},
     "external_ips": frozenset({FIRST}),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.model.identities import ClusterName, Home, ObjectKey, ObjectKind, Owner, Uid
+from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, ObjectKind, Owner, Uid
 from locallb.model.naming import owner_fields, owner_from
 from locallb.model.snapshot import Access
 from locallb.model.status_entries import Condition, EntryName, Event, Ingress, IngressPort
@@ -29,7 +29,7 @@ GATEWAY = Owner(OWNER.home, OWNER.service._replace(kind=ObjectKind.GATEWAY), OWN
 @given(owner=owners)
 def test_an_owner_is_read_back_from_what_is_written(owner: Owner) -> None:
     """By the program's converter and by the provider's, which write the same."""
-    claim = ServiceClaimInputs(Access("/k", "c"), owner)
+    claim = ServiceClaimInputs(Access("/k", ContextName("c")), owner)
     assert encode(claim) == {"access": {"kubeconfig": "/k", "context": "c"}, "owner": owner_fields(owner)}
     assert decode(ServiceClaimInputs, json.loads(json.dumps(encode(claim)))) == claim
     assert owner_from(owner_fields(owner)) == owner

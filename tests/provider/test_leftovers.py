@@ -15,7 +15,7 @@ from locallb.ledger import claims
 from locallb.ledger.ledger import Ledger
 from locallb.leftovers.claims import ClaimKey, StateClaimError, claim_key, claim_keys_in
 from locallb.leftovers.host import LeftoverKind, leftovers, remove
-from locallb.model.identities import Owner, ProxyId, ProxyName, Uid
+from locallb.model.identities import Owner, ProxyId, ProxyName, SharingKey, Uid
 from locallb.model.naming import owner_fields
 from locallb.model.snapshot import MappedPort
 from locallb.model.state_resource import PORTS
@@ -88,7 +88,7 @@ def test_gc_releases_only_the_listed_claim_of_an_owner(root: Path, ports: tuple[
     (name,) = paths.ledger_directory().glob("127*")
     name.rename(name.with_name(f"{ADDRESS}~{'0' * 16}.json"))
     ledger.claim(ADDRESS, mine, ports=ports)
-    name.write_text(claims.entry_text(ADDRESS, mine, "", other))
+    name.write_text(claims.entry_text(ADDRESS, mine, SharingKey(""), other))
     assert sorted(len(claim.ports) for claim in ledger.claims()) == [0, 1]
     assert len(remove(listed)) == 1
     assert [claim.ports for claim in ledger.claims()] == [other]

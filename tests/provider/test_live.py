@@ -15,7 +15,7 @@ from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.api.unreachable import UNREACHABLE
 from locallb.kubernetes.events import ENSURED, NORMAL
 from locallb.kubernetes.status_patch import FINALIZER, SERVING, Published, claiming, publishing
-from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
+from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, Owner, Uid
 from locallb.model.snapshot import Access
 from locallb.model.status_entries import Condition, Event, Ingress, IngressPort
 from locallb.outputs.status.service_status import ServiceStatus
@@ -23,7 +23,7 @@ from locallb.provider.resources.service_claim import ServiceClaim
 from locallb.resources import properties
 from locallb.resources.errors import ProviderError
 
-ACCESS = Access(kubeconfig="/k", context="c")
+ACCESS = Access(kubeconfig="/k", context=ContextName("c"))
 OWNER = Owner(Home("p", "s", "/r"), ObjectKey(ClusterName("c"), "n", "web"), Uid("u1"))
 
 

@@ -19,7 +19,7 @@ from locallb.envoy import render
 from locallb.envoy.http import names
 from locallb.model.http.routes import Answer, Match, Route
 from locallb.model.http.serving import ANY, Certificate, Chain, HttpListener, HttpRoutes, Termination, VirtualHost
-from locallb.model.identities import ClusterName, ProxyName
+from locallb.model.identities import ClusterName, Digest, ProxyName
 from locallb.model.naming import owner_fields, proxy_owner
 from locallb.model.objects import Discovery
 from locallb.model.serving import Proxy
@@ -223,7 +223,7 @@ def test_certificate_that_does_not_fit_on_the_disk_leaves_the_former_pair(
     tmp_path: Path, chain: bytes, before: tuple[bytes, bytes] | None
 ) -> None:
     """Whichever of the two files it is; without a former pair there is none, and nothing half done."""
-    certificate = Certificate(ClusterName("c"), "default", "web", "0" * 64, "")
+    certificate = Certificate(ClusterName("c"), "default", "web", Digest("0" * 64), "")
     if before:
         certificate_files.write(tmp_path, certificate, *before, shared=False)
     key = b"x" * (10_100 - len(chain))

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from locallb.kubernetes.api import live_service
-from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
+from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, Owner, Uid
 from locallb.model.snapshot import Access
 from locallb.resources.errors import ProviderError
 
@@ -24,7 +24,7 @@ WHOLE = yaml.safe_dump(
 
 def withdraw(path: Path) -> None:
     """Let go of a Service of the cluster that the context `here` leads to."""
-    live_service.withdraw(Access(str(path), "here"), OWNER, lambda _found: {"metadata": {}})
+    live_service.withdraw(Access(str(path), ContextName("here")), OWNER, lambda _found: {"metadata": {}})
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from urllib3.util import connection
 
+from locallb.model.identities import ImageName
 from locallb.runtimes.docker import daemon as docker_daemon
 from locallb.runtimes.docker import events as docker_events
 from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError
@@ -183,7 +184,7 @@ ASKED: dict[str, tuple[bytes, Callable[[Containers], object]]] = {
     "at first": (b"", Containers.ping),
     "for what it has": (b"/containers/json", lambda daemon: daemon.labelled("l")),
     "for events": (b"/events", lambda daemon: daemon.events("l", ("die",), 0.0)),
-    "for an image": (b"/images/create", lambda daemon: daemon.pull("image:tag")),
+    "for an image": (b"/images/create", lambda daemon: daemon.pull(ImageName("image:tag"))),
 }
 
 

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from locallb.model.identities import ImageName
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.image import add_program, load_program
 from locallb.storage.files import FilesError
@@ -42,7 +43,7 @@ def test_an_archive_for_which_there_is_no_room_is_reported(
     told = rf"^the image a:b can't be written to {tmp_path}: File too large; raise .*; or name another .* in TMPDIR$"
     try:
         with pytest.raises(FilesError, match=told):
-            load_program(Containers(), "a:b", Path(sys.executable).resolve(), "usr/bin/one")
+            load_program(Containers(), ImageName("a:b"), Path(sys.executable).resolve(), "usr/bin/one")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert [*tmp_path.iterdir()] == []
@@ -54,4 +55,4 @@ def test_an_archive_for_which_there_is_no_directory_is_reported(
     """TMPDIR may name one that is gone."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
     with pytest.raises(FilesError, match=rf"^the image a:b can't be written to {tmp_path}/gone: No such file"):
-        load_program(Containers(), "a:b", Path(sys.executable).resolve(), "usr/bin/one")
+        load_program(Containers(), ImageName("a:b"), Path(sys.executable).resolve(), "usr/bin/one")

@@ -18,7 +18,17 @@ from hypothesis import strategies as st
 
 from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import SettingsError
-from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, ProxyId, RunIdentity
+from locallb.model.identities import (
+    ClusterName,
+    ContainerId,
+    Digest,
+    Home,
+    ImageName,
+    ObjectKey,
+    Owner,
+    ProxyId,
+    RunIdentity,
+)
 from locallb.model.network.routes import PodRoute
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import PodmanContainerInputs, PodmanContainerState
@@ -40,9 +50,9 @@ OWNER = Owner(Home("shop", "dev", "/srv/shop"), ObjectKey(ClusterName("c"), "n",
 WANTED = PodmanContainerInputs(
     proxy=ProxyId("0" * 12),
     owner=OWNER,
-    bootstrap="b" * 64,
+    bootstrap=Digest("b" * 64),
     name="local-lb-000000000000",
-    image="local-lb/envoy:1",
+    image=ImageName("local-lb/envoy:1"),
     pull="IfNotPresent",
     command=("--config-path", "x"),
     user="0:0",
@@ -174,7 +184,7 @@ def test_container_of_another_spec_serves_until_the_image_is_there_and_is_draine
     monkeypatch.setattr("locallb.runtimes.podman.lifecycle.drain_container", lambda seen: drained.append(seen["Id"]))
     life = Lifecycle(cast("Containers", engine))
     former = life.create(WANTED)
-    other = replace(WANTED, image="local-lb/envoy:2")
+    other = replace(WANTED, image=ImageName("local-lb/envoy:2"))
     with monkeypatch.context() as absent:
         absent.setattr(engine, "has_image", lambda _: False)
         absent.setattr(engine, "pull", mock.Mock(side_effect=ContainersError("no such image")), raising=False)
@@ -192,8 +202,8 @@ def test_paused_container_is_resumed_before_it_is_stopped() -> None:
     containers, client = PodmanContainers(), mock.Mock()
     client.unpause.side_effect = [None, APIError("it isn't paused")]
     with mock.patch.object(containers, "client", return_value=client):
-        containers.stop("one", 5)
-        containers.stop("two", 5)
+        containers.stop(ContainerId("one"), 5)
+        containers.stop(ContainerId("two"), 5)
     both = [(mock.call.unpause(name), mock.call.stop(name, timeout=5)) for name in ("one", "two")]
     assert client.mock_calls == [call for calls in both for call in calls]
 
@@ -296,7 +306,7 @@ def test_an_image_that_fails_while_it_is_fetched_is_reported(tmp_path: Path, mon
         closing(PodmanContainers(5)) as containers,
         pytest.raises(ContainersError, match="Podman refuses: no such host"),
     ):
-        containers.pull("registry.example/envoy:1")
+        containers.pull(ImageName("registry.example/envoy:1"))
 
 
 @pytest.mark.parametrize(

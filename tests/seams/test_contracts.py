@@ -20,7 +20,17 @@ from locallb.kubernetes.events import event_body
 from locallb.kubernetes.frontend import frontend, frontends
 from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.kubernetes.status_patch import NOTHING, differences
-from locallb.model.identities import ClusterName, Home, ObjectKey, ObjectKind, Owner, ProxyName, RunIdentity, Uid
+from locallb.model.identities import (
+    ClusterName,
+    ContextName,
+    Home,
+    ObjectKey,
+    ObjectKind,
+    Owner,
+    ProxyName,
+    RunIdentity,
+    Uid,
+)
 from locallb.model.naming import digest
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Access, HostFacts
@@ -200,13 +210,15 @@ def owner(kind: ObjectKind) -> Owner:
 
 def placement(kind: ObjectKind) -> Placement:
     """Place an object of a live cluster."""
-    return Placement(owner(kind), (ip_address("127.77.0.5"),), (), ProxyName("p"), access=Access("/k", "c"))
+    return Placement(
+        owner(kind), (ip_address("127.77.0.5"),), (), ProxyName("p"), access=Access("/k", ContextName("c"))
+    )
 
 
 def rejection(kind: ObjectKind) -> Rejection:
     """Reject it."""
     whose = owner(kind)
-    return Rejection(whose.service, Problem(Reason.NO_BACKENDS, "why"), whose, Access("/k", "c"))
+    return Rejection(whose.service, Problem(Reason.NO_BACKENDS, "why"), whose, Access("/k", ContextName("c")))
 
 
 def replace_host(frame: PlanContext) -> PlanContext:

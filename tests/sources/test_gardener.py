@@ -20,7 +20,7 @@ from locallb.config.settings import Settings, SettingsError
 from locallb.kubernetes.access.errors import KubeError, NoContextError
 from locallb.kubernetes.access.kubeconfig import connection
 from locallb.kubernetes.access.kubeconfig_file import UNWRITTEN
-from locallb.model.identities import ClusterName, Home, ObjectKey
+from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey
 from locallb.model.network.routes import PodRoute
 from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
@@ -78,7 +78,7 @@ def files_in(directory: Path) -> dict[str, bytes]:
 def shoot_source(root: Path, name: str, silent: str = "", *routes: str) -> KubernetesSource:
     """Make the source that a shoot is taken as, whose Nodes are reached by these routes."""
     ways, path = tuple(map(PodRoute.parse, routes)), str(kept(root) / f"{name}.kubeconfig")
-    return KubernetesSource(ClusterName(name), path, name, found=True, silent=silent, node_routes=ways)
+    return KubernetesSource(ClusterName(name), path, ContextName(name), found=True, silent=silent, node_routes=ways)
 
 
 def test_the_seed_comes_first_and_each_shoot_has_a_kubeconfig_for_this_user_only(seed: SeedApi, tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_the_seed_comes_first_and_each_shoot_has_a_kubeconfig_for_this_user_only
     assert (finding.complaints, finding.notices, finding.gone) == ((), (), ())
     path = kept(tmp_path) / f"{A}.kubeconfig"
     assert (stat.S_IMODE(path.stat().st_mode), stat.S_IMODE(kept(tmp_path).stat().st_mode)) == (0o600, 0o700)
-    assert connection(Access(str(path), A)).server == "https://api.a.internal"
+    assert connection(Access(str(path), ContextName(A))).server == "https://api.a.internal"
     assert {credential for _, credential in seed.asked} == {"Bearer seed-token"}
 
 
@@ -176,7 +176,7 @@ API = "api.a.local.external.local.gardener.cloud"
 
 def reached(root: Path) -> tuple[str, str]:
     """Return the server of the shoot A, and the name that is asked of it."""
-    way_to = connection(Access(str(kept(root) / f"{A}.kubeconfig"), A))
+    way_to = connection(Access(str(kept(root) / f"{A}.kubeconfig"), ContextName(A)))
     return way_to.server, way_to.server_name
 
 
@@ -339,7 +339,7 @@ def test_a_shoot_that_is_gone_is_waited_for_no_more(seed: SeedApi, tmp_path: Pat
     assert [source.cluster for source in sources] == ["seed"]
     assert ReadCache(stack_directory(home)).load(ClusterName(A)) is None
     with pytest.raises(KubeError) as caught:
-        connection(Access(str(kept(tmp_path) / f"{A}.kubeconfig"), A))
+        connection(Access(str(kept(tmp_path) / f"{A}.kubeconfig"), ContextName(A)))
     assert isinstance(caught.value, NoContextError)
 
 
@@ -523,7 +523,7 @@ def test_the_entry_of_a_seed() -> None:
     assert parse_settings({"sources": [{"gardener": {}}]}).finders == (GardenerSource(ClusterName("seed")),)
     given_all = {"name": "s", "kubeconfig": "k", "context": "c", "shoots": [A, "*--b"]}
     (finder,) = parse_settings({"sources": [{"gardener": given_all}]}).finders
-    assert finder == GardenerSource(ClusterName("s"), "k", "c", frozenset({A, "*--b"}))
+    assert finder == GardenerSource(ClusterName("s"), "k", ContextName("c"), frozenset({A, "*--b"}))
 
 
 @pytest.mark.parametrize(

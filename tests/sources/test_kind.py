@@ -16,7 +16,7 @@ from locallb.config.settings import Settings
 from locallb.kubernetes.access.errors import KubeError, NoContextError
 from locallb.kubernetes.access.kubeconfig import connection, stamp
 from locallb.kubernetes.access.kubeconfig_file import UNWRITTEN
-from locallb.model.identities import ClusterName, Home
+from locallb.model.identities import ClusterName, ContextName, Home
 from locallb.model.snapshot import Access
 from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError
 from locallb.runtimes.docker.engine_api import Containers
@@ -120,7 +120,9 @@ def docker(monkeypatch: pytest.MonkeyPatch) -> Docker:
 
 def source(name: str, directory: Path) -> KubernetesSource:
     """Make the source that a cluster is taken as."""
-    return KubernetesSource(ClusterName(name), str(directory / f"{name}.kubeconfig"), f"kind-{name}", found=True)
+    return KubernetesSource(
+        ClusterName(name), str(directory / f"{name}.kubeconfig"), ContextName(f"kind-{name}"), found=True
+    )
 
 
 def test_each_cluster_is_a_source_with_a_kubeconfig_for_this_user_only(docker: Docker, tmp_path: Path) -> None:
@@ -253,7 +255,7 @@ def test_deselected_kind_cluster_keeps_its_kubeconfig_while_it_exists(docker: Do
     assert kept(tmp_path) == before
     docker.clusters["b"] = container([{"HostIp": "127.0.0.1", "HostPort": "40123"}])
     find_clusters(KindSource(frozenset({"a"})), tmp_path, keep=True)
-    assert connection(Access(str(tmp_path / "b.kubeconfig"), "kind-b")).server == "https://127.0.0.1:40123"
+    assert connection(Access(str(tmp_path / "b.kubeconfig"), ContextName("kind-b"))).server == "https://127.0.0.1:40123"
     docker.absent = True
     finding = find_clusters(KindSource(frozenset({"a"})), tmp_path, keep=True)
     assert finding.sources == (source("a", tmp_path),)
@@ -261,7 +263,7 @@ def test_deselected_kind_cluster_keeps_its_kubeconfig_while_it_exists(docker: Do
     del docker.clusters["b"]
     assert find_clusters(KindSource(frozenset({"a"})), tmp_path, keep=True).gone == (ClusterName("b"),)
     with pytest.raises(KubeError) as caught:
-        connection(Access(str(tmp_path / "b.kubeconfig"), "kind-b"))
+        connection(Access(str(tmp_path / "b.kubeconfig"), ContextName("kind-b")))
     assert isinstance(caught.value, NoContextError)
 
 
@@ -323,7 +325,7 @@ def test_a_kubeconfig_ends_only_with_its_container_and_previews_write_nothing(
             if keep and not absent:
                 served = (served & exist) | {str(source.cluster) for source in finding.sources}
             for name in served:
-                connection(Access(str(directory / f"{name}.kubeconfig"), f"kind-{name}"))
+                connection(Access(str(directory / f"{name}.kubeconfig"), ContextName(f"kind-{name}")))
     UNWRITTEN.clear()
 
 
@@ -371,7 +373,7 @@ def test_a_container_gives_certificates_and_tokens_and_nothing_else(
     cluster: dict[str, Any], user: dict[str, Any], taken: dict[str, str] | None, refused: tuple[str, ...]
 ) -> None:
     """Nothing that runs a command here, reads a file, leads elsewhere or trusts everybody."""
-    way = admitted("kind-x", admin({"server": INSIDE, **cluster}, user), container())
+    way = admitted(ContextName("kind-x"), admin({"server": INSIDE, **cluster}, user), container())
     assert set(way.refused) == set(refused)
     if taken is None:
         assert way.text == ""
@@ -399,7 +401,7 @@ def test_a_container_gives_certificates_and_tokens_and_nothing_else(
 )
 def test_node_without_kubeconfig_is_no_cluster_yet(text: bytes | None) -> None:
     """It isn't made yet, or never will be."""
-    assert admitted("kind-x", text, container()).text == ""
+    assert admitted(ContextName("kind-x"), text, container()).text == ""
 
 
 def test_kind_kubeconfig_with_more_than_credentials_is_reported(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from locallb.model.identities import ClusterName
+from locallb.model.identities import ClusterName, ContextName
 from locallb.sources import SourceError
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.reading import read_kubernetes
@@ -39,7 +39,10 @@ def test_unreadable_cluster_is_reported_with_a_remedy(
     path = tmp_path / "config"
     if text is not None:
         path.write_text(text)
-    source, told = KubernetesSource(LIVE, "config", context), f"source live: the cluster can't be read: {why}"
+    source, told = (
+        KubernetesSource(LIVE, "config", ContextName(context)),
+        f"source live: the cluster can't be read: {why}",
+    )
     with pytest.raises(SourceError) as caught:
         read_kubernetes(source, tmp_path, tmp_path)
     assert str(caught.value) == f"{told.format(path=path)}; {remedy}, or correct local-lb:sources"

@@ -13,7 +13,7 @@ from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.parsing.objects import Parsed
 from locallb.kubernetes.service_status import MAPPED
 from locallb.kubernetes.status_patch import PORT_MAPPING, ObservedStatus
-from locallb.model.identities import Home, ObjectKey, Owner, Uid
+from locallb.model.identities import ContextName, Home, ObjectKey, Owner, Uid
 from locallb.model.snapshot import Access
 from locallb.model.status_entries import Condition, Ingress, IngressPort
 from locallb.outputs.status.service_status import ServiceStatus
@@ -100,7 +100,7 @@ def test_only_what_we_have_written_ourselves_tells_of_an_api(name: str, count: i
     said, told = CASES[name]
     parsed = Parsed(observed_statuses=tuple((ObjectKey(NAME, "n", f"web-{number}"), said) for number in range(count)))
     read = SourceResult(parsed)
-    live = SourceRead(read, access={NAME: Access("/k", "c")})
+    live = SourceRead(read, access={NAME: Access("/k", ContextName("c"))})
     mapped = Settings((), (), port_mapping=True)
     assert told_of_modes(mapped, [live]).reading.parsed.notices == told
     assert told_of_modes(mapped, [SourceRead(read)]).reading.parsed.notices == ()

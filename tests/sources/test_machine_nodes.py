@@ -15,7 +15,7 @@ import yaml
 
 from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import PodRouting, Settings, SettingsError
-from locallb.model.identities import ClusterName, Home
+from locallb.model.identities import ClusterName, ContextName, Home
 from locallb.model.pacing import Pace
 from locallb.model.snapshot import HostFacts, Snapshot, Subnet
 from locallb.planning.routes.pod_routes import container_routes
@@ -262,7 +262,7 @@ def test_machines_entry_defaults_to_gardeners_namespace_and_own_kubeconfig() -> 
     assert finder == MachinesSource(ClusterName(A), f"infra-{A}")
     given = {"kubeconfig": "k", "context": "c", "namespace": "n"}
     parsed = parse_settings({"sources": [{"kubernetes": {"name": A, "nodes": given}}]})
-    assert parsed.finders == (MachinesSource(ClusterName(A), "n", "k", "c"),)
+    assert parsed.finders == (MachinesSource(ClusterName(A), "n", "k", ContextName("c")),)
     assert [source.node_routes for source in parsed.sources] == [()]
 
 

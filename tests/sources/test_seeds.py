@@ -14,7 +14,7 @@ from locallb.config.settings import Settings, SettingsError
 from locallb.config.source import Source
 from locallb.kubernetes.access.kubeconfig import connection
 from locallb.kubernetes.access.kubeconfig_file import UNWRITTEN
-from locallb.model.identities import ClusterName, Home
+from locallb.model.identities import ClusterName, ContextName, Home
 from locallb.model.network.routes import PodRoute
 from locallb.model.snapshot import Access
 from locallb.sources.found import find_sources
@@ -60,7 +60,8 @@ def find(
 def servers(found: dict[ClusterName, Source]) -> dict[str, str]:
     """Return where the shoots' APIs are."""
     shoots = ((name, source) for name, source in found.items() if name.startswith("shoot--"))
-    return {name: connection(Access(source.kubeconfig, name)).server for name, source in shoots}  # type: ignore[attr-defined]
+    ways = {name: Access(source.kubeconfig, ContextName(name)) for name, source in shoots}  # type: ignore[attr-defined]
+    return {name: connection(way).server for name, way in ways.items()}
 
 
 def kept(root: Path) -> Path:

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from locallb.model.identities import Home, Owner, ProxyId, ProxyName
+from locallb.model.identities import Digest, Home, Owner, ProxyId, ProxyName
 from locallb.sources.state import stack_home
 from locallb.storage.proxy_directories import ProcessRecord, Proxies, ProxiesError, ProxyDirectory
 from tests.descriptors import few_files
 from tests.ledger.test_ledger import owner
 
 ID = ProxyId("0123456789ab")
-RECORD = ProcessRecord(7, "boot.1", "/envoy", "1.40.0", "digest")
+RECORD = ProcessRecord(7, "boot.1", "/envoy", "1.40.0", Digest("digest"))
 
 
 @pytest.fixture

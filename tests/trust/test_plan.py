@@ -10,16 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from locallb.model.identities import Fingerprint
 from locallb.trust.plan import Believed, Kind, StoreEntry, TrustStep, TrustStore, entry_name, plan_trust, plan_untrust
 
 FINGERPRINTS = tuple(digit * 64 for digit in "0123")
-KNOWN = Believed(FINGERPRINTS[0], "/home/me/ca.crt")
+KNOWN = Believed(Fingerprint(FINGERPRINTS[0]), "/home/me/ca.crt")
 ME, OTHER = 1000, 1001
 
 
 def entry(name: str, fingerprint: str, *, believed: bool = True) -> StoreEntry:
     """Make what a store has of one certificate."""
-    return StoreEntry(name, frozenset({fingerprint}), believed)
+    return StoreEntry(name, frozenset({Fingerprint(fingerprint)}), believed)
 
 
 named = st.builds(entry_name, st.sampled_from((ME, OTHER)), st.sampled_from(FINGERPRINTS)) | st.just("local-lb")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from locallb.model.identities import Fingerprint
 from locallb.trust import system
 from locallb.trust.plan import Kind, TrustStep, TrustStore, system_file
 from locallb.trust.tools import TrustError
@@ -16,7 +17,7 @@ def step(place: Path, *gather: str) -> TrustStep:
     """Return one that adds an authority, with the command that gathers."""
     (place / "ca.crt").write_text("new")
     store = TrustStore(Kind.SYSTEM, str(place), "all", gather=gather, rebuild=gather)
-    return TrustStep(store, True, "local-lb-0-ab", "ab", str(place / "ca.crt"))
+    return TrustStep(store, True, "local-lb-0-ab", Fingerprint("ab"), str(place / "ca.crt"))
 
 
 def test_failed_update_of_the_system_store_restores_the_former_file(tmp_path: Path) -> None:

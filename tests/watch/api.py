@@ -24,7 +24,7 @@ from locallb.ingress.kinds import INGRESS_KINDS, ROUTED_KINDS
 from locallb.kubernetes.api.discovery import PLURALS
 from locallb.kubernetes.pod_ranges import VERSIONS
 from locallb.model.gateway.objects import GROUP
-from locallb.model.identities import ClusterName
+from locallb.model.identities import ClusterName, ContextName
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from tests.servers import QuietServer, in_thread
@@ -294,7 +294,7 @@ def kubeconfig(path: Path, port: int, credential: str = "t") -> Access:
         "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
     }
     path.write_text(yaml.safe_dump(document))
-    return Access(str(path), "here")
+    return Access(str(path), ContextName("here"))
 
 
 def free_port() -> int:

@@ -18,7 +18,7 @@ from locallb.config.lease_timing import Timing
 from locallb.config.settings import LeaderElection, Settings
 from locallb.kubernetes.access.errors import KubeError
 from locallb.kubernetes.api.election import Election
-from locallb.model.identities import ClusterName, Home
+from locallb.model.identities import ClusterName, ContextName, Home
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.entry import KubernetesSource
 from tests.servers import in_thread
@@ -132,7 +132,9 @@ def test_a_live_source_of_any_type_may_keep_the_lease(tmp_path: Path, monkeypatc
     settings = Settings((source,), (), leader_election=LeaderElection(NAME, "l", "kube-system", TIMING))
     played = SimpleNamespace(
         access_files=lambda _source, root: (root / "way",),
-        access=lambda _source, root: Access((root / "way").read_text(), "here") if (root / "way").read_text() else None,
+        access=lambda _source, root: (
+            Access((root / "way").read_text(), ContextName("here")) if (root / "way").read_text() else None
+        ),
     )
     monkeypatch.setattr(leading, "source_type", {"played": played}.__getitem__)
     (tmp_path / "way").write_text("")

@@ -11,7 +11,7 @@ import pytest
 
 from locallb.config.settings import Settings
 from locallb.kubernetes.api.unreachable import UNREACHABLE
-from locallb.model.identities import ClusterName, Home, ObjectKey
+from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey
 from locallb.model.snapshot import Access, Snapshot
 from locallb.planning.planned import Plan
 from locallb.sources.snapshot import SnapshotResult
@@ -25,7 +25,7 @@ from locallb.watch.troubles.troubles import Troubles
 HOME = Home("p", "s", "/p")
 SETTINGS = Settings((), ())
 DEMO, AWAY = ClusterName("demo"), ClusterName("away")
-ACCESS = {name: Access("/kubeconfig", name) for name in (DEMO, AWAY)}
+ACCESS = {name: Access("/kubeconfig", ContextName(name)) for name in (DEMO, AWAY)}
 
 
 class World:

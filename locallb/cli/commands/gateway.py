@@ -19,6 +19,7 @@ from locallb.crds.plan import DEFINITION, CrdPlan, Step, names, plan
 from locallb.kubernetes.access.kubeconfig import resolve
 from locallb.kubernetes.api.definitions import Definitions
 from locallb.model.fields import at, objects_of
+from locallb.model.identities import ContextName
 
 _PATIENCE = 30.0
 """Seconds in which an API server has to serve what it took."""
@@ -70,7 +71,7 @@ def _is_served(cluster: Definitions, kind: str, name: str) -> bool:
     return any((condition.get("type"), condition.get("status")) == ("Established", "True") for condition in conditions)
 
 
-def _tell(made: CrdPlan, context: str, out: Out) -> None:
+def _tell(made: CrdPlan, context: ContextName, out: Out) -> None:
     left = [step for step in made.steps if not step.done]
     if not left:
         out.line(f"{context} has Gateway API {made.version} ({made.channel}) already.")
@@ -85,7 +86,7 @@ def _fate(step: Step) -> str:
     return f"update from {step.had}" if step.had else "create"
 
 
-def _document(made: CrdPlan, context: str, *, applied: bool) -> dict[str, object]:
+def _document(made: CrdPlan, context: ContextName, *, applied: bool) -> dict[str, object]:
     return {
         "context": context,
         "version": made.version,

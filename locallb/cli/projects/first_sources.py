@@ -8,6 +8,7 @@ from pathlib import Path
 from locallb.cli.failures import Refused
 from locallb.cli.projects.layout import Sources
 from locallb.model.errors import ClientError
+from locallb.model.identities import ContextName
 from locallb.sources.manifests.entry import cluster_name
 
 _UNCLEAR = """\
@@ -40,13 +41,11 @@ def default_sources() -> Sources:
     docker = _why_no_kind()
     if not docker:
         return [{"kind": "all"}]
-    from locallb.kubernetes.access.errors import (  # noqa: PLC0415 - loads a client of Kubernetes
-        KubeError,
-    )
+    from locallb.kubernetes.access.errors import KubeError  # noqa: PLC0415 - loads a client of Kubernetes
     from locallb.kubernetes.access.kubeconfig import resolve  # noqa: PLC0415 - likewise
 
     try:
-        access = resolve("", "", Path.home())
+        access = resolve("", ContextName(""), Path.home())
     except KubeError as error:
         raise Refused(_UNCLEAR.format(docker=docker, kubeconfig=error)) from None
     return [_context(access.context, access.kubeconfig)]
@@ -58,10 +57,10 @@ def require_there(sources: Sources, root: Path) -> None:
         if kind == "manifests" and not Path(str(value)).exists():
             raise Refused(f"there are no manifests in {value}, it doesn't exist; name another directory or a file")
         if kind == "kubernetes" and isinstance(value, dict):
-            _require_context(str(value.get("kubeconfig", "")), str(value["context"]), root)
+            _require_context(str(value.get("kubeconfig", "")), ContextName(str(value["context"])), root)
 
 
-def _require_context(kubeconfig: str, context: str, root: Path) -> None:
+def _require_context(kubeconfig: str, context: ContextName, root: Path) -> None:
     from locallb.kubernetes.access.errors import KubeconfigError  # noqa: PLC0415 - loads a client of Kubernetes
     from locallb.kubernetes.access.kubeconfig import resolve  # noqa: PLC0415 - likewise
 

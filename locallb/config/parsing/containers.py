@@ -13,6 +13,7 @@ from locallb.config.registry import RUNTIMES
 from locallb.config.settings import KIND_NETWORK, Compat, ContainerSettings, PullPolicy
 from locallb.config.values import Mistakes
 from locallb.model.formatting import shown
+from locallb.model.identities import ImageName
 
 KEYS = ("network", "image", "limits", "compat")
 _IMAGE = re.compile(r"[a-z0-9][a-z0-9._/:@-]*", re.IGNORECASE)
@@ -65,7 +66,7 @@ def _network(mistakes: Mistakes, value: object) -> str:
     return ""
 
 
-def _image(mistakes: Mistakes, value: object) -> tuple[str, PullPolicy, str]:
+def _image(mistakes: Mistakes, value: object) -> tuple[ImageName, PullPolicy, str]:
     """Read a reference, or an object with a reference, pull policy and mirror."""
     default = ContainerSettings()
     if value is None:
@@ -73,7 +74,7 @@ def _image(mistakes: Mistakes, value: object) -> tuple[str, PullPolicy, str]:
     if not isinstance(value, Mapping):
         return _reference(mistakes, "image", value), default.pull, default.mirror
     mistakes.unknown("image.", value, ("name", "pullPolicy", "mirror"))
-    image = _reference(mistakes, "image.name", value["name"]) if "name" in value else ""
+    image = _reference(mistakes, "image.name", value["name"]) if "name" in value else default.image
     pull = mistakes.choice(
         "image.pullPolicy", value.get("pullPolicy", default.pull), PullPolicy, default.pull, "policy"
     )
@@ -85,8 +86,8 @@ def _image(mistakes: Mistakes, value: object) -> tuple[str, PullPolicy, str]:
     return image, pull, mirror
 
 
-def _reference(mistakes: Mistakes, key: str, value: object) -> str:
-    image = mistakes.text(key, value, _EXAMPLE_IMAGE)
+def _reference(mistakes: Mistakes, key: str, value: object) -> ImageName:
+    image = ImageName(mistakes.text(key, value, _EXAMPLE_IMAGE))
     if image and not _IMAGE.fullmatch(image):
         mistakes.add(key, f"{shown(image)} is no image; write {_EXAMPLE_IMAGE}")
     return image

@@ -17,7 +17,7 @@ from locallb.dns.names import is_wildcard, lies_in, name_fault, normal
 from locallb.dns.records import MOST_TTL
 from locallb.dns.zones import TTL, DnsSettings, Embedded, Rfc2136, Zone, zone_of
 from locallb.model.formatting import clipped, shown
-from locallb.model.identities import IPAddress
+from locallb.model.identities import IPAddress, OwnerId, ZoneName
 
 _KEYS = ("zones", "template", "ttl", "records", "inStatus", "clusters")
 _ZONE_KEYS = ("zone", "embedded", "rfc2136")
@@ -102,11 +102,11 @@ def _zone(mistakes: Mistakes, key: str, value: object) -> Zone | None:
     return Zone(name, server) if name and server else None
 
 
-def _name(mistakes: Mistakes, key: str, value: object) -> str:
-    name = normal(mistakes.text(key, value, "a zone such as test"))
+def _name(mistakes: Mistakes, key: str, value: object) -> ZoneName:
+    name = ZoneName(normal(mistakes.text(key, value, "a zone such as test")))
     if name and (fault := "a zone has no wildcard; leave it out" if is_wildcard(name) else name_fault(name)):
         mistakes.add(key, f"{shown(name)} is no zone: {fault}")
-        return ""
+        return ZoneName("")
     return name
 
 
@@ -131,12 +131,12 @@ def _rfc2136(mistakes: Mistakes, key: str, value: object) -> Rfc2136 | None:
     server = _server(text)
     if text and server is None:
         mistakes.add(f"{key}.server", f"{shown(text)} is no address; write one such as 127.0.0.1:53 or [fd00::53]:53")
-    owner, over = (_owner(mistakes, f"{key}.{word}", entry[word]) if word in entry else "" for word in _OWNERS)
+    owner, over = (_owner(mistakes, f"{key}.{word}", entry[word]) if word in entry else OwnerId("") for word in _OWNERS)
     return Rfc2136(*server, tsig, owner, over) if server else None
 
 
-def _owner(mistakes: Mistakes, key: str, value: object) -> str:
-    owner = mistakes.text(key, value, "a word")
+def _owner(mistakes: Mistakes, key: str, value: object) -> OwnerId:
+    owner = OwnerId(mistakes.text(key, value, "a word"))
     if owner and not _OWNER.fullmatch(owner):
         mistakes.add(key, f"{shown(owner)} can't stand in a mark; use up to 63 letters, digits, -, . and _")
     return owner

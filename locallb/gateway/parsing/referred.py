@@ -15,7 +15,7 @@ from locallb.gateway.parsing.references import LARGEST_PORT
 from locallb.model.fields import FieldError, Fields
 from locallb.model.gateway.objects import Meta
 from locallb.model.gateway.of_cluster import AuthorityBundle, BackendService, Namespace, TlsSecret
-from locallb.model.identities import Protocol
+from locallb.model.identities import Digest, Protocol
 from locallb.model.objects import ServicePort
 
 SECRET_REFERENCE: Mapping[object, object] = {"apiVersion": "local-lb.dev/v1", "kind": "TlsSecretReference"}
@@ -63,7 +63,7 @@ def _secret(data: Mapping[object, object]) -> TlsSecret | None:
     meta = parse_meta(data)
     try:
         spec = spec_of(data)
-        said = spec.text("digest"), spec.text("file"), spec.text("problem"), bool(spec.flag("tcpOnly"))
+        said = Digest(spec.text("digest")), spec.text("file"), spec.text("problem"), bool(spec.flag("tcpOnly"))
     except FieldError:
         return None
     return TlsSecret(meta.key, *said) if meta else None

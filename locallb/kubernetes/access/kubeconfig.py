@@ -27,6 +27,7 @@ from locallb.kubernetes.access.servers import is_exempt, is_local, is_url
 from locallb.kubernetes.access.tokens import require_token
 from locallb.model.formatting import clipped, few
 from locallb.model.http import checks
+from locallb.model.identities import ContextName, Digest
 from locallb.model.snapshot import Access
 from locallb.model.system_errors import refusal
 from locallb.storage import foreign_files
@@ -77,11 +78,11 @@ class Meaning:
     """What a kubeconfig says of one cluster, to be compared with what it says later."""
 
     access: Access
-    digest: str
+    digest: Digest
     """Of the cluster's and the user's section, so that whatever else is rewritten in the file makes no difference."""
 
 
-def resolve(kubeconfig: str, context: str, root: Path) -> Access:
+def resolve(kubeconfig: str, context: ContextName, root: Path) -> Access:
     """Return which context of which file is meant; empty words stand for kubectl's defaults.
 
     Raises KubeError (KUBECONFIG, NO_CONTEXT).
@@ -89,17 +90,17 @@ def resolve(kubeconfig: str, context: str, root: Path) -> Access:
     return _chosen(read_content(kubeconfig_path(kubeconfig, root)), context)
 
 
-def meaning(kubeconfig: str, context: str, root: Path) -> Meaning:
+def meaning(kubeconfig: str, context: ContextName, root: Path) -> Meaning:
     """Return the same, and what the file says of that context. Raises KubeError (KUBECONFIG, NO_CONTEXT)."""
     content = read_content(kubeconfig_path(kubeconfig, root))
     access = _chosen(content, context)
     sections = [dict(_part(content, kind, access)) for kind in ("cluster", "user")]
     text = json.dumps(sections, sort_keys=True, default=str)
-    return Meaning(access, hashlib.sha256(text.encode()).hexdigest())
+    return Meaning(access, Digest(hashlib.sha256(text.encode()).hexdigest()))
 
 
-def _chosen(content: Content, context: str) -> Access:
-    name = context or str(content.values.get("current-context") or "")
+def _chosen(content: Content, context: ContextName) -> Access:
+    name = context or ContextName(str(content.values.get("current-context") or ""))
     if not name:
         names = few([clipped(str(context)) for context in content.lists["contexts"]]) or "none"
         sentence = f"{content.path} has no current context; name one in `context`: it has {names}"

@@ -18,6 +18,7 @@ from locallb.kubernetes.access.errors import KubeconfigError, KubeError, NoConte
 from locallb.kubernetes.parsing.documents import DocumentError, ReadDocument, read_documents
 from locallb.model.fields import JsonObject
 from locallb.model.formatting import clipped, few
+from locallb.model.identities import ContextName
 from locallb.model.system_errors import refusal
 from locallb.storage import foreign_files
 
@@ -62,7 +63,7 @@ class Content:
         bare = set(keys) <= {"apiVersion", "kind", "preferences"} and self.values.get("kind") == "Config"
         return bare and time.time() - self.changed > EMPTIED
 
-    def absent(self, context: str) -> KubeError:
+    def absent(self, context: ContextName) -> KubeError:
         """Explain that a kubeconfig has no such context."""
         names = few([clipped(str(name)) for name in self.lists["contexts"]])
         contents = f"it has {names}" if names else "it has none"

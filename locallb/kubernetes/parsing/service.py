@@ -22,7 +22,7 @@ from locallb.kubernetes.annotations import (
 )
 from locallb.model.fields import FieldError, Fields, as_address, as_choice, as_text, at, object_of, objects_of, text_of
 from locallb.model.formatting import clipped, shown
-from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, ObjectKey, Protocol, Uid
+from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, ObjectKey, Protocol, SharingKey, Uid
 from locallb.model.objects import (
     ADDRESSES_ANNOTATION,
     BackendChoice,
@@ -94,7 +94,7 @@ def _service(cluster: ClusterName, data: Mapping[object, object]) -> Service:
         families=families,
         family_policy=policy,
         requested=_requested(spec, annotations),
-        sharing_key=annotations.get(SHARING_ANNOTATION, "").strip(),
+        sharing_key=SharingKey(annotations.get(SHARING_ANNOTATION, "").strip()),
         backends=chosen(annotations, BACKENDS_ANNOTATION, BackendChoice),
         proxy_protocol=chosen(annotations, PROXY_PROTOCOL_ANNOTATION, ProxyProtocol),
         fault=fault_in(annotations),

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from locallb.kubernetes.parsing.relevant import opened
 from locallb.model.fields import at
+from locallb.model.identities import Digest
 
 CHAIN, KEY = "tls.crt", "tls.key"
 
@@ -29,9 +30,9 @@ class TlsPair:
     key: bytes = field(repr=False)
 
     @property
-    def digest(self) -> str:
+    def digest(self) -> Digest:
         """Return a digest of certificate and key, so that a change of either is seen; it reveals nothing of the key."""
-        return hashlib.sha256(self.chain + b"\0" + self.key).hexdigest()
+        return Digest(hashlib.sha256(self.chain + b"\0" + self.key).hexdigest())
 
 
 def tls_pair(document: Mapping[object, object] | Mapping[str, object]) -> TlsPair:
@@ -39,17 +40,19 @@ def tls_pair(document: Mapping[object, object] | Mapping[str, object]) -> TlsPai
     return TlsPair(_entry(document, CHAIN), _entry(document, KEY))
 
 
-def secret_among(documents: Iterable[object], namespace: str, name: str, digest: str) -> Mapping[object, object] | None:
+def secret_among(
+    documents: Iterable[object], namespace: str, name: str, digest: Digest
+) -> Mapping[object, object] | None:
     """Return the Secret of this name among documents of manifests: of several the one that was meant."""
     listed = [item for document in documents for item in opened(document) if _is(item, namespace, name)]
     return next((secret for secret in listed if _digest(secret) == digest), listed[0] if listed else None)
 
 
-def _digest(document: Mapping[object, object]) -> str:
+def _digest(document: Mapping[object, object]) -> Digest:
     try:
         return tls_pair(document).digest
     except TlsSecretError:
-        return ""
+        return Digest("")
 
 
 def _is(document: Mapping[object, object], namespace: str, name: str) -> bool:

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 from locallb.model.gateway.ingresses import Ingress, IngressClass
 from locallb.model.gateway.objects import Gateway, GatewayClass, ListenerSet, Named, Route
 from locallb.model.gateway.policies import BackendTlsPolicy, ReferenceGrant
-from locallb.model.identities import ClusterName
+from locallb.model.identities import ClusterName, Digest
 from locallb.model.objects import EMPTY, ServicePort
 
 
@@ -38,7 +38,7 @@ class TlsSecret:
     """A Secret of type kubernetes.io/tls, by reference, or why it is no certificate."""
 
     key: Named
-    digest: str = ""
+    digest: Digest = Digest("")
     """Of its certificate and key."""
     file: str = ""
     """The file of manifests that has it."""

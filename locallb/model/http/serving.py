@@ -15,7 +15,7 @@ from locallb.model.faults import Fault
 from locallb.model.http import checks as check
 from locallb.model.http.policies import NO_CHANGES
 from locallb.model.http.routes import Route, Target
-from locallb.model.identities import ClusterName, IPAddress, IPNetwork, Protocol, place
+from locallb.model.identities import ClusterName, Digest, Fingerprint, IPAddress, IPNetwork, Protocol, place
 
 ANY = "*"
 """The hostname of a virtual host that takes what no other takes."""
@@ -28,7 +28,7 @@ class Certificate:
     cluster: ClusterName
     namespace: str
     name: str
-    digest: str
+    digest: Digest
     """Hex, of what is in it: 16 digits or more. Another one means that the files are to be written again."""
     file: str = ""
     """The file of manifests that has it; empty where the cluster's API is asked."""
@@ -53,7 +53,7 @@ class LocalCertificate:
     """Whose it is among those of a proxy; its successor has the same."""
     hosts: tuple[str, ...]
     """Hostnames, `*.a.test` too, and IP addresses."""
-    authority: str
+    authority: Fingerprint
     """The authority's fingerprint (hex); empty where there is none yet."""
     period: int
     """Which stretch of time it is for: when another one begins there is a successor."""
@@ -64,9 +64,9 @@ class LocalCertificate:
         return "local", self.name
 
     @property
-    def digest(self) -> str:
+    def digest(self) -> Digest:
         """Name all that it is made of, so that a change of any gives it a successor."""
-        return hashlib.sha256("\n".join((*self.hosts, self.authority, str(self.period))).encode()).hexdigest()
+        return Digest(hashlib.sha256("\n".join((*self.hosts, self.authority, str(self.period))).encode()).hexdigest())
 
 
 AnyCertificate: TypeAlias = Certificate | LocalCertificate

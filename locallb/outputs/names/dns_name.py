@@ -14,6 +14,7 @@ from locallb.dns.markers import Marker
 from locallb.dns.owner_ids import owner_id
 from locallb.dns.updates import NOBODY, Former, Records, holder, putting, removing
 from locallb.model.errors import ClientError
+from locallb.model.identities import OwnerId
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import DnsNameInputs, DnsNameState
 from locallb.resources.resource_type import ResourceType, grown
@@ -21,6 +22,7 @@ from locallb.resources.resource_type import ResourceType, grown
 if TYPE_CHECKING:
     from locallb.dns.rfc2136 import NameServer
 
+_NOBODY = OwnerId("")
 ATTEMPTS = 3
 """Looks and messages until somebody who changes the same name at the same moment has had his way."""
 
@@ -107,17 +109,19 @@ def records_of(texts: tuple[str, ...]) -> Mapping[str, tuple[str, ...]]:
     return {kind: tuple(values) for kind, values in by_kind.items()}
 
 
-def _ways(takes: str) -> Iterator[tuple[str, bool]]:
+def _ways(takes: OwnerId) -> Iterator[tuple[OwnerId, bool]]:
     """Return whose records are taken over in each attempt, and whether marks beside the name count.
 
     Marks that could be taken over may be a wildcard's answer, all of them or those beside the name: the server knows.
     """
-    yield from ((takes, True), ("", True), (takes, False), (takes, True)) if takes else (("", True),) * ATTEMPTS
+    yield from (
+        ((takes, True), (_NOBODY, True), (takes, False), (takes, True)) if takes else ((_NOBODY, True),) * ATTEMPTS
+    )
 
 
 def _marker(known: DnsNameInputs) -> Marker:
     """Return the mark of what is there, or is to be. Raises ClientError."""
-    marked = known.marked if isinstance(known, DnsNameState) else ""  # earlier versions' states don't say it
+    marked = known.marked if isinstance(known, DnsNameState) else _NOBODY  # earlier versions' states don't say it
     return Marker.of(marked or known.mark or owner_id(known.owner.home), known.owner.service)
 
 

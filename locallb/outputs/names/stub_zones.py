@@ -29,6 +29,7 @@ from locallb.dns.stubs import (
 from locallb.kubernetes.access.errors import ConflictError, ForbiddenError, KubeError, NoContextError
 from locallb.kubernetes.api import live_service
 from locallb.model.fields import at, text_of
+from locallb.model.identities import OwnerId
 from locallb.model.snapshot import Access
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import StubZonesInputs, StubZonesState
@@ -169,7 +170,7 @@ def versions(access: Access) -> object:
     return tuple(seen.version(Place(name, "")) for name in (MAIN, CUSTOM))
 
 
-def _word(known: StubZonesInputs) -> str:
+def _word(known: StubZonesInputs) -> OwnerId:
     return early_owner_id(known.owner.home)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from locallb.config.settings import PullPolicy
+from locallb.model.identities import ContainerId
 from locallb.provider.docker import inputs, rendering, spec
 from locallb.provider.docker.differences import compare
 from locallb.resources.errors import ProviderError
@@ -38,7 +39,7 @@ class Lifecycle:
         self._root = root
         self._pull = pull
 
-    def create(self, new: Values) -> tuple[str, dict[str, Any]]:
+    def create(self, new: Values) -> tuple[ContainerId, dict[str, Any]]:
         """Make it and start it, or take the one that is just this; gives id and outputs."""
         container = self._containers.inspect(new["name"])
         if container is not None:
@@ -56,7 +57,7 @@ class Lifecycle:
         """Return whether there is no container of this name."""
         return self._containers.inspect(name) is None
 
-    def read(self, identity: str, before: Values, declared: Values) -> dict[str, Any] | None:
+    def read(self, identity: ContainerId, before: Values, declared: Values) -> dict[str, Any] | None:
         """Read the container as it is; None if it is gone."""
         seen = self._containers.inspect(identity)
         if seen is None or seen["State"].get("Status") in {"removing", "dead"}:
@@ -66,7 +67,7 @@ class Lifecycle:
         whole = before if rendering.is_complete(before) else rendering.made(inputs.checked(declared), seen)
         return rendering.refreshed(whole, seen)
 
-    def update(self, identity: str, old: Values, new: Values, changed: frozenset[str]) -> dict[str, Any]:
+    def update(self, identity: ContainerId, old: Values, new: Values, changed: frozenset[str]) -> dict[str, Any]:
         """Change limits and restart policy, and have it run."""
         if limits := self._limits(new, changed):
             self._containers.update(identity, limits)
@@ -74,7 +75,7 @@ class Lifecycle:
             self._have_run(identity)
         return rendering.updated(old, new, changed)
 
-    def delete(self, identity: str, old: Values) -> None:
+    def delete(self, identity: ContainerId, old: Values) -> None:
         """Stop and remove it, unless it is a copied project's original; gone is fine."""
         seen = self._containers.inspect(identity)
         if seen is None or self._is_a_copys(seen):
@@ -85,7 +86,7 @@ class Lifecycle:
             self._containers.stop(identity, int(grace))
         self._containers.remove(identity, volumes=bool(old.get("removeVolumes", True)))
 
-    def _adopt(self, container: Values, new: Values) -> tuple[str, dict[str, Any]] | None:
+    def _adopt(self, container: Values, new: Values) -> tuple[ContainerId, dict[str, Any]] | None:
         """Take what was found under the name: None where it is ours and has to make room.
 
         Raises ProviderError where it isn't ours.
@@ -98,7 +99,7 @@ class Lifecycle:
             return None
         return container["Id"], self.update(container["Id"], rendering.made(new, container), new, difference.changed)
 
-    def _have_run(self, identity: str) -> None:
+    def _have_run(self, identity: ContainerId) -> None:
         seen = self._inspected(identity)
         state = seen["State"]
         if was_drained(seen):
@@ -115,7 +116,7 @@ class Lifecycle:
             raise ProviderError("Docker can't lift a limit of memory in place: give memory and memorySwap")
         return spec.limits(new, changed)
 
-    def _inspected(self, identity: str) -> Values:
+    def _inspected(self, identity: ContainerId) -> Values:
         seen = self._containers.inspect(identity)
         if seen is None:
             raise ProviderError(f"the container {identity[:12]} is gone already: run up again")

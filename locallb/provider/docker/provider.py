@@ -7,6 +7,7 @@ from typing import Any
 from pulumi.provider.experimental import provider as protocol
 from pulumi.runtime.rpc import UNKNOWN
 
+from locallb.model.identities import ContainerId
 from locallb.provider.docker import inputs, rendering
 from locallb.provider.docker.differences import compare
 from locallb.provider.docker.lifecycle import Lifecycle
@@ -75,7 +76,7 @@ class DockerProvider(protocol.Provider):
         """Read the container; an empty id means that it is gone."""
         _refuse_others(request.type)
         before, declared = plain(request.properties), plain(request.inputs)
-        seen = self._life.read(request.resource_id, before, declared)
+        seen = self._life.read(ContainerId(request.resource_id), before, declared)
         if seen is None:
             return protocol.ReadResponse("", {}, {})
         return protocol.ReadResponse(request.resource_id, wrapped(seen), wrapped(_as_inputs(declared, seen)))
@@ -87,14 +88,14 @@ class DockerProvider(protocol.Provider):
         changed = compare(old, new, inputs.KNOWN).changed
         if request.preview:
             return protocol.UpdateResponse(wrapped(rendering.updated(old, new, changed)))
-        outputs = self._life.update(request.resource_id, old, new, changed)
+        outputs = self._life.update(ContainerId(request.resource_id), old, new, changed)
         return protocol.UpdateResponse(wrapped(outputs))
 
     async def delete(self, request: protocol.DeleteRequest) -> None:
         """Remove it."""
         _refuse_others(request.type)
         old = plain(request.properties)
-        self._life.delete(request.resource_id, old)
+        self._life.delete(ContainerId(request.resource_id), old)
 
 
 def _refuse_others(kind: str) -> None:

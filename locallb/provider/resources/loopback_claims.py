@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from locallb.ledger.ledger import Ledger
-from locallb.model.identities import IPAddress, Owner
+from locallb.model.identities import IPAddress, Owner, SharingKey
 from locallb.model.snapshot import MappedPort
 from locallb.resources.codec import is_unknown
 from locallb.resources.properties import (
@@ -25,7 +25,7 @@ from locallb.storage import paths
 
 _InputsT = TypeVar("_InputsT", LoopbackAddressInputs, LoopbackPortsInputs)
 _StateT = TypeVar("_StateT", LoopbackAddressState, LoopbackPortsState)
-_Claimed = tuple[str, tuple[MappedPort, ...]]
+_Claimed = tuple[SharingKey, tuple[MappedPort, ...]]
 
 
 class _LoopbackClaim(ResourceType[_InputsT, _StateT]):
@@ -126,7 +126,7 @@ class LoopbackPorts(_LoopbackClaim[LoopbackPortsInputs, LoopbackPortsState]):
         return f"{new.address}/{new.owner.service}"
 
     def _claimed(self, known: LoopbackPortsInputs) -> _Claimed:
-        return "", tuple(map(MappedPort.parse, known.ports))
+        return SharingKey(""), tuple(map(MappedPort.parse, known.ports))
 
 
 def _release_earlier(address: IPAddress, owner: Owner) -> None:

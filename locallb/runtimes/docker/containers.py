@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from locallb.config.settings import Compat, ContainerSettings, PullPolicy
 from locallb.envoy import ARGUMENTS
-from locallb.model.identities import Family, IPAddress, Owner
+from locallb.model.identities import Family, ImageName, IPAddress, Owner
 from locallb.model.naming import owner_fields, owner_from
 from locallb.model.objects import EMPTY
 from locallb.model.serving import Proxy, PublishedPort
@@ -35,7 +35,7 @@ class ProxyContainer:
     """One proxy's container, but for what is known only when its directory exists."""
 
     name: str
-    image: str
+    image: ImageName
     user: str
     """`0:<gid>`: root without rights but to bind low ports, which uses the directory by its owner's group."""
     memory: int
@@ -101,10 +101,10 @@ def container_of(proxy: Proxy, inputs: RunInputs, runtime: str, inside: tuple[IP
     )
 
 
-def image_of(settings: ContainerSettings, host: HostFacts) -> str:
+def image_of(settings: ContainerSettings, host: HostFacts) -> ImageName:
     """Return the image: the one that is configured or Envoy's official one, from the mirror if there is one."""
-    image = settings.image or OFFICIAL_IMAGE.format(version=host.envoy)
-    return f"{settings.mirror}/{_without_registry(image)}" if settings.mirror else image
+    image = settings.image or ImageName(OFFICIAL_IMAGE.format(version=host.envoy))
+    return ImageName(f"{settings.mirror}/{_without_registry(image)}") if settings.mirror else image
 
 
 def _without_registry(image: str) -> str:

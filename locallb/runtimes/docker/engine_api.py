@@ -16,6 +16,7 @@ from docker.errors import APIError
 from docker.types import CancellableStream
 from docker.utils import convert_filters
 
+from locallb.model.identities import ContainerId, ImageName
 from locallb.runtimes.docker.daemon import ContainersError, Daemon, Document, EventStream, none_if_absent, told
 
 _SAID = 20_000
@@ -74,7 +75,7 @@ class Containers(Daemon):
         events.be_patient()
         return events
 
-    def file(self, identity: str, path: str, most: int) -> bytes | None:
+    def file(self, identity: ContainerId, path: str, most: int) -> bytes | None:
         """Read a regular file of at most `most` bytes in a container, running or not; None if it isn't there."""
         archive = self._archive(identity, path, most + _TAR)
         if archive is None:
@@ -90,17 +91,17 @@ class Containers(Daemon):
             ) from None
 
     @none_if_absent
-    def _archive(self, identity: str, path: str, most: int) -> bytes | None:
+    def _archive(self, identity: ContainerId, path: str, most: int) -> bytes | None:
         stream, _ = self.client().get_archive(identity, path)
         return _beginning(stream, most)
 
     @told
-    def create(self, name: str, config: Document) -> str:
+    def create(self, name: str, config: Document) -> ContainerId:
         """Create a container from the Engine API's document; return its id. Docker names one without a name."""
-        return str(self.client().create_container_from_config(dict(config), name=name or None)["Id"])
+        return ContainerId(str(self.client().create_container_from_config(dict(config), name=name or None)["Id"]))
 
     @told
-    def connect(self, identity: str, networks: Mapping[str, Document]) -> None:
+    def connect(self, identity: ContainerId, networks: Mapping[str, Document]) -> None:
         """Take a container that doesn't run yet from the default bridge to other networks; none: leave it there."""
         client = self.client()
         if networks:
@@ -120,17 +121,17 @@ class Containers(Daemon):
         return network
 
     @told
-    def start(self, identity: str) -> None:
+    def start(self, identity: ContainerId) -> None:
         """Start it; one that runs stays."""
         self.client().start(identity)
 
     @told
-    def unpause(self, identity: str) -> None:
+    def unpause(self, identity: ContainerId) -> None:
         """Resume a paused container."""
         self.client().unpause(identity)
 
     @told
-    def update(self, identity: str, limits: Document) -> None:
+    def update(self, identity: ContainerId, limits: Document) -> None:
         """Change what Docker can change in place: the Engine API's document of /containers/<id>/update."""
         client = self.client()
         client._raise_for_status(  # noqa: SLF001 - docker-py's update_container has no way to say "no limit"
@@ -138,12 +139,12 @@ class Containers(Daemon):
         )
 
     @none_if_absent
-    def stop(self, identity: str, seconds: int) -> None:
+    def stop(self, identity: ContainerId, seconds: int) -> None:
         """Stop a container, by force after `seconds`; gone or ended is fine."""
         self.client().stop(identity, timeout=seconds)
 
     @told
-    def put(self, identity: str, name: str, text: str) -> None:
+    def put(self, identity: ContainerId, name: str, text: str) -> None:
         """Write a file into the root directory of a container that needn't run."""
         archive, data = io.BytesIO(), text.encode()
         with tarfile.open(fileobj=archive, mode="w") as tar:
@@ -153,12 +154,12 @@ class Containers(Daemon):
         self.client().put_archive(identity, "/", archive.getvalue())
 
     @told
-    def wait(self, identity: str, seconds: int) -> int:
+    def wait(self, identity: ContainerId, seconds: int) -> int:
         """Wait for a container's end; return its exit code."""
         return int(self.client().wait(identity, timeout=seconds)["StatusCode"])
 
     @none_if_absent
-    def remove(self, identity: str, *, volumes: bool) -> None:
+    def remove(self, identity: ContainerId, *, volumes: bool) -> None:
         """Remove it, running or not; gone is fine."""
         try:
             self.client().remove_container(identity, v=volumes, force=True)
@@ -166,33 +167,33 @@ class Containers(Daemon):
             if "already in progress" not in str(error):
                 raise
 
-    def logs(self, identity: str, lines: int) -> str:
+    def logs(self, identity: ContainerId, lines: int) -> str:
         """Read the last lines of its log, in one; empty where there are none."""
         text = self._log(identity, lines) or b""
         return " | ".join(line.strip() for line in text[-_SAID:].decode(errors="replace").splitlines())
 
     @told
-    def output(self, identity: str) -> str:
+    def output(self, identity: ContainerId) -> str:
         """Read all that a container has written to its standard output."""
         text: bytes = self.client().logs(identity, stderr=False)
         return text.decode(errors="replace")
 
     @none_if_absent
-    def _log(self, identity: str, lines: int) -> bytes | None:
+    def _log(self, identity: ContainerId, lines: int) -> bytes | None:
         text: bytes = self.client().logs(identity, tail=lines)
         return text
 
-    def has_image(self, image: str) -> bool:
+    def has_image(self, image: ImageName) -> bool:
         """Return whether the daemon has an image."""
         return self._image(image) is not None
 
     @none_if_absent
-    def _image(self, image: str) -> Document | None:
+    def _image(self, image: ImageName) -> Document | None:
         inspected: Document = self.client().inspect_image(image)
         return inspected
 
     @told
-    def pull(self, image: str) -> None:
+    def pull(self, image: ImageName) -> None:
         """Fetch an image from its registry, with the user's own credentials."""
         repository, _, tag = image.rpartition(":") if ":" in image.rpartition("/")[2] else (image, "", "")
         if "@" in image:
@@ -202,7 +203,7 @@ class Containers(Daemon):
             raise ContainersError(f"{self.engine.name} refuses: {refused[0]}")
 
     @told
-    def load(self, archive: Path, image: str, changes: Sequence[str]) -> str:
+    def load(self, archive: Path, image: ImageName, changes: Sequence[str]) -> str:
         """Make an image of a tar file of a root file system, and give its id; one that had the name goes, if unused."""
         client, before = self.client(), self._image(image)
         answer = client.import_image_from_file(str(archive), repository=image, changes=list(changes))

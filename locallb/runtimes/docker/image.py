@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from locallb.envoy.binary import installed
+from locallb.model.identities import ImageName
 from locallb.programs.program import Program
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.storage.scratch import scratch
@@ -22,15 +23,15 @@ _PATIENCE = 60
 _LIBRARY = re.compile(r"(?:=>\s+)?(/\S+)\s+\(0x")
 
 
-def make_image(containers: Containers) -> str:
+def make_image(containers: Containers) -> ImageName:
     """Make the image in the daemon, and give its reference."""
     envoy = installed()
-    image = f"{REPOSITORY}:{envoy.version}"
+    image = ImageName(f"{REPOSITORY}:{envoy.version}")
     load_program(containers, image, envoy.path, BINARY, [f'ENTRYPOINT ["/{BINARY}"]'])
     return image
 
 
-def load_program(containers: Containers, image: str, path: Path, name: str, changes: Sequence[str] = ()) -> None:
+def load_program(containers: Containers, image: ImageName, path: Path, name: str, changes: Sequence[str] = ()) -> None:
     """Make an image of a program of this host, under this name in it. Raises ClientError."""
     with scratch(f"the image {image}") as folder:
         archive = folder / "root.tar"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from locallb.config.settings import PullPolicy
-from locallb.model.identities import Owner
+from locallb.model.identities import ContainerId, ImageName, Owner
 from locallb.resources.errors import ProviderError
 from locallb.runtimes.docker.containers import labelled_owner
 from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError, Document
@@ -27,7 +27,7 @@ def require_owner(containers: Containers, name: str, seen: Document, owner: Owne
         )
 
 
-def provide_image(containers: Containers, image: str, name: str, pull: str) -> None:
+def provide_image(containers: Containers, image: ImageName, name: str, pull: str) -> None:
     """Ensure that the image of the container `name` is there, fetched if necessary. Raises ProviderError."""
     if pull != PullPolicy.ALWAYS and containers.has_image(image):
         return
@@ -43,8 +43,8 @@ def provide_image(containers: Containers, image: str, name: str, pull: str) -> N
 
 
 def make_started(
-    containers: Containers, name: str, body: Document, prepare: Callable[[str], object] = lambda _identity: None
-) -> str:
+    containers: Containers, name: str, body: Document, prepare: Callable[[ContainerId], object] = lambda _identity: None
+) -> ContainerId:
     """Make a container, prepare it and start it; gives its id. One that an engine doesn't take is left nowhere."""
     identity = containers.create(name, body)
     try:

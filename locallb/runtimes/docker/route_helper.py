@@ -13,7 +13,7 @@ from pathlib import Path
 
 from locallb.host.capabilities import is_rootless, shortcoming_of
 from locallb.model.errors import ClientError
-from locallb.model.identities import Owner
+from locallb.model.identities import ContainerId, ImageName, Owner
 from locallb.model.naming import metric_of, owner_fields
 from locallb.model.network.routes import POD_PROTOCOL, PodRoute
 from locallb.runtimes.docker.containers import HELPER_LABEL, LABEL_PREFIX
@@ -47,7 +47,7 @@ class ContainerRoutes:
         except ContainersError:
             return False
 
-    def pid(self, container: str) -> int:
+    def pid(self, container: ContainerId) -> int:
         """Ask the engine. Raises ContainersError."""
         seen = self._engine().inspect(container)
         return int(seen["State"]["Pid"]) if seen else 0
@@ -112,21 +112,21 @@ def _run(engine: Containers, network: str, batch: str, labels: Mapping[str, str]
         engine.remove(identity, volumes=True)
 
 
-def _image(engine: Containers) -> str:
+def _image(engine: Containers) -> ImageName:
     """Find an image that has `ip`, or make one."""
     program = shutil.which("ip", path=_PATH.partition("=")[2])
     if program and (path := Path(program).resolve()).name != _BUSYBOX:
         return _made(engine, path)
     if nodes := engine.labelled(_KIND_LABEL):
-        return str(nodes[0]["ImageID"])
+        return ImageName(str(nodes[0]["ImageID"]))
     raise RouteHelperError(
         "this host has no `ip` of iproute2, by which routes would be changed; install iproute2, or run as root"
     )
 
 
-def _made(engine: Containers, path: Path) -> str:
+def _made(engine: Containers, path: Path) -> ImageName:
     """Make an image of this host's `ip` and the libraries that it needs, unless that was done before."""
-    image = f"{_REPOSITORY}:{hashlib.sha256(path.read_bytes()).hexdigest()[:12]}"
+    image = ImageName(f"{_REPOSITORY}:{hashlib.sha256(path.read_bytes()).hexdigest()[:12]}")
     if not engine.has_image(image):
         load_program(engine, image, path, "usr/sbin/ip")
     return image

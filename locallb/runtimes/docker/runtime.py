@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from locallb.config.settings import Settings
 from locallb.envoy.waiting import comes_to_answer
-from locallb.model.identities import Home, ProxyId, RunIdentity
+from locallb.model.identities import ContainerId, Home, ProxyId, RunIdentity
 from locallb.model.snapshot import HostFacts
 from locallb.model.state_resource import CONTAINER, Resource
 from locallb.planning.planned import PlannedProxy
@@ -83,7 +83,7 @@ class Docker(Runtime):
         for container in listed:
             labels, name = container["Labels"], str(container["Names"][0]).lstrip("/")
             directory = paths.proxies_root() / labels.get(PROXY_LABEL, name)
-            end = partial(client.remove, str(container["Id"]), volumes=True)
+            end = partial(client.remove, ContainerId(container["Id"]), volumes=True)
             yield HostRun("container", name, labelled_owner(labels), directory, apart=True, end=end)
 
     def await_start(self, run: RunIdentity, directory: Path) -> None:
@@ -115,7 +115,7 @@ class Docker(Runtime):
     def log(self, run: RunIdentity) -> str:
         """Return the command that shows the log, and its end: an image of another kind says there what it is."""
         try:
-            end = self.containers().logs(run.id, 2) or "it says nothing"
+            end = self.containers().logs(ContainerId(run.id), 2) or "it says nothing"
         except ContainersError as error:
             end = str(error)
         return f"`{self.engine.command} logs {_name_of(run)}` ({end})"
@@ -133,7 +133,7 @@ class Docker(Runtime):
         """Stop the proxy's containers, where its directory is one that containers use. Raises ContainersError."""
         if Proxies.ours().is_shared(ProxyId(directory.name)):
             for container in self.containers().labelled(f"{PROXY_LABEL}={directory.name}"):
-                self.containers().stop(str(container["Id"]), 0)
+                self.containers().stop(ContainerId(container["Id"]), 0)
 
     def leave(self, resources: Sequence[Resource], home: Home, state_home: Path) -> int:
         """Remove the stack's containers: they have directories there."""
@@ -143,8 +143,8 @@ class Docker(Runtime):
         containers = self.containers()
         listed = [container for container in containers.labelled(PROXY_LABEL) if home_of(container) == home]
         for container in listed:
-            containers.stop(str(container["Id"]), _SECONDS)
-            containers.remove(str(container["Id"]), volumes=True)
+            containers.stop(ContainerId(container["Id"]), _SECONDS)
+            containers.remove(ContainerId(container["Id"]), volumes=True)
         return sum(container["State"] == "running" for container in listed)
 
 

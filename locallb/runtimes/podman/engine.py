@@ -13,6 +13,7 @@ from docker.errors import APIError
 
 from locallb.host.container_sockets import PODMAN as VARIABLE
 from locallb.host.container_sockets import UNIX, podman_place
+from locallb.model.identities import ContainerId
 from locallb.runtimes.docker.daemon import PATIENCE, ContainersError, Document, EventStream, none_if_absent, told
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.engines import Engine
@@ -65,7 +66,7 @@ class PodmanContainers(Containers):
         return self.stream({"type": "container"}, since, keep)
 
     @none_if_absent
-    def stop(self, identity: str, seconds: int) -> None:
+    def stop(self, identity: ContainerId, seconds: int) -> None:
         """Stop a container; a paused one is resumed first, as Podman would say that it ended, and leave it."""
         client = self.client()
         with suppress(APIError):  # it isn't paused

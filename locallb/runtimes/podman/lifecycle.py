@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from locallb.envoy.waiting import comes_to_answer
+from locallb.model.identities import ContainerId
 from locallb.resources.properties import PodmanContainerInputs, PodmanContainerState
 from locallb.runtimes.docker.containers import labelled_owner
 from locallb.runtimes.docker.daemon import Document
@@ -32,7 +33,7 @@ class Lifecycle:
     def __init__(self, containers: Containers) -> None:
         self._containers = containers
 
-    def create(self, new: PodmanContainerInputs) -> str:
+    def create(self, new: PodmanContainerInputs) -> ContainerId:
         """Make and start it, or have the one go on that is just this; gives its id."""
         wanted = _body(new)
         seen = self._containers.inspect(new.name)
@@ -40,7 +41,7 @@ class Lifecycle:
             require_owner(self._containers, new.name, seen, new.owner)
             if labels_of(seen).get(SPEC_LABEL) == wanted["Labels"][SPEC_LABEL]:
                 self._have_run(seen, new)
-                return str(seen["Id"])
+                return ContainerId(seen["Id"])
         # First: what another version of ours made serves meanwhile.
         provide_image(self._containers, new.image, new.name, new.pull)
         if seen is not None:
@@ -67,12 +68,12 @@ class Lifecycle:
 
     def _end(self, seen: Document) -> None:
         drain_container(seen)
-        self._containers.stop(str(seen["Id"]), GRACE)
-        self._containers.remove(str(seen["Id"]), volumes=True)
+        self._containers.stop(ContainerId(seen["Id"]), GRACE)
+        self._containers.remove(ContainerId(seen["Id"]), volumes=True)
 
     def _have_run(self, seen: Document, new: PodmanContainerInputs) -> None:
         """Start or resume it, whatever was done to it, and wait until it answers."""
-        identity = str(seen["Id"])
+        identity = ContainerId(seen["Id"])
         if seen["State"].get("Paused"):
             self._containers.unpause(identity)
         if was_drained(seen):

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from locallb.config.values import Mistakes
 from locallb.model.formatting import clipped, shown
-from locallb.model.identities import ClusterName
+from locallb.model.identities import ClusterName, ContextName
 
 _EXAMPLE = '{gardener: {name: seed, kubeconfig: FILE, context: CONTEXT, shoots: ["shoot--local--*"]}}'
 _TEXTS = {"kubeconfig": "a file such as ~/.kube/config", "context": "a name such as kind-gardener-local"}
@@ -27,7 +27,7 @@ class GardenerSource:
     """What the seed is called as a cluster."""
     kubeconfig: str = ""
     """The seed's, as that of a running cluster."""
-    context: str = ""
+    context: ContextName = ContextName("")
     shoots: frozenset[str] = frozenset()
     """Technical IDs, with `*` for any text; empty for all."""
     type: ClassVar[str] = "gardener"
@@ -63,7 +63,11 @@ class GardenerEntry:
         if name.startswith(_OF_SHOOTS):
             mistakes.add(f"{key}.name", f"{name} is a name of shoots; call the seed otherwise, such as seed")
         shoots = _shoots(mistakes, f"{key}.{_SHOOTS}", seed.get(_SHOOTS, "all"))
-        return GardenerSource(ClusterName(name), texts["kubeconfig"], texts["context"], shoots) if name else None
+        return (
+            GardenerSource(ClusterName(name), texts["kubeconfig"], ContextName(texts["context"]), shoots)
+            if name
+            else None
+        )
 
 
 def _shoots(mistakes: Mistakes, key: str, value: object) -> frozenset[str]:

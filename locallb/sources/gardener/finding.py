@@ -16,7 +16,7 @@ from locallb.kubernetes.access.errors import KubeError
 from locallb.kubernetes.access.kubeconfig import resolve
 from locallb.model.fields import LABEL
 from locallb.model.formatting import few
-from locallb.model.identities import ClusterName
+from locallb.model.identities import ClusterName, ContextName
 from locallb.model.network.routes import PodRoute
 from locallb.sources import SourceError
 from locallb.sources.gardener.entry import GardenerSource
@@ -119,7 +119,7 @@ def _sources(
             KubernetesSource(
                 ClusterName(name),
                 str(path),
-                name,
+                ContextName(name),
                 found=True,
                 silent=shoots[name].silent if name in shoots else "",
                 node_routes=_node_routes(name, directory, look),

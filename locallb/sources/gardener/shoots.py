@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from locallb.model.fields import LABEL, JsonObject, at, text_of
 from locallb.model.http import checks
-from locallb.model.identities import ClusterName, IPAddress, in_place
+from locallb.model.identities import ClusterName, ContextName, IPAddress, in_place
 from locallb.sources.kept_access import LARGEST, GeneratedAccess, ServerAddress, admitted
 
 LABELS = {"gardener.cloud/role": "shoot", "shoot.gardener.cloud/provider": "local"}
@@ -65,14 +65,14 @@ def way(
 
     Where `records` say to which address its name leads, that is dialled: this host needn't resolve the name.
     """
-    asked = secret(TOKEN)
+    asked, context = secret(TOKEN), ContextName(shoot.name)
     if asked is None:
-        return admitted(shoot.name, _data(secret(ADMIN), "kubeconfig"), lambda server: _reach(server, records))
+        return admitted(context, _data(secret(ADMIN), "kubeconfig"), lambda server: _reach(server, records))
     token = (_data(asked, "token") or b"").decode("ascii", "replace").strip()
     if not (shoot.api and _VISIBLE.fullmatch(token)):
         return GeneratedAccess()
     reached = _reach(f"https://{shoot.api}", records)
-    return admitted(shoot.name, _data(secret(shoot.generic), "kubeconfig"), lambda _inside: reached, token)
+    return admitted(context, _data(secret(shoot.generic), "kubeconfig"), lambda _inside: reached, token)
 
 
 def read_records(documents: Iterable[JsonObject]) -> Mapping[str, Records]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from locallb.model.fields import JsonObject
+from locallb.model.identities import ContextName
 from locallb.runtimes.docker.daemon import Document
 from locallb.sources import kept_access
 from locallb.sources.kept_access import GeneratedAccess, ServerAddress
@@ -15,7 +16,7 @@ from locallb.sources.kept_access import GeneratedAccess, ServerAddress
 API_PORT = "6443/tcp"
 
 
-def admitted(context: str, admin: bytes | None, container: Document) -> GeneratedAccess:
+def admitted(context: ContextName, admin: bytes | None, container: Document) -> GeneratedAccess:
     """Take from a cluster's administrator's kubeconfig what may be taken; nothing where that isn't made yet."""
     return kept_access.admitted(context, admin, lambda server: ServerAddress(endpoint(server, container)))
 

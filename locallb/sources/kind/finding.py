@@ -15,7 +15,7 @@ from pathlib import Path
 
 from locallb.model.fields import LABEL
 from locallb.model.formatting import few
-from locallb.model.identities import ClusterName
+from locallb.model.identities import ClusterName, ContainerId, ContextName
 from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError, Document
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.engines import Engine
@@ -78,9 +78,10 @@ def _look(containers: Containers, source: KindSource, known: Collection[str]) ->
     """Find the clusters among the containers. Raises ContainersError."""
     nodes = _control_planes(containers)
     present = {name for name in nodes if _is_meant(source, name)}
-    seen = {name: containers.inspect(str(nodes[name]["Id"])) for name in nodes if name in present or name in known}
+    ids = {name: ContainerId(str(node["Id"])) for name, node in nodes.items()}
+    seen = {name: containers.inspect(ids[name]) for name in nodes if name in present or name in known}
     running = {name: inspected for name, inspected in seen.items() if inspected and inspected["State"]["Running"]}
-    ways = {name: _way(name, containers, str(nodes[name]["Id"]), inspected) for name, inspected in running.items()}
+    ways = {name: _way(name, containers, ids[name], inspected) for name, inspected in running.items()}
     gone = (name for name in sorted(known) if name not in nodes)
     return _Look(frozenset(present), frozenset(running), ways, tuple(gone))
 
@@ -140,7 +141,7 @@ def _as_last_found(known: Mapping[str, Path], why: ContainersError) -> Found[Kub
 
 
 def _source(name: str, path: Path) -> KubernetesSource:
-    return KubernetesSource(ClusterName(name), str(path), f"kind-{name}", found=True)
+    return KubernetesSource(ClusterName(name), str(path), ContextName(f"kind-{name}"), found=True)
 
 
 def _control_planes(containers: Containers) -> dict[str, Document]:
@@ -154,6 +155,6 @@ def _control_planes(containers: Containers) -> dict[str, Document]:
     return control_planes
 
 
-def _way(name: str, containers: Containers, identity: str, container: Document) -> GeneratedAccess:
+def _way(name: str, containers: Containers, identity: ContainerId, container: Document) -> GeneratedAccess:
     """Find out how a cluster is reached, from its container. Raises ContainersError."""
-    return admitted(f"kind-{name}", containers.file(identity, ADMIN, LARGEST), container)
+    return admitted(ContextName(f"kind-{name}"), containers.file(identity, ADMIN, LARGEST), container)

@@ -9,7 +9,7 @@ from typing import ClassVar
 from locallb.config.parsing.pod_routes import parse_pod_cidrs
 from locallb.config.values import Mistakes
 from locallb.model.formatting import clipped
-from locallb.model.identities import ClusterName, IPNetwork
+from locallb.model.identities import ClusterName, ContextName, IPNetwork
 from locallb.model.network.routes import PodRoute
 from locallb.sources.kubernetes.machine_pods import INFRA
 
@@ -30,7 +30,7 @@ class MachinesSource:
     namespace: str
     kubeconfig: str = ""
     """That cluster's, as that of a source; one that is named here may be somebody else's."""
-    context: str = ""
+    context: ContextName = ContextName("")
     type: ClassVar[str] = "kubernetes"
     live: ClassVar[bool] = True
 
@@ -57,7 +57,7 @@ class KubernetesSource:
     cluster: ClusterName
     kubeconfig: str = ""
     """As written, relative to the project; empty: `$KUBECONFIG`, otherwise ~/.kube/config."""
-    context: str = ""
+    context: ContextName = ContextName("")
     """Empty: the kubeconfig's current context."""
     pod_cidrs: tuple[IPNetwork, ...] = ()
     """The ranges of its pods' addresses; empty: those that its Nodes name."""
@@ -109,7 +109,7 @@ class KubernetesEntry:
         ranges = parse_pod_cidrs(mistakes, f"{key}.{_RANGES}", cluster.get(_RANGES, []))
         if not name:
             return None
-        source = KubernetesSource(ClusterName(name), texts["kubeconfig"], texts["context"], ranges)
+        source = KubernetesSource(ClusterName(name), texts["kubeconfig"], ContextName(texts["context"]), ranges)
         if _NODES not in cluster:
             return source
         if ranges:
@@ -125,7 +125,7 @@ def _machines(mistakes: Mistakes, key: str, value: object, cluster: ClusterName)
     texts = mistakes.optional_texts(f"{key}.", given, _TEXTS)
     usual = f"{INFRA}{cluster}"
     namespace = mistakes.label(f"{key}.{_NAMESPACE}", given.get(_NAMESPACE, usual), usual)
-    return MachinesSource(cluster, namespace, texts["kubeconfig"], texts["context"])
+    return MachinesSource(cluster, namespace, texts["kubeconfig"], ContextName(texts["context"]))
 
 
 ENTRY = KubernetesEntry()

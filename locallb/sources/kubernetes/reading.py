@@ -17,7 +17,7 @@ from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.health_ports import answering
 from locallb.kubernetes.parsing.objects import Parsed, parse_objects
 from locallb.kubernetes.parsing.relevant import kinds_of, relevant
-from locallb.model.identities import Family, Home, ObjectKey
+from locallb.model.identities import ContextName, Family, Home, ObjectKey
 from locallb.model.snapshot import Access, Contents
 from locallb.planning.backends.node_health import KUBE_PROXY_PORT
 from locallb.planning.left_out import few_kinds
@@ -127,7 +127,7 @@ def _from_copy(
         return ClusterResult(SourceResult(Parsed(), (sentence,)), access)
     remedy = _REMEDIES.get(type(why), "repair that")
     stale = f"{sentence}; so its Services count as last read: {remedy}, or take it out of local-lb:sources"
-    context = min(last)
+    context = ContextName(min(last))
     access = Access(str(kubeconfig_path(source.kubeconfig, root)), source.context or context)
     parsed = parse_objects(source.cluster, (item for listed in last.values() for item in listed))
     reading = _of_silent(source, parsed) if source.silent else SourceResult(parsed, (stale,))

@@ -14,7 +14,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TypeVar
 
-from locallb.model.identities import ProxyName
+from locallb.model.identities import Fingerprint, ProxyName
 from locallb.model.memory import Memory, RowCache
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment
 from locallb.sources import SourceError
@@ -39,7 +39,7 @@ class HeldByState:
     """Those of them to which HTTP may come."""
     assignments: tuple[HeldProxyAssignment, ...] = ()
     """Who is served by one of those."""
-    authority: str = ""
+    authority: Fingerprint = Fingerprint("")
     """The fingerprint of whoever made its local certificates."""
 
 
@@ -130,5 +130,5 @@ def _held(every: tuple[object, ...]) -> HeldByState:
         tuple(sorted(names.values())),
         frozenset(config.name for config in of_stack if config.may_serve_http),
         tuple(sorted(assignments)),
-        next((authority.fingerprint for authority in of(Authority)), ""),
+        next((authority.fingerprint for authority in of(Authority)), Fingerprint("")),
     )

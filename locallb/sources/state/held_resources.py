@@ -15,7 +15,7 @@ from locallb.envoy import rollout
 from locallb.envoy.bootstrap import takes_http
 from locallb.envoy.http.faults import may_fail
 from locallb.envoy.listeners import holds_clients
-from locallb.model.identities import ObjectKey, ProxyId, ProxyName
+from locallb.model.identities import Fingerprint, ObjectKey, ProxyId, ProxyName
 from locallb.model.naming import owner_from
 from locallb.model.objects import Discovery
 from locallb.model.snapshot import Claim, HeldProxy, MappedPort
@@ -88,7 +88,7 @@ class Part:
 class Authority:
     """Whoever made a local certificate."""
 
-    fingerprint: str
+    fingerprint: Fingerprint
 
 
 def _service(inputs: Mapping[str, object]) -> ObjectKey:
@@ -101,7 +101,7 @@ def _part(inputs: Mapping[str, object]) -> Part:
 
 
 def _authority(inputs: Mapping[str, object]) -> Authority:
-    return Authority(str(inputs["authority"]))
+    return Authority(Fingerprint(str(inputs["authority"])))
 
 
 def _config(inputs: Mapping[str, object]) -> HeldProxy | OfStack:

@@ -18,7 +18,7 @@ from locallb.engine.state.values import Properties
 from locallb.ledger.ledger import Ledger
 from locallb.leftovers.host import Leftover, leftovers
 from locallb.leftovers.services import LeftService
-from locallb.model.identities import ClusterName, Home, ObjectKey, Owner
+from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, Owner
 from locallb.model.naming import owner_fields
 from locallb.model.snapshot import Access
 from locallb.model.state_resource import ADDRESS, CLAIM, DNS_NAME
@@ -76,7 +76,7 @@ def test_resources_made_by_a_concurrent_update_are_no_leftovers(left: Stage, mon
 def test_no_cluster_is_asked_while_others_are_kept_from_the_stack(left: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that hangs holds up nobody; what the state knows of it by then is no leftover."""
     owner = Owner(Session.open(left.root, "dev").home, ObjectKey(ClusterName("c"), "n", "web"))
-    found, let_go = LeftService(owner, Access("c", "none")), list[LeftService]()
+    found, let_go = LeftService(owner, Access("c", ContextName("none"))), list[LeftService]()
 
     def ask(session: Session, claimed: set[str]) -> tuple[LeftService, ...]:
         with session.alone(print, 0.0):
@@ -96,7 +96,7 @@ def test_gc_keeps_what_an_update_took_over_while_leftovers_were_listed(
 ) -> None:
     """The Service and the name are in the state by the time gc holds the stack."""
     key = ObjectKey(ClusterName("c"), "n", "web")
-    found = LeftService(Owner(Session.open(left.root, "dev").home, key), Access("c", "none"))
+    found = LeftService(Owner(Session.open(left.root, "dev").home, key), Access("c", ContextName("none")))
     name = SimpleNamespace(name="web.test", let_go=lambda: pytest.fail("it was let go"))
     taken = (
         ResourceState("urn:claim", CLAIM, custom=True, id=str(key)),

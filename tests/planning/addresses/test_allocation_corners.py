@@ -9,7 +9,7 @@ from itertools import permutations
 
 import pytest
 
-from locallb.model.identities import Protocol
+from locallb.model.identities import Protocol, SharingKey
 from locallb.model.network.host_addresses import survey
 from locallb.model.network.ranges import AddressRange
 from locallb.model.network.routes import Route
@@ -36,7 +36,7 @@ LAST_SIX = AddressRange(ip_address("fd00::"), ip_address("fd00::"))
 def sharing(name: str, *status: str, key: str = "k", created: str = "", requested: str = "") -> Service:
     """Make a Service with a sharing key, and without ports, so that all of the key fit together."""
     asked = [requested] if requested else []
-    return replace(service(name, *asked, status=status, created=created), sharing_key=key)
+    return replace(service(name, *asked, status=status, created=created), sharing_key=SharingKey(key))
 
 
 def test_service_that_requests_one_family_precedes_older_ones_in_the_other() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from locallb.config.settings import Pool, Settings
-from locallb.model.identities import ClusterName, IPAddress, ObjectKey, Owner, Protocol
+from locallb.model.identities import ClusterName, IPAddress, ObjectKey, Owner, Protocol, SharingKey
 from locallb.model.network.ranges import AddressRange
 from locallb.model.objects import Service, ServicePort, TrafficPolicy
 from locallb.model.reasons import Problem, Reason
@@ -30,7 +30,10 @@ ROOMY = Settings(
 @st.composite
 def services(drawn: st.DrawFn) -> list[Service]:
     """Draw Services, most of which share by one of two keys."""
-    return [replace(service, ingress=(), sharing_key=drawn(KEYS)) for service in drawn(draw.service_lists(max_size=6))]
+    return [
+        replace(service, ingress=(), sharing_key=SharingKey(drawn(KEYS)))
+        for service in drawn(draw.service_lists(max_size=6))
+    ]
 
 
 def addresses(answer: Answer) -> tuple[IPAddress, ...]:
@@ -90,7 +93,7 @@ def test_newcomer_changes_no_existing_shared_address(listed: list[Service], newc
     world = world_of(listed, ROOMY)
     before = converged(world)
     if newcomer.key not in world.services:
-        world.services[newcomer.key] = replace(newcomer, sharing_key=key, ingress=())
+        world.services[newcomer.key] = replace(newcomer, sharing_key=SharingKey(key), ingress=())
         after = world.answers()
         for had, answer in before.items():
             assert set(addresses(answer)) <= set(addresses(after[had]))
@@ -134,7 +137,9 @@ def converged(world: World) -> Answers:
 def one(name: str, *ports: int, key: str = "k", created: str = "", **more: object) -> Service:
     """Make a Service."""
     service_key = ObjectKey(ClusterName("c"), "n", name)
-    made = Service(service_key, tuple(ServicePort(port) for port in ports), created=created, sharing_key=key)
+    made = Service(
+        service_key, tuple(ServicePort(port) for port in ports), created=created, sharing_key=SharingKey(key)
+    )
     return replace(made, **more)  # type: ignore[arg-type]  # fields by name
 
 

@@ -6,7 +6,7 @@ from components.digests import balancer_digest
 from locallb.config.parsing.settings import parse_settings
 from locallb.kubernetes.events import news, placement_events
 from locallb.kubernetes.service_status import publication
-from locallb.model.identities import Home
+from locallb.model.identities import ContextName, Digest, Home
 from locallb.model.snapshot import Access, Snapshot
 from locallb.model.status_entries import Event
 from locallb.planning.plan import make_plan
@@ -25,7 +25,7 @@ def plan_of(sharing: str, *, live: bool = True) -> Plan:
         }
     )
     read = parsed(service("api"), service("web"), node())
-    access = {DEMO: Access("/kubeconfig", "demo")} if live else {}
+    access = {DEMO: Access("/kubeconfig", ContextName("demo"))} if live else {}
     return make_plan(Snapshot(Home("p", "s", "/p"), services=read.services, nodes=read.nodes, access=access), settings)
 
 
@@ -49,7 +49,7 @@ def test_the_status_has_no_address_and_the_condition_says_why() -> None:
     (told,) = publication(after).conditions
     assert (told.status, told.reason) == ("False", "ProxyDown")
     assert told.message.startswith("demo/shop/api: its proxy ended and can't be restarted yet")
-    assert balancer_digest(after, "x") != balancer_digest(before, "x")
+    assert balancer_digest(after, Digest("x")) != balancer_digest(before, Digest("x"))
     (event,) = placement_events(after)
     assert (event.type, event.reason) == ("Warning", "SyncLoadBalancerFailed")
     again = news(placement_events(after), placement_events(before))

@@ -15,7 +15,7 @@ from locallb.config.settings import Settings
 from locallb.engine.engine import Engine
 from locallb.kubernetes.service_status import publication
 from locallb.kubernetes.status_patch import FINALIZER, ObservedStatus, Published, observed_status
-from locallb.model.identities import ClusterName, Home, ObjectKey, ObjectKind
+from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, ObjectKind
 from locallb.model.snapshot import Access, HostFacts, Snapshot
 from locallb.planning.memory import PlanMemory
 from locallb.planning.plan import make_plan
@@ -39,7 +39,7 @@ Object = dict[str, Any]
 def plan_of(*objects: Object) -> Plan:
     """Plan Services of a live cluster."""
     read = parsed(*objects, node())
-    access = {DEMO: Access("/kubeconfig", "demo")}
+    access = {DEMO: Access("/kubeconfig", ContextName("demo"))}
     return make_plan(
         Snapshot(HOME, services=read.services, nodes=read.nodes, host=HostFacts(), access=access), SETTINGS
     )
@@ -123,7 +123,7 @@ def test_entries_of_others_count_where_they_are_to_be_taken_over() -> None:
     """With takeOver they go."""
     settings = parse_settings({**CONFIGURED, "takeOver": True})
     read = parsed(service(), node())
-    access = {DEMO: Access("/kubeconfig", "demo")}
+    access = {DEMO: Access("/kubeconfig", ContextName("demo"))}
     plan = make_plan(Snapshot(HOME, services=read.services, nodes=read.nodes, access=access), settings)
     key, said = plan.placements[0].key, live(publication(plan.placements[0]))
     assert differing(plan, {key: observed_status(said)}) == {key: ("addresses",)}
@@ -189,7 +189,7 @@ def test_plan_after_plan_is_compared_as_each_alone(
     first: Snapshot, second: Snapshot, settings: Settings, data: st.DataObject
 ) -> None:
     """What is wanted, and what differs from what objects say, is the same for who knows the plans before."""
-    access = {cluster: Access("/kubeconfig", cluster) for cluster in strategies.CLUSTERS}
+    access = {cluster: Access("/kubeconfig", ContextName(cluster)) for cluster in strategies.CLUSTERS}
     snapshot = replace(data.draw(strategies.with_pods(first)), access=access)
     memory, wanted, differences = PlanMemory(), WantedDigests(), Differences()
     for _ in range(4):

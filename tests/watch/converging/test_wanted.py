@@ -11,7 +11,7 @@ import pytest
 from components.digests import balancer_digest
 from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import Settings
-from locallb.model.identities import Home, ObjectKey, ProxyName
+from locallb.model.identities import ContextName, Digest, Home, ObjectKey, ProxyName
 from locallb.model.network.routes import PodRoute
 from locallb.model.snapshot import Access, HeldProxyAssignment, HostFacts, Snapshot
 from locallb.planning.memory import PlanMemory
@@ -37,7 +37,11 @@ def snapshot(*services: JsonObject, **others: Any) -> Snapshot:  # noqa: ANN401 
     read = parsed(*services, node(meta={"name": "worker"}))
     stay = tuple(HeldProxyAssignment(one.key, ProxyName("shared-1")) for one in read.services)
     seen = Snapshot(
-        HOME, read.services, nodes=read.nodes, access={DEMO: Access("/kubeconfig", "demo")}, assignments=stay
+        HOME,
+        read.services,
+        nodes=read.nodes,
+        access={DEMO: Access("/kubeconfig", ContextName("demo"))},
+        assignments=stay,
     )
     return replace(seen, **{"stack_proxies": (ProxyName("shared-1"), ProxyName("shared-2")), **others})
 
@@ -102,7 +106,7 @@ def test_service_placed_alone_costs_one_digest(monkeypatch: pytest.MonkeyPatch) 
 
     def counted(placement: Placement, proxy: str) -> str:
         asked.append(placement.key.name)
-        return balancer_digest(placement, proxy)
+        return balancer_digest(placement, Digest(proxy))
 
     monkeypatch.setattr("locallb.watch.converging.wanted.balancer_digest", counted)
     monkeypatch.setattr("locallb.watch.converging.wanted._digest", lambda planned: pytest.fail(str(planned.key)))

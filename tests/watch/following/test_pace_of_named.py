@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from locallb.gateway.needs import SECRET
 from locallb.kubernetes.access.errors import KubeError, RefusedError, UnreachableError
 from locallb.model.gateway.objects import Named, Reference
+from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes import named_objects
 from locallb.sources.kubernetes.followed.discovered_kinds import EVERY
 from locallb.sources.kubernetes.named_objects import AGAIN, FIRST, LATER, MOST, NamedObjects
 
-ACCESS = Access("/kubeconfig", "dev")
+ACCESS = Access("/kubeconfig", ContextName("dev"))
 ROUNDING = 1e-6
 LONGEST_PAUSE = MOST + LATER
 """Of a pass that was nearly at its end when the last one failed."""

@@ -12,7 +12,7 @@ from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.frontend import frontend
 from locallb.kubernetes.identity import Identity
 from locallb.kubernetes.parsing.relevant import Document
-from locallb.model.identities import Home, ObjectKey, ObjectKind, Owner, Uid
+from locallb.model.identities import ContextName, Home, ObjectKey, ObjectKind, Owner, Uid
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.followed import told_writers
 from locallb.sources.kubernetes.followed.told_writers import ToldWriters
@@ -27,8 +27,8 @@ def access(monkeypatch: pytest.MonkeyPatch) -> Iterator[Access]:
     """Return a cluster with two kinds of frontends, and forget afterwards what was told of it."""
     known = {name: replace(frontend(ObjectKind.SERVICE), kind=kind, name=name) for name, kind in KINDS.items()}
     monkeypatch.setattr(told_writers, "frontends", lambda: known)
-    yield Access("k", "told")
-    RECENT.forget(Access("k", "told"))
+    yield Access("k", ContextName("told"))
+    RECENT.forget(Access("k", ContextName("told")))
 
 
 def document(kind: str, name: str = "web") -> Document:

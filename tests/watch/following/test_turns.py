@@ -13,6 +13,7 @@ from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.limits.quota import EACH, LIFE, MOST, OWED, SPAN, Quotas
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.parsing.objects import Parsed, parse_objects
+from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.followed import told_writers
 from locallb.sources.kubernetes.followed.told_writers import _READINGS, ToldWriters
@@ -98,7 +99,7 @@ def test_patches_and_leases_go_before_reads_and_events(
     method: str, path: str, patches: int, *, waits_for_turn: bool
 ) -> None:
     """Patches up to a bound, leases always."""
-    moment, access = Moment(), Access("k", "c")
+    moment, access = Moment(), Access("k", ContextName("c"))
     quotas = moment.quotas
     quotas.put(access, 0)
     for number in range(patches):
@@ -191,7 +192,7 @@ def test_listed_objects_grant_no_extra_requests(api: tuple[Api, Access], moment:
 
 def test_a_first_gateway_brings_the_turns_to_read_what_it_needs(moment: Moment) -> None:
     """Once in a while, however many come; one that changes is known by then, and brings its own."""
-    access, first = Access("k", "c"), parse_objects(NAME, [gateway()])
+    access, first = Access("k", ContextName("c")), parse_objects(NAME, [gateway()])
     writers = ToldWriters(access)
     writers.wanted(Parsed(), first)
     assert moment.turns_left(access) == MOST + OWED + (_READINGS + 1) * EACH

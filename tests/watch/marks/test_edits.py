@@ -14,7 +14,7 @@ import pytest
 
 from locallb.config.settings import Settings
 from locallb.engine.engine import Engine
-from locallb.model.identities import ClusterName, Home
+from locallb.model.identities import ClusterName, ContextName, Home
 from locallb.sources.kind.entry import KindSource
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.following import Following
@@ -94,7 +94,7 @@ def test_edits_of_the_configuration_go_on_following_what_stays(api: tuple[Api, i
     assert len(caches) > 1
     assert len(answers.asked) == asked
     becomes(lambda: resources() <= before, resources)
-    read(replace(source(tmp_path), context="here"))
+    read(replace(source(tmp_path), context=ContextName("here")))
     becomes(lambda: resources() <= before, resources)
     assert workspace.cache
     workspace.cache.stop()
