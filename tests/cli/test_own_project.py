@@ -360,6 +360,14 @@ def test_a_project_of_others_is_not_touched(
     assert not (place / "data").exists()
 
 
+def test_a_program_that_is_a_pipe_keeps_nobody_waiting(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody may ever write into it."""
+    (place / "here/Pulumi.yaml").write_text("name: infra\nruntime: nodejs\n")
+    os.mkfifo(place / "here/__main__.py")
+    monkeypatch.chdir(place / "here")
+    assert "is another Pulumi project's" in run("status").err
+
+
 @pytest.mark.root(only="can give directories away")
 @pytest.mark.parametrize("command", ["preview", "status", "doctor"])
 @pytest.mark.parametrize("begun", ["", "begun"])

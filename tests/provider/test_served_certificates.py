@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import resource
 import socket
 import ssl
@@ -162,6 +163,7 @@ def test_files_stay_where_a_spare_goes_to_another_gateway_with_the_same_secret(
         ("noise", "can't be served: its tls.crt or tls.key can't be used"),
         ("empty", "it has no tls.key"),
         ("missing", "can't be read"),
+        ("pipe", "can't be read: .*secret.json: it is no regular file"),
     ],
 )
 def test_a_secret_that_cannot_be_served_is_reported(
@@ -181,8 +183,10 @@ def test_a_secret_that_cannot_be_served_is_reported(
         del document["data"]["tls.key"]
     file.write_text(json.dumps(document))
     given = inputs(wanted, served, file)
-    if damage == "missing":
+    if damage in {"missing", "pipe"}:
         file.unlink()
+    if damage == "pipe":
+        os.mkfifo(file)
     with pytest.raises(ProviderError, match=complaint) as caught:
         driver.create(KIND, given)
     assert "default/web" in str(caught.value)

@@ -15,6 +15,7 @@ from locallb.kubernetes.parsing.documents import DocumentError, read_documents
 from locallb.kubernetes.parsing.tls_secrets import TlsPair, TlsSecretError, secret_among, tls_pair
 from locallb.model.http.serving import Certificate
 from locallb.model.identities import ClusterName, ObjectKey
+from locallb.model.system_errors import reason
 from locallb.provider.resources import certificate_files
 from locallb.provider.resources.certificate_files import CertificateFilesError
 from locallb.resources.codec import is_unknown
@@ -101,7 +102,7 @@ def _in_file(new: ServedCertificateInputs, subject: str) -> Mapping[object, obje
     try:
         documents = read_documents(foreign_files.read(path, _LARGEST), is_json=path.suffix == ".json")
     except (OSError, DocumentError) as error:
-        raise ProviderError(f"{subject} can't be read: {path}: {error}") from None
+        raise ProviderError(f"{subject} can't be read: {path}: {reason(error)}") from None
     return secret_among((document.value for document in documents), new.namespace, new.secret, new.digest)
 
 
