@@ -20,7 +20,7 @@ from benchmarks.traffic import ADDRESS
 from locallb.cli.session import Session
 from locallb.engine.engine import Engine
 from locallb.envoy import ARGUMENTS, render
-from locallb.model.identities import Protocol, ProxyId, ProxyName
+from locallb.model.identities import Protocol, ProxyId, ProxyName, UpstreamName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, ConnectCheck, Listener, Proxy, Upstream
 
@@ -104,7 +104,7 @@ def private_memory(pid: int) -> float:
 
 def ours(ports: list[int], backend: tuple[str, int]) -> Files:
     """Render a Service's proxy, with checks and all."""
-    listeners = tuple(Listener(ip_address(ADDRESS), port, Protocol.TCP, f"tcp-{port}") for port in ports)
+    listeners = tuple(Listener(ip_address(ADDRESS), port, Protocol.TCP, UpstreamName(f"tcp-{port}")) for port in ports)
     backends = (Backend.at(ip_address(backend[0]), backend[1]),)
     upstreams = tuple(
         Upstream(listener.upstream, Protocol.TCP, backends, health=ConnectCheck()) for listener in listeners

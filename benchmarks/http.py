@@ -19,7 +19,7 @@ from locallb.model.faults import Fault
 from locallb.model.http.backends import HttpBackends
 from locallb.model.http.routes import Answer, Forward, Match, PathKind, PathMatch, Route, Target
 from locallb.model.http.serving import Chain, HttpListener, HttpRoutes, VirtualHost
-from locallb.model.identities import Protocol, ProxyId, ProxyName
+from locallb.model.identities import Protocol, ProxyId, ProxyName, UpstreamName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, ConnectCheck, Proxy, Upstream
 
@@ -57,10 +57,11 @@ def routed(  # noqa: PLR0913 - what a listener may have, each with a default
 ) -> Files:
     """Render the same as local-lb does, behind so many other routes."""
     more = (Route(Match(PathMatch(PathKind.PREFIX, f"/{n}")), Answer(404)) for n in range(others))
-    routes = (*more, Route(Match(PathMatch(PathKind.PREFIX, "/")), Forward((Target("web"),))))
+    routes = (*more, Route(Match(PathMatch(PathKind.PREFIX, "/")), Forward((Target(UpstreamName("web")),))))
     chain = Chain(HttpRoutes((VirtualHost(("bench",), routes),)))
     backends = (Backend.at(ip_address(place[0]), place[1]),)
-    upstream = Upstream("web", Protocol.TCP, backends, health=ConnectCheck(), http=HttpBackends(), measured=measured)
+    led_to, http = UpstreamName("web"), HttpBackends()
+    upstream = Upstream(led_to, Protocol.TCP, backends, health=ConnectCheck(), http=http, measured=measured)
     listeners = tuple(
         HttpListener(ip_address(ADDRESS), port, (chain,), log=log, may_fail=may_fail, fault=fault) for port in ports
     )

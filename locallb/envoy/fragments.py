@@ -66,7 +66,7 @@ def render_part(part: Part) -> RenderedPart:
     listeners = {planned.name: listener(planned) for planned in part.listeners if planned.upstream in upstreams}
     served = (http_listener for planned in part.http for http_listener in http_listeners(planned, Discovery.STATIC))
     listeners |= {str(http_listener["name"]): http_listener for http_listener in served}
-    clusters = {name: cluster(upstream, Discovery.STATIC) for name, upstream in upstreams.items()}
+    clusters: dict[str, Message] = {name: cluster(each, Discovery.STATIC) for name, each in upstreams.items()}
     logs = {*(spec.log for spec in part.listeners), *(spec.log for spec in part.http)} - {""}
     clusters |= {name: reader(name) for name in logs}
     written, listeners_version = _written(part.id, listeners)

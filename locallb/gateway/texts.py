@@ -19,7 +19,7 @@ from locallb.model.gateway.objects import CONTROLLER, ListenerProtocol, Named, R
 from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.http.routes import Answer, Forward, GrpcMethod, Match, PathKind, Redirect, Route, Target
 from locallb.model.http.serving import Chain, HttpRoutes
-from locallb.model.identities import ClusterName
+from locallb.model.identities import ClusterName, UpstreamName
 from locallb.model.memory import AnyMemory, Memory, RowCache
 
 _EXAMPLES = 3
@@ -42,7 +42,7 @@ def _asked_of_clients(chain: Chain) -> str:
     return ", clients may show a certificate" if clients.optional else ", clients must show a certificate"
 
 
-def _chain(chain: Chain, targets: Mapping[str, BackendTarget]) -> Iterator[str]:
+def _chain(chain: Chain, targets: Mapping[UpstreamName, BackendTarget]) -> Iterator[str]:
     if not isinstance(chain.serves, HttpRoutes):
         yield f"{' '.join(chain.names) or '*'} → {_behind(chain.serves.targets, targets)}"
         return
@@ -72,7 +72,7 @@ def _path(match: Match) -> str:
             return path.value if path.kind is PathKind.EXACT else f" ~ {path.value}"
 
 
-def _done(route: Route, targets: Mapping[str, BackendTarget]) -> str:
+def _done(route: Route, targets: Mapping[UpstreamName, BackendTarget]) -> str:
     match route.action:
         case Redirect(code, scheme, hostname, port, path):
             where = f"{scheme}://{hostname}{f':{port}' if port else ''}{path.value if path else ''}"
@@ -83,7 +83,7 @@ def _done(route: Route, targets: Mapping[str, BackendTarget]) -> str:
             return " ".join([str(route.action.status), *(value for _, value in route.response.set)])
 
 
-def _behind(candidates: Iterable[Target], targets: Mapping[str, BackendTarget]) -> str:
+def _behind(candidates: Iterable[Target], targets: Mapping[UpstreamName, BackendTarget]) -> str:
     """Return the backends, with the share of each where there are several; 500 where there is none."""
     weighted = [target for target in candidates if target.weight]
     total = sum(target.weight for target in weighted)

@@ -13,7 +13,7 @@ from locallb.model.gateway.objects import Named, Route, RouteKind
 from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.gateway.rules import BackendRef
 from locallb.model.http.backends import BackendTls
-from locallb.model.identities import ObjectKey
+from locallb.model.identities import ObjectKey, UpstreamName
 
 _WHOEVER = BackendTls("", believes_all=True)
 
@@ -27,11 +27,13 @@ class IngressBackends:
         self.troubles: list[tuple[Ingress, str]] = []
 
     @property
-    def targets(self) -> dict[str, BackendTarget]:
+    def targets(self) -> dict[UpstreamName, BackendTarget]:
         """The upstreams, by name."""
         return self._upstreams.targets
 
-    def upstream(self, ingress: Ingress, backend: IngressBackend, spoken: BackendProtocol | None = None) -> str:
+    def upstream(
+        self, ingress: Ingress, backend: IngressBackend, spoken: BackendProtocol | None = None
+    ) -> UpstreamName:
         """Return the name of a backend's upstream; empty where it leads nowhere."""
         port = self._port(ingress, backend)
         if isinstance(port, int):
@@ -42,7 +44,7 @@ class IngressBackends:
                 return upstream
             port = upstream.message
         self.troubles.append((ingress, port))
-        return ""
+        return UpstreamName("")
 
     def _port(self, ingress: Ingress, backend: IngressBackend) -> int | str:
         """Return the number of a backend's port, or why there is none."""

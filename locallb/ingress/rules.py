@@ -16,6 +16,7 @@ from locallb.model.gateway.ingresses import Ingress, IngressBackend, IngressPath
 from locallb.model.gateway.objects import Named
 from locallb.model.http.policies import HeaderChanges
 from locallb.model.http.routes import Answer, Forward, Match, PathRewrite, Redirect, Route, Target
+from locallb.model.identities import UpstreamName
 
 _UNAVAILABLE = Answer(503)
 """What is answered where a backend leads nowhere."""
@@ -109,7 +110,7 @@ class Rules:
         return tuple(self._shared(ingress, path, policy, main, canary))
 
     def _shared(
-        self, ingress: Ingress, path: IngressPath, policy: Policy, main: str, entry: Canaried
+        self, ingress: Ingress, path: IngressPath, policy: Policy, main: UpstreamName, entry: Canaried
     ) -> Iterator[Route]:
         """Return the routes of a path of which a canary has a share."""
         other, canary = self._backends.upstream(entry.ingress, entry.backend, policy.spoken), entry.canary

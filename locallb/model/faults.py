@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
 
+from locallb.model.identities import UpstreamName
+
 WHOLE = 10_000
 """Hundredths of a percent: all connections."""
 ALL = "*"
@@ -172,7 +174,7 @@ class Down:
 class Detour:
     """Where connections go instead, to its end."""
 
-    upstream: str
+    upstream: UpstreamName
     """Empty for nowhere."""
     until: str
 

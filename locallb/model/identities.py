@@ -39,6 +39,10 @@ PartId = NewType("PartId", str)
 """Twelve hex digits, one for each Service of a stack: what it has of a proxy of the stack."""
 
 
+UpstreamName = NewType("UpstreamName", str)
+"""What a proxy calls the backends of a port, unique in it, such as `tcp-8080-ipv4`; empty for nobody."""
+
+
 ContainerId = NewType("ContainerId", str)
 """What an engine calls a container: 64 hex digits."""
 

@@ -23,6 +23,7 @@ from locallb.model.identities import (
     ProxyId,
     ProxyName,
     Uid,
+    UpstreamName,
 )
 
 PROXY_ID_DIGITS = 12
@@ -50,9 +51,9 @@ def named_after(name: str, keys: Mapping[str, ObjectKey]) -> ObjectKey | None:
     return keys.get(name) or keys.get(name.rpartition("/")[0])
 
 
-def upstream_name(protocol: Protocol, port: int, family: Family) -> str:
+def upstream_name(protocol: Protocol, port: int, family: Family) -> UpstreamName:
     """Name an upstream, and with it its EDS file: `tcp-8080-ipv4`."""
-    return f"{protocol}-{port}-{family}".lower()
+    return UpstreamName(f"{protocol}-{port}-{family}".lower())
 
 
 def owner_fields(owner: Owner) -> Mapping[str, str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from locallb.model.faults import Detour, Fault
 from locallb.model.http.backends import BackendTls, HttpBackends
 from locallb.model.http.serving import AnyCertificate, HttpListener
-from locallb.model.identities import IPAddress, IPNetwork, PartId, Protocol, ProxyId, ProxyName, place
+from locallb.model.identities import IPAddress, IPNetwork, PartId, Protocol, ProxyId, ProxyName, UpstreamName, place
 from locallb.model.objects import Discovery, ProxyProtocol
 
 
@@ -57,7 +57,7 @@ HealthCheck = ConnectCheck | HttpCheck | None
 class Upstream:
     """The backends of one port in one family. `name` is ours (`tcp-8080-ipv4`): it becomes a file name."""
 
-    name: str
+    name: UpstreamName
     protocol: Protocol
     backends: tuple[Backend, ...]
     client_ip_affinity: bool = False
@@ -88,7 +88,7 @@ class Listener:
     address: IPAddress
     port: int
     protocol: Protocol
-    upstream: str
+    upstream: UpstreamName
     source_ranges: tuple[IPNetwork, ...] = ()
     client_ip_affinity: bool = False
     container_port: int = 0

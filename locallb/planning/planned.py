@@ -11,7 +11,7 @@ from locallb.dns.records import Name
 from locallb.envoy import Rendered, RenderedPart
 from locallb.model.http.routes import Forward
 from locallb.model.http.serving import HttpListener, HttpRoutes, TcpForward
-from locallb.model.identities import Digest, IPAddress, ObjectKey, Owner, ProxyName, SharingKey
+from locallb.model.identities import Digest, IPAddress, ObjectKey, Owner, ProxyName, SharingKey, UpstreamName
 from locallb.model.naming import digest, owner_fields
 from locallb.model.network.routes import PodRoute
 from locallb.model.objects import EMPTY, ServicePort
@@ -43,7 +43,7 @@ class PlannedPort:
     """None where it has no listener."""
 
     @property
-    def upstreams(self) -> tuple[str, ...]:
+    def upstreams(self) -> tuple[UpstreamName, ...]:
         """Return the names of the upstreams to which its listeners lead."""
         return tuple(dict.fromkeys(name for listener in self.listeners for name in _upstreams(listener)))
 
@@ -51,7 +51,7 @@ class PlannedPort:
         return f"{self.port.label} {self.problem.reason}" if self.problem else self.port.label
 
 
-def _upstreams(listener: Listener | HttpListener) -> Iterator[str]:
+def _upstreams(listener: Listener | HttpListener) -> Iterator[UpstreamName]:
     if isinstance(listener, Listener):
         yield listener.upstream
         if listener.detour and listener.detour.upstream:

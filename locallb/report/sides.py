@@ -12,7 +12,7 @@ from ipaddress import get_mixed_type_key
 from types import MappingProxyType
 
 from locallb.envoy.fragments import as_files
-from locallb.model.identities import ClusterName, IPAddress, IPNetwork, ObjectKey, Protocol
+from locallb.model.identities import ClusterName, IPAddress, IPNetwork, ObjectKey, Protocol, UpstreamName
 from locallb.model.naming import digest, owner_fields
 from locallb.model.objects import Service
 from locallb.model.reasons import Problem, Reason
@@ -162,7 +162,7 @@ def _balancer(
     )
 
 
-def _port(planned: PlannedPort, service: Service, backends: Mapping[str, tuple[str, ...]]) -> Port:
+def _port(planned: PlannedPort, service: Service, backends: Mapping[UpstreamName, tuple[str, ...]]) -> Port:
     upstreams = sorted(planned.upstreams)
     return Port(
         number=planned.port.port,

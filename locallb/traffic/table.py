@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from locallb.model.identities import ObjectKey, ProxyName
+from locallb.model.identities import ObjectKey, ProxyName, UpstreamName
 from locallb.model.serving import Upstream
 from locallb.planning.planned import Placement, Plan
 from locallb.traffic.figures import UpstreamFigures
@@ -88,7 +88,7 @@ def _of_placement(
 
 def _together(placement: Placement) -> Mapping[tuple[str, ...], tuple[str, ...]]:
     """Return ports by the upstreams to which they lead; where these overlap, all of both."""
-    groups: list[tuple[set[str], list[str]]] = []
+    groups: list[tuple[set[UpstreamName], list[str]]] = []
     for planned in placement.ports:
         names, ports = set(planned.upstreams), [str(planned.port)]
         for group in [group for group in groups if group[0] & names]:

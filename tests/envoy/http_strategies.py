@@ -34,7 +34,7 @@ from locallb.model.http.serving import (
     Termination,
     VirtualHost,
 )
-from locallb.model.identities import Protocol, ProxyId, ProxyName
+from locallb.model.identities import Protocol, ProxyId, ProxyName, UpstreamName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, ConnectCheck, HttpCheck, Proxy, Upstream
 
@@ -225,11 +225,13 @@ def _proxy(listeners: tuple[object, ...], certificate: Certificate, authorities:
     system = BackendTls("a.test", "", ("*.a.test",), ("spiffe://a/b",))
     secure = BackendTls("a.test", authorities, client=certificate)
     upstreams = (
-        Upstream("web", Protocol.TCP, nodes, health=HttpCheck(10256), http=HttpBackends(Speaks.HTTP1, system)),
-        Upstream("grpc", Protocol.TCP, nodes, health=ConnectCheck(), http=HttpBackends(Speaks.HTTP2)),
-        Upstream("secure", Protocol.TCP, nodes, http=HttpBackends(Speaks.HTTP2, secure)),
-        Upstream("bytes", Protocol.TCP, nodes, bytes_by=secure),
-        Upstream("empty", Protocol.TCP, (), http=HttpBackends(tls=BackendTls("", believes_all=True))),
+        Upstream(
+            UpstreamName("web"), Protocol.TCP, nodes, health=HttpCheck(10256), http=HttpBackends(Speaks.HTTP1, system)
+        ),
+        Upstream(UpstreamName("grpc"), Protocol.TCP, nodes, health=ConnectCheck(), http=HttpBackends(Speaks.HTTP2)),
+        Upstream(UpstreamName("secure"), Protocol.TCP, nodes, http=HttpBackends(Speaks.HTTP2, secure)),
+        Upstream(UpstreamName("bytes"), Protocol.TCP, nodes, bytes_by=secure),
+        Upstream(UpstreamName("empty"), Protocol.TCP, (), http=HttpBackends(tls=BackendTls("", believes_all=True))),
     )
     made = tuple(each for each in listeners if isinstance(each, HttpListener))
     name, identity = ProxyName("kind/gateways/default/web"), ProxyId("0123456789ab")

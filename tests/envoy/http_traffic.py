@@ -22,7 +22,7 @@ from locallb.envoy import Rendered, render
 from locallb.model.http.backends import HttpBackends
 from locallb.model.http.routes import Route
 from locallb.model.http.serving import ANY, Chain, HttpListener, HttpRoutes, VirtualHost
-from locallb.model.identities import Protocol, ProxyId, ProxyName
+from locallb.model.identities import Protocol, ProxyId, ProxyName, UpstreamName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, Proxy, Upstream
 from tests.envoy.traffic import PATIENCE
@@ -186,7 +186,9 @@ def grpc_server(address: str) -> Iterator[Backend]:
 
 def upstream(name: str, *echoes: Echo, speaks: HttpBackends | None = None) -> Upstream:
     """Describe backends that are asked by HTTP."""
-    return Upstream(name, Protocol.TCP, tuple(echo.backend for echo in echoes), http=speaks or HttpBackends())
+    return Upstream(
+        UpstreamName(name), Protocol.TCP, tuple(echo.backend for echo in echoes), http=speaks or HttpBackends()
+    )
 
 
 def rendering(

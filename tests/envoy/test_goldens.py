@@ -10,7 +10,7 @@ import pytest
 
 from locallb.envoy import Rendered, render
 from locallb.model.faults import Fault
-from locallb.model.identities import Protocol, ProxyId, ProxyName
+from locallb.model.identities import Protocol, ProxyId, ProxyName, UpstreamName
 from locallb.model.objects import Discovery, ProxyProtocol
 from locallb.model.serving import Backend, ConnectCheck, HttpCheck, Listener, Proxy, Upstream
 from tests.conftest import Golden
@@ -44,8 +44,8 @@ def _proxy(*pairs: tuple[Listener, Upstream], discovery: Discovery = Discovery.E
 def _dual(*, affinity: bool = False) -> tuple[tuple[Listener, Upstream], ...]:
     return tuple(
         (
-            Listener(address, 8080, protocol, f"{protocol.lower()}-8080-{family}", RANGES, affinity),
-            Upstream(f"{protocol.lower()}-8080-{family}", protocol, nodes, affinity, HttpCheck(10256)),
+            Listener(address, 8080, protocol, UpstreamName(f"{protocol.lower()}-8080-{family}"), RANGES, affinity),
+            Upstream(UpstreamName(f"{protocol.lower()}-8080-{family}"), protocol, nodes, affinity, HttpCheck(10256)),
         )
         for address, family, nodes in ((V4, "ipv4", NODES), (V6, "ipv6", NODES6))
         for protocol in (TCP, UDP)
@@ -53,56 +53,71 @@ def _dual(*, affinity: bool = False) -> tuple[tuple[Listener, Upstream], ...]:
 
 
 CASES = {
-    "tcp": _proxy((Listener(V4, 8080, TCP, "tcp-8080-ipv4"), Upstream("tcp-8080-ipv4", TCP, NODES))),
-    "udp": _proxy((Listener(V4, 5353, UDP, "udp-5353-ipv4"), Upstream("udp-5353-ipv4", UDP, NODES))),
+    "tcp": _proxy(
+        (Listener(V4, 8080, TCP, UpstreamName("tcp-8080-ipv4")), Upstream(UpstreamName("tcp-8080-ipv4"), TCP, NODES))
+    ),
+    "udp": _proxy(
+        (Listener(V4, 5353, UDP, UpstreamName("udp-5353-ipv4")), Upstream(UpstreamName("udp-5353-ipv4"), UDP, NODES))
+    ),
     "connect-check": _proxy(
-        (Listener(V4, 8080, TCP, "tcp-8080-ipv4"), Upstream("tcp-8080-ipv4", TCP, NODES, health=ConnectCheck()))
+        (
+            Listener(V4, 8080, TCP, UpstreamName("tcp-8080-ipv4")),
+            Upstream(UpstreamName("tcp-8080-ipv4"), TCP, NODES, health=ConnectCheck()),
+        )
     ),
     "log": _proxy(
         (
-            Listener(V4, 8080, TCP, "tcp-8080-ipv4", RANGES, log="access-log"),
-            Upstream("tcp-8080-ipv4", TCP, NODES),
+            Listener(V4, 8080, TCP, UpstreamName("tcp-8080-ipv4"), RANGES, log="access-log"),
+            Upstream(UpstreamName("tcp-8080-ipv4"), TCP, NODES),
         )
     ),
     "log-and-fault": _proxy(
         (
             Listener(
-                V6, 8080, TCP, "tcp-8080-ipv6", fault=Fault("2026-11-22T18:00:00Z", refuse=1000), log="access-log"
+                V6,
+                8080,
+                TCP,
+                UpstreamName("tcp-8080-ipv6"),
+                fault=Fault("2026-11-22T18:00:00Z", refuse=1000),
+                log="access-log",
             ),
-            Upstream("tcp-8080-ipv6", TCP, NODES6),
+            Upstream(UpstreamName("tcp-8080-ipv6"), TCP, NODES6),
         ),
         discovery=Discovery.STATIC,
     ),
     "fault": _proxy(
         (
-            Listener(V4, 8080, TCP, "tcp-8080-ipv4", fault=Fault("2026-11-22T18:00:00Z", 1000, 500, 100)),
-            Upstream("tcp-8080-ipv4", TCP, NODES, health=ConnectCheck()),
+            Listener(V4, 8080, TCP, UpstreamName("tcp-8080-ipv4"), fault=Fault("2026-11-22T18:00:00Z", 1000, 500, 100)),
+            Upstream(UpstreamName("tcp-8080-ipv4"), TCP, NODES, health=ConnectCheck()),
         )
     ),
     "http-check-local": _proxy(
-        (Listener(V4, 8080, TCP, "tcp-8080-ipv4"), Upstream("tcp-8080-ipv4", TCP, NODES, health=HttpCheck(31000)))
+        (
+            Listener(V4, 8080, TCP, UpstreamName("tcp-8080-ipv4")),
+            Upstream(UpstreamName("tcp-8080-ipv4"), TCP, NODES, health=HttpCheck(31000)),
+        )
     ),
     "standby": _proxy(
         (
-            Listener(V4, 8080, TCP, "tcp-8080-ipv4"),
-            Upstream("tcp-8080-ipv4", TCP, NODES[:1], health=HttpCheck(31000), standby=NODES[1:]),
+            Listener(V4, 8080, TCP, UpstreamName("tcp-8080-ipv4")),
+            Upstream(UpstreamName("tcp-8080-ipv4"), TCP, NODES[:1], health=HttpCheck(31000), standby=NODES[1:]),
         )
     ),
     "straight": _proxy(
         (
-            Listener(V4, 8080, TCP, "tcp-8080-ipv4"),
-            Upstream("tcp-8080-ipv4", TCP, PODS, health=ConnectCheck(), standby=ASKED),
+            Listener(V4, 8080, TCP, UpstreamName("tcp-8080-ipv4")),
+            Upstream(UpstreamName("tcp-8080-ipv4"), TCP, PODS, health=ConnectCheck(), standby=ASKED),
         ),
         (
-            Listener(V4, 5353, UDP, "udp-5353-ipv4"),
-            Upstream("udp-5353-ipv4", UDP, ASKED_PODS, health=HttpCheck(31000), standby=NODES),
+            Listener(V4, 5353, UDP, UpstreamName("udp-5353-ipv4")),
+            Upstream(UpstreamName("udp-5353-ipv4"), UDP, ASKED_PODS, health=HttpCheck(31000), standby=NODES),
         ),
     ),
     **{
         f"proxy-protocol-{version}": _proxy(
             (
-                Listener(V4, 8080, TCP, "tcp-8080-ipv4"),
-                Upstream("tcp-8080-ipv4", TCP, NODES, health=health, proxy_protocol=version),
+                Listener(V4, 8080, TCP, UpstreamName("tcp-8080-ipv4")),
+                Upstream(UpstreamName("tcp-8080-ipv4"), TCP, NODES, health=health, proxy_protocol=version),
             ),
             discovery=discovery,
         )
@@ -113,13 +128,15 @@ CASES = {
     },
     "checked-by-the-other-family": _proxy(
         (
-            Listener(V6, 8080, TCP, "tcp-8080-ipv6"),
-            Upstream("tcp-8080-ipv6", TCP, (ELSEWHERE, *NODES6[1:]), health=HttpCheck(10256)),
+            Listener(V6, 8080, TCP, UpstreamName("tcp-8080-ipv6")),
+            Upstream(UpstreamName("tcp-8080-ipv6"), TCP, (ELSEWHERE, *NODES6[1:]), health=HttpCheck(10256)),
         )
     ),
     "dual-stack-ranges": _proxy(*_dual()),
     "dual-stack-affinity-static": _proxy(*_dual(affinity=True), discovery=Discovery.STATIC),
-    "no-backends": _proxy((Listener(V4, 8080, TCP, "tcp-8080-ipv4"), Upstream("tcp-8080-ipv4", TCP, ()))),
+    "no-backends": _proxy(
+        (Listener(V4, 8080, TCP, UpstreamName("tcp-8080-ipv4")), Upstream(UpstreamName("tcp-8080-ipv4"), TCP, ()))
+    ),
     "nothing": _proxy(),
 }
 

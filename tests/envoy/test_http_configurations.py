@@ -29,7 +29,7 @@ from locallb.model.http.serving import (
     Termination,
     VirtualHost,
 )
-from locallb.model.identities import ClusterName, Digest, PartId, Protocol, ProxyId, ProxyName
+from locallb.model.identities import ClusterName, Digest, PartId, Protocol, ProxyId, ProxyName, UpstreamName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, ConnectCheck, Part, Proxy, Upstream
 from tests.conftest import GOLDENS, Golden
@@ -80,13 +80,13 @@ def test_watched_files_of_a_proxy_are_counted(
 ) -> None:
     """Each file of routes, certificates, authorities and endpoints takes an inotify instance; inline none does."""
     secure = BackendTls("a.test", authority.own.pem, client=pair.reference("web"))
-    routes = HttpRoutes((VirtualHost((ANY,), (Route(Match(), Forward((Target("tcp-80"),))),)),))
+    routes = HttpRoutes((VirtualHost((ANY,), (Route(Match(), Forward((Target(UpstreamName("tcp-80")),))),)),))
     clients = Termination((pair.reference("web"),), ClientValidation(authority.own.pem))
     proxy = Proxy(
         ProxyName("kind/gateways/default/web"),
         ProxyId("0123456789ab"),
         discovery,
-        upstreams=(Upstream("tcp-80", Protocol.TCP, (), http=HttpBackends(tls=secure)),),
+        upstreams=(Upstream(UpstreamName("tcp-80"), Protocol.TCP, (), http=HttpBackends(tls=secure)),),
         http=(
             HttpListener(ip_address(block[9]), 8080, (Chain(routes),)),
             HttpListener(ip_address(block[9]), 8443, (Chain(routes, ("a.test",), clients), Chain(routes, (), clients))),
@@ -105,10 +105,10 @@ def test_watched_files_of_a_proxy_are_counted(
 def test_a_part_of_a_stacks_proxy_has_all_of_it_inside(tmp_path: Path, pair: Pair, authority: Authority) -> None:
     """No file but those of listeners and clusters, and a certificate's own; what has no backends is answered 503."""
     part, proxy = PartId("ba9876543210"), Proxy(ProxyName("shared-1"), ProxyId("0123456789ab"), Discovery.STATIC)
-    routes = HttpRoutes((VirtualHost((ANY,), (Route(Match(), Forward((Target(f"{part}-tcp-80"),))),)),))
+    routes = HttpRoutes((VirtualHost((ANY,), (Route(Match(), Forward((Target(UpstreamName(f"{part}-tcp-80")),))),)),))
     terminated = Termination((pair.reference("web"),), ClientValidation(authority.own.pem))
     served = HttpListener(ip_address("127.77.0.5"), 8443, (Chain(routes, ("a.test",), terminated),))
-    upstream = Upstream(f"{part}-tcp-80", Protocol.TCP, (), http=HttpBackends())
+    upstream = Upstream(UpstreamName(f"{part}-tcp-80"), Protocol.TCP, (), http=HttpBackends())
     rendered = render_part(Part(part, proxy.id, (), (upstream,), (served,)))
     assert (list(rendered.listeners), list(rendered.clusters)) == ([served.name], [upstream.name])
     files = {**render_empty(proxy).files, **as_files(rendered.listeners, rendered.clusters)}
@@ -121,7 +121,8 @@ def test_a_part_of_a_stacks_proxy_has_all_of_it_inside(tmp_path: Path, pair: Pai
 def test_a_proxy_with_http_renders_to_its_golden_files(discovery: Discovery, golden: Golden) -> None:
     """What was written stays what it is, byte for byte: routes, a certificate by reference, backends by TLS."""
     forward = Forward(
-        (Target("tcp-80", 9, HeaderChanges((("x-a", "1%"),))), Target("")), path=PathRewrite("", prefix=True)
+        (Target(UpstreamName("tcp-80"), 9, HeaderChanges((("x-a", "1%"),))), Target(UpstreamName(""))),
+        path=PathRewrite("", prefix=True),
     )
     routes = HttpRoutes(
         (
@@ -130,7 +131,7 @@ def test_a_proxy_with_http_renders_to_its_golden_files(discovery: Discovery, gol
         )
     )
     chain = Chain(routes, ("a.test",), Termination((_CERTIFICATE,)))
-    through = Chain(TcpForward((Target("tcp-443"),)), ("*.c.test",))
+    through = Chain(TcpForward((Target(UpstreamName("tcp-443")),)), ("*.c.test",))
     address, backends = ip_address("127.77.0.5"), (Backend.at(ip_address("127.0.0.1"), 30080),)
     secure = HttpBackends(Speaks.HTTP2, BackendTls("a.test", dns_names=("*.a.test",)))
     proxy = Proxy(
@@ -138,8 +139,8 @@ def test_a_proxy_with_http_renders_to_its_golden_files(discovery: Discovery, gol
         ProxyId("0123456789ab"),
         discovery,
         upstreams=(
-            Upstream("tcp-80", Protocol.TCP, backends, health=ConnectCheck(), http=secure),
-            Upstream("tcp-443", Protocol.TCP, backends),
+            Upstream(UpstreamName("tcp-80"), Protocol.TCP, backends, health=ConnectCheck(), http=secure),
+            Upstream(UpstreamName("tcp-443"), Protocol.TCP, backends),
         ),
         http=(HttpListener(address, 80, (Chain(routes),)), HttpListener(address, 443, (chain, through))),
         may_serve_http=True,

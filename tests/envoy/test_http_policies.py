@@ -14,12 +14,13 @@ from locallb.model.http.routes import (
     Target,
     ValueMatch,
 )
+from locallb.model.identities import UpstreamName
 from tests.envoy.conftest import ServeHttp, Start
 from tests.envoy.http_traffic import Client, Echo, rendering, upstream
 from tests.envoy.traffic import Block, eventually
 
 pytestmark = pytest.mark.envoy
-WEB = Forward((Target("web"),))
+WEB = Forward((Target(UpstreamName("web")),))
 
 
 def prefix(path: str) -> PathMatch:
@@ -29,13 +30,13 @@ def prefix(path: str) -> PathMatch:
 
 def test_requests_are_split_by_weight(serve: ServeHttp) -> None:
     """9 to 1, nobody for weight 0; a share without a backend is answered 500, one without endpoints 503."""
-    shares = (Target("web", 90), Target("other", 10), Target("empty", 0))
+    shares = (Target(UpstreamName("web"), 90), Target(UpstreamName("other"), 10), Target(UpstreamName("empty"), 0))
     client = serve(
         Route(Match(prefix("/shares")), Forward(shares)),
-        Route(Match(prefix("/invalid")), Forward((Target("web"), Target("")))),
-        Route(Match(prefix("/empty")), Forward((Target("web"), Target("empty")))),
+        Route(Match(prefix("/invalid")), Forward((Target(UpstreamName("web")), Target(UpstreamName(""))))),
+        Route(Match(prefix("/empty")), Forward((Target(UpstreamName("web")), Target(UpstreamName("empty"))))),
         Route(Match(prefix("/none")), Forward(())),
-        Route(Match(prefix("/zero")), Forward((Target("web", 0),))),
+        Route(Match(prefix("/zero")), Forward((Target(UpstreamName("web"), 0),))),
     )
     by = [client.ask("/shares").seen["by"] for _ in range(500)]
     assert 20 < by.count("b") < 90  # 50 are expected, 4.5 standard deviations either way
@@ -46,10 +47,13 @@ def test_requests_are_split_by_weight(serve: ServeHttp) -> None:
 
 def test_mirrored_requests_reach_another_backend_too(serve: ServeHttp, echoes: dict[str, Echo]) -> None:
     """A copy of each request, or of a share, reaches another backend; the client hears of the first alone."""
-    half = (Mirror("other", 500_000),)
+    half = (Mirror(UpstreamName("other"), 500_000),)
     client = serve(
-        Route(Match(prefix("/all")), Forward((Target("web"),), mirrors=(Mirror("other"), Mirror("")))),
-        Route(Match(prefix("/half")), Forward((Target("web"),), mirrors=half)),
+        Route(
+            Match(prefix("/all")),
+            Forward((Target(UpstreamName("web")),), mirrors=(Mirror(UpstreamName("other")), Mirror(UpstreamName("")))),
+        ),
+        Route(Match(prefix("/half")), Forward((Target(UpstreamName("web")),), mirrors=half)),
     )
     assert {client.ask(path).seen["by"] for path in ["/all"] * 20 + ["/half"] * 100} == {"a"}
     eventually(lambda: echoes["b"].asked.count("/all") == 20, "all copies arrived")
@@ -59,9 +63,14 @@ def test_mirrored_requests_reach_another_backend_too(serve: ServeHttp, echoes: d
 def test_timeouts_answer_504_and_named_statuses_are_retried(serve: ServeHttp, echoes: dict[str, Echo]) -> None:
     """504 when time is up, for the whole or for each attempt; statuses that are named are tried again."""
     client = serve(
-        Route(Match(headers=(ValueMatch("x", "whole"),)), Forward((Target("web"),), timeout=200)),
-        Route(Match(headers=(ValueMatch("x", "attempt"),)), Forward((Target("web"),), attempt_timeout=200)),
-        Route(Match(headers=(ValueMatch("x", "again"),)), Forward((Target("web"),), retry=Retry((503,), 3, 10))),
+        Route(Match(headers=(ValueMatch("x", "whole"),)), Forward((Target(UpstreamName("web")),), timeout=200)),
+        Route(
+            Match(headers=(ValueMatch("x", "attempt"),)), Forward((Target(UpstreamName("web")),), attempt_timeout=200)
+        ),
+        Route(
+            Match(headers=(ValueMatch("x", "again"),)),
+            Forward((Target(UpstreamName("web")),), retry=Retry((503,), 3, 10)),
+        ),
         Route(Match(), WEB),
     )
     assert [client.ask("/slow", headers=(("x", how),)).status for how in ("whole", "attempt", "none")] == [
@@ -89,7 +98,7 @@ def test_a_backend_that_takes_nothing_is_passed_over(start: Start, block: Block,
 @pytest.mark.parametrize("kind", list(SessionKind))
 def test_session_persistence_keeps_a_client_at_its_backend(serve: ServeHttp, kind: SessionKind) -> None:
     """A client that says what it was told stays with its backend; others are spread."""
-    client = serve(Route(Match(), Forward((Target("both"),), session=Session("s", kind, 60_000))))
+    client = serve(Route(Match(), Forward((Target(UpstreamName("both")),), session=Session("s", kind, 60_000))))
     first = client.ask()
     told = first.headers["set-cookie"] if kind is SessionKind.COOKIE else first.headers["s"]
     assert kind is SessionKind.HEADER or "Max-Age=60" in told

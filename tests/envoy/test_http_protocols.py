@@ -17,7 +17,7 @@ from locallb.envoy import Rendered
 from locallb.model.http.backends import BackendTls, HttpBackends, Speaks
 from locallb.model.http.routes import Answer, Forward, GrpcMethod, Match, Route, Target
 from locallb.model.http.serving import ANY, Chain, ClientValidation, HttpRoutes, TcpForward, Termination, VirtualHost
-from locallb.model.identities import Protocol
+from locallb.model.identities import Protocol, UpstreamName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Upstream
 from tests.envoy.certificates import Authority, Pair
@@ -26,7 +26,7 @@ from tests.envoy.support import Envoy
 from tests.envoy.traffic import PATIENCE, Block
 
 pytestmark = pytest.mark.envoy
-WEB = Forward((Target("web"),))
+WEB = Forward((Target(UpstreamName("web")),))
 
 
 @pytest.fixture
@@ -102,16 +102,22 @@ def test_names_choose_certificates_and_routes(
     chains = [
         answering("a", "a.test", pair=a),
         answering("b", "*.b.test", pair=b),
-        Chain(TcpForward((Target("web"), Target("other", 0))), ("through.test", "*.through.test")),
-        Chain(TcpForward((Target("plain"),)), ("tcp.a.test",), terminated),
-        Chain(TcpForward((Target("again"),)), ("again.test",), terminated),
-        Chain(TcpForward((Target("wrong"),)), ("wrong.test",), terminated),
+        Chain(
+            TcpForward((Target(UpstreamName("web")), Target(UpstreamName("other"), 0))),
+            ("through.test", "*.through.test"),
+        ),
+        Chain(TcpForward((Target(UpstreamName("plain")),)), ("tcp.a.test",), terminated),
+        Chain(TcpForward((Target(UpstreamName("again")),)), ("again.test",), terminated),
+        Chain(TcpForward((Target(UpstreamName("wrong")),)), ("wrong.test",), terminated),
         Chain(TcpForward(()), ("nobody.test",)),
     ]
-    tcp = [Upstream(name, Protocol.TCP, (echo.backend,)) for name, echo in (("web", secure), ("plain", plain))]
+    tcp = [
+        Upstream(UpstreamName(name), Protocol.TCP, (echo.backend,))
+        for name, echo in (("web", secure), ("plain", plain))
+    ]
     for name, theirs in (("again", "through.test"), ("wrong", "else.test")):
         tls = BackendTls(theirs, authority.own.pem)
-        tcp.append(Upstream(name, Protocol.TCP, (secure.backend,), bytes_by=tls))
+        tcp.append(Upstream(UpstreamName(name), Protocol.TCP, (secure.backend,), bytes_by=tls))
     start(running, tmp_path, rendering(block[9], chains, tcp, discovery), a, b)
     trusted, anyone = trusting(authority), ssl.create_default_context()
     anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE
@@ -212,13 +218,13 @@ def test_grpc_calls_are_routed_by_service_and_method(running: ExitStack, tmp_pat
     backend = running.enter_context(grpc_server(block[1]))
     http2 = HttpBackends(Speaks.HTTP2)
     upstreams = [
-        Upstream("web", Protocol.TCP, (backend,), http=http2),
-        Upstream("empty", Protocol.TCP, (), http=http2),
+        Upstream(UpstreamName("web"), Protocol.TCP, (backend,), http=http2),
+        Upstream(UpstreamName("empty"), Protocol.TCP, (), http=http2),
     ]
     routes = [
         Route(Match(GrpcMethod("test.Echo", "Say")), WEB),
         Route(Match(GrpcMethod("test.Echo", "S.*", regex=True)), WEB),
-        Route(Match(GrpcMethod("test.Empty")), Forward((Target("empty"),))),
+        Route(Match(GrpcMethod("test.Empty")), Forward((Target(UpstreamName("empty")),))),
     ]
     start(running, tmp_path, rendering(block[9], routes, upstreams))
     with grpc.insecure_channel(f"{block[9]}:8080") as channel:

@@ -19,6 +19,7 @@ from locallb.model.http.routes import (
     ValueMatch,
 )
 from locallb.model.http.serving import VirtualHost
+from locallb.model.identities import UpstreamName
 from locallb.model.objects import Discovery
 from tests.envoy.conftest import ServeHttp
 
@@ -129,7 +130,7 @@ def test_path_rewrites_follow_the_specifications_table(serve: ServeHttp) -> None
                 (f"{number}.test",),
                 (
                     Route(Match(prefix(match), headers=(ValueMatch("x-to", "client"),)), Redirect(302, path=path)),
-                    Route(Match(prefix(match)), Forward((Target("web"),), "b.test", path)),
+                    Route(Match(prefix(match)), Forward((Target(UpstreamName("web")),), "b.test", path)),
                 ),
             )
             for number, (match, path, _, _) in enumerate(REWRITES)
@@ -169,7 +170,12 @@ def test_headers_are_set_added_and_removed(serve: ServeHttp) -> None:
     by_target = HeaderChanges((("x-target", "a"),))
     client = serve(
         Route(Match(prefix("/answer")), Answer(404), response=by_route),
-        Route(Match(), Forward((Target("web", 1, by_target, HeaderChanges(remove=("x-from",))),)), by_route, by_route),
+        Route(
+            Match(),
+            Forward((Target(UpstreamName("web"), 1, by_target, HeaderChanges(remove=("x-from",))),)),
+            by_route,
+            by_route,
+        ),
     )
     sent = (
         ("x-set", "0"),

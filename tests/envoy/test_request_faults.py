@@ -22,7 +22,7 @@ from locallb.model.faults import WHOLE, Delay, Failure, Fault
 from locallb.model.http.backends import HttpBackends, Speaks
 from locallb.model.http.routes import Answer, Forward, Match, PathKind, PathMatch, Route, Target
 from locallb.model.http.serving import ANY, Chain, HttpListener, HttpRoutes, VirtualHost
-from locallb.model.identities import Protocol, ProxyId, ProxyName
+from locallb.model.identities import Protocol, ProxyId, ProxyName, UpstreamName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Proxy, Upstream
 from tests.conftest import Golden
@@ -159,8 +159,8 @@ def test_a_route_has_a_fault_of_its_own_unless_all_have_one(start: Start, block:
 def test_calls_of_grpc_fail_as_calls_do(start: Start, block: Block) -> None:
     """With the status that gRPC has in place of the one of HTTP."""
     with grpc_server(block[1]) as backend:
-        calls = Upstream("calls", Protocol.TCP, (backend,), http=HttpBackends(Speaks.HTTP2))
-        route = Route(Match(), Forward((Target("calls"),)))
+        calls = Upstream(UpstreamName("calls"), Protocol.TCP, (backend,), http=HttpBackends(Speaks.HTTP2))
+        route = Route(Match(), Forward((Target(UpstreamName("calls")),)))
         start(served(block[9], Fault(LATER, status=Failure(503)), route, upstreams=(calls,)))
         with grpc.insecure_channel(f"{block[9]}:8080") as channel, pytest.raises(grpc.RpcError) as failed:
             channel.unary_unary("/test.Echo/Say", None, None)(b"?", timeout=20)

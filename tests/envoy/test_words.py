@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.envoy import Rendered, render, watches
-from locallb.model.identities import Protocol, ProxyId, ProxyName
+from locallb.model.identities import Protocol, ProxyId, ProxyName, UpstreamName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, ConnectCheck, HttpCheck, Listener, Proxy, Upstream
 
@@ -102,7 +102,7 @@ def test_a_listener_without_backends_is_left_out(proxy: Proxy) -> None:
 
 def test_a_listener_of_an_unknown_upstream_is_left_out() -> None:
     """A listener that names no upstream of the proxy doesn't reach Envoy, which would accept and cut its clients."""
-    listener = Listener(ip_address("127.77.0.5"), 80, Protocol.TCP, "tcp-80-ipv4")
+    listener = Listener(ip_address("127.77.0.5"), 80, Protocol.TCP, UpstreamName("tcp-80-ipv4"))
     assert (
         _resources(render(Proxy(ProxyName("p"), ProxyId("0123456789ab"), Discovery.EDS, (listener,))), "lds.json") == []
     )
@@ -121,12 +121,20 @@ def test_static_discovery_has_no_eds_files(proxy: Proxy) -> None:
 def test_a_name_that_is_no_file_name_is_an_error(name: str) -> None:
     """An upstream's name becomes a file name, so anything but our own kind of name is refused."""
     with pytest.raises(ValueError, match="can't name a file"):
-        render(Proxy(ProxyName("p"), ProxyId("0123456789ab"), Discovery.EDS, (), (Upstream(name, Protocol.TCP, ()),)))
+        render(
+            Proxy(
+                ProxyName("p"),
+                ProxyId("0123456789ab"),
+                Discovery.EDS,
+                (),
+                (Upstream(UpstreamName(name), Protocol.TCP, ()),),
+            )
+        )
 
 
 def test_a_udp_upstream_is_not_checked_by_tcp_connects() -> None:
     """That a TCP connect to a UDP port is refused says nothing: no check then."""
-    upstream = Upstream("udp-53-ipv4", Protocol.UDP, (), health=ConnectCheck())
+    upstream = Upstream(UpstreamName("udp-53-ipv4"), Protocol.UDP, (), health=ConnectCheck())
     [cluster] = _resources(
         render(Proxy(ProxyName("p"), ProxyId("0123456789ab"), Discovery.EDS, (), (upstream,))), "cds.json"
     )

@@ -23,7 +23,7 @@ from locallb.model.http.routes import (
     ValueMatch,
 )
 from locallb.model.http.serving import ANY, Certificate, Chain, HttpListener, HttpRoutes, Termination, VirtualHost
-from locallb.model.identities import ClusterName, Digest
+from locallb.model.identities import ClusterName, Digest, UpstreamName
 
 PLAIN = HttpRoutes(())
 EXACT = Match(PathMatch(PathKind.EXACT, "/a"))
@@ -50,7 +50,7 @@ EXACT = Match(PathMatch(PathKind.EXACT, "/a"))
         (lambda: Termination(()), "without a certificate"),
         (lambda: Certificate(ClusterName("c"), "n", "s", Digest("../../x")), "isn't hexadecimal"),
         (lambda: BackendTls("*.a.test"), "isn't a hostname"),
-        (lambda: Target("a", -1), "weight -1 isn't within 0 and 1000000"),
+        (lambda: Target(UpstreamName("a"), -1), "weight -1 isn't within 0 and 1000000"),
         (lambda: Redirect(code=200), "isn't the status of a redirect"),
         (lambda: Redirect(scheme="javascript"), "http or https"),
         (lambda: Answer(99), "status 99 isn't within"),

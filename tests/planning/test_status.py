@@ -11,7 +11,7 @@ import pytest
 from locallb.cli.display.service_table import services_json
 from locallb.config.status_settings import IpMode, StatusOrder
 from locallb.kubernetes.service_status import publication
-from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Protocol, ProxyName
+from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Protocol, ProxyName, UpstreamName
 from locallb.model.objects import ServicePort
 from locallb.model.reasons import Problem, Reason
 from locallb.model.serving import Listener
@@ -29,7 +29,7 @@ SCTP = Problem(Reason.PROTOCOL_UNSUPPORTED, "c/shop/web port 7/SCTP: no listener
 
 def open_port(number: int) -> PlannedPort:
     """Make a port with one listener."""
-    listener = Listener(ADDRESS, number, Protocol.TCP, f"tcp-{number}-ipv4")
+    listener = Listener(ADDRESS, number, Protocol.TCP, UpstreamName(f"tcp-{number}-ipv4"))
     return PlannedPort(ServicePort(number), (listener,))
 
 

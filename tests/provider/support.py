@@ -18,7 +18,17 @@ from pulumi.provider.experimental import provider as protocol
 
 from locallb.envoy import render
 from locallb.envoy.binary import installed
-from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Protocol, ProxyId, ProxyName, Uid
+from locallb.model.identities import (
+    ClusterName,
+    Home,
+    ObjectKey,
+    Owner,
+    Protocol,
+    ProxyId,
+    ProxyName,
+    Uid,
+    UpstreamName,
+)
 from locallb.model.naming import owner_fields, proxy_id
 from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, Listener, Proxy, Upstream
@@ -58,10 +68,10 @@ class Wanted:
         """Inputs of ProxyConfig."""
         address, backends = ip_address(self.address), {port: ip_address("127.0.0.1") for port in self.ports}
         upstreams = [
-            Upstream(f"tcp-{port}-ipv4", Protocol.TCP, (Backend.at(backends[port], target),))
+            Upstream(UpstreamName(f"tcp-{port}-ipv4"), Protocol.TCP, (Backend.at(backends[port], target),))
             for port, target in self.ports.items()
         ]
-        listeners = [Listener(address, port, Protocol.TCP, f"tcp-{port}-ipv4") for port in self.ports]
+        listeners = [Listener(address, port, Protocol.TCP, UpstreamName(f"tcp-{port}-ipv4")) for port in self.ports]
         name = ProxyName(str(self.owner.service))
         rendered = render(Proxy(name, self.proxy, Discovery.EDS, tuple(listeners), tuple(upstreams)))
         versions = {"lds": rendered.versions.lds, "cds": rendered.versions.cds}

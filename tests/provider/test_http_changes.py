@@ -22,7 +22,7 @@ from locallb.model.faults import Delay, Fault
 from locallb.model.http.backends import HttpBackends, Speaks
 from locallb.model.http.routes import Answer, Forward, GrpcMethod, Match, PathKind, PathMatch, Route, Target
 from locallb.model.http.serving import ANY, Chain, HttpListener, HttpRoutes, Termination, VirtualHost
-from locallb.model.identities import Protocol, ProxyName
+from locallb.model.identities import Protocol, ProxyName, UpstreamName
 from locallb.model.objects import Discovery
 from locallb.model.serving import HttpCheck, Proxy, Upstream
 from tests.envoy.certificates import Authority, Pair
@@ -131,9 +131,11 @@ class Stack:
 
 def _table(world: World) -> HttpRoutes:
     second = "renamed" if world.renamed else "second"
-    targets = tuple(Target(name, weight) for name, weight in zip(("first", second), world.weights, strict=True))
+    targets = tuple(
+        Target(UpstreamName(name), weight) for name, weight in zip(("first", second), world.weights, strict=True)
+    )
     more = (Route(Match(PathMatch(PathKind.EXACT, f"/{n}")), Answer(200, "more")) for n in range(world.routes))
-    calls = Route(Match(GrpcMethod("test.Echo")), Forward((Target("grpc"),)))
+    calls = Route(Match(GrpcMethod("test.Echo")), Forward((Target(UpstreamName("grpc")),)))
     return HttpRoutes((VirtualHost((ANY,), (*more, calls, Route(Match(), Forward(targets)))),))
 
 
@@ -148,7 +150,7 @@ def stack(driver: Driver, wanted: Wanted, tmp_path: Path) -> Iterator[Stack]:
         def upstreams(world: World) -> tuple[Upstream, ...]:
             backends = [echoes[number] for number in world.backends]
             second = upstream("renamed" if world.renamed else "second", *echoes)
-            calls = Upstream("grpc", Protocol.TCP, (backend,), http=HttpBackends(Speaks.HTTP2))
+            calls = Upstream(UpstreamName("grpc"), Protocol.TCP, (backend,), http=HttpBackends(Speaks.HTTP2))
             return upstream("first", *backends), second, calls
 
         yield Stack(driver, wanted, tmp_path, upstreams)

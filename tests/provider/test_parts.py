@@ -20,7 +20,7 @@ from locallb.envoy import render_empty, render_part
 from locallb.envoy.admin import EnvoyAdmin
 from locallb.envoy.binary import installed
 from locallb.envoy.rollout import fingerprint
-from locallb.model.identities import Owner, Protocol, ProxyId, ProxyName
+from locallb.model.identities import Owner, Protocol, ProxyId, ProxyName, UpstreamName
 from locallb.model.naming import owner_fields, part_id, proxy_id, proxy_owner
 from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, Listener, Part, Proxy, Upstream
@@ -70,8 +70,12 @@ class Shared:
         mine = replace(self.owner, service=self.owner.service._replace(name=name))
         identity, at = part_id(mine.service), ip_address(address)
         backends = (Backend.at(ip_address("127.0.0.1"), backend),)
-        upstreams = tuple(Upstream(f"{identity}-tcp-{port}-ipv4", Protocol.TCP, backends) for port in ports)
-        listeners = tuple(Listener(at, port, Protocol.TCP, f"{identity}-tcp-{port}-ipv4") for port in ports)
+        upstreams = tuple(
+            Upstream(UpstreamName(f"{identity}-tcp-{port}-ipv4"), Protocol.TCP, backends) for port in ports
+        )
+        listeners = tuple(
+            Listener(at, port, Protocol.TCP, UpstreamName(f"{identity}-tcp-{port}-ipv4")) for port in ports
+        )
         made = render_part(Part(identity, self.id, listeners, upstreams))
         config = {
             "proxy": self.id,

@@ -18,7 +18,7 @@ from locallb.engine.state.snapshot import Snapshot
 from locallb.envoy import render_empty
 from locallb.envoy.document import text
 from locallb.envoy.listeners import listener
-from locallb.model.identities import Home, ObjectKey, ObjectKind, Owner, Protocol, ProxyId, ProxyName, Uid
+from locallb.model.identities import Home, ObjectKey, ObjectKind, Owner, Protocol, ProxyId, ProxyName, Uid, UpstreamName
 from locallb.model.naming import owner_fields, proxy_owner
 from locallb.model.objects import Discovery
 from locallb.model.serving import Listener, Proxy
@@ -145,7 +145,7 @@ def _gateway(service: ObjectKey) -> ObjectKey:
 @pytest.mark.parametrize("patient", [True, False])
 def test_listeners_that_serve_say_whether_they_hold_clients(tmp_path: Path, *, patient: bool) -> None:
     """As Envoy's own words have it, of a Service's own proxy and of its part in one of the stack's."""
-    made = Listener(ip_address("127.77.0.1"), 80, Protocol.TCP, "tcp-80-ipv4", patient=patient)
+    made = Listener(ip_address("127.77.0.1"), 80, Protocol.TCP, UpstreamName("tcp-80-ipv4"), patient=patient)
     files = {"lds.json": text({"resources": [listener(made)]})}
     config_of_web = resource("ProxyConfig", {"proxy": "0" * 12, "owner": owner_fields(owner("web")), "files": files})
     own = read_held(state(tmp_path, config_of_web))

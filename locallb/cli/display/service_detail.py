@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from locallb.cli.console import Out
 from locallb.cli.display.service_table import STYLES
+from locallb.model.identities import UpstreamName
 from locallb.model.serving import Proxy, Upstream
 from locallb.planning.planned import Placement, Plan, PlannedPort, Via
 from locallb.planning.status import Row
@@ -96,6 +97,6 @@ def _backends(placed: Placement, proxy: Proxy) -> Mapping[str, tuple[str, ...]]:
     return {str(planned.port): _of_port(planned, upstreams) for planned in placed.ports}
 
 
-def _of_port(planned: PlannedPort, upstreams: Mapping[str, Upstream]) -> tuple[str, ...]:
+def _of_port(planned: PlannedPort, upstreams: Mapping[UpstreamName, Upstream]) -> tuple[str, ...]:
     behind = [backend for name in planned.upstreams if name in upstreams for backend in upstreams[name].backends]
     return tuple(dict.fromkeys(map(str, behind)))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from locallb.cli.watching.board import View
 from locallb.model.http.serving import ANY, HttpListener, HttpRoutes
+from locallb.model.identities import UpstreamName
 from locallb.model.serving import Upstream
 from locallb.planning.planned import Placement, Plan, PlannedPort
 from locallb.planning.status import PortRow
@@ -90,7 +91,7 @@ def _ports(rows: Sequence[PortRow], placement: Placement | None, upstreams: Sequ
     return [_port(row, _backends(planned.get(str(row.port)), by_name)) for row in rows]
 
 
-def _backends(port: PlannedPort | None, upstreams: Mapping[str, Upstream]) -> list[str]:
+def _backends(port: PlannedPort | None, upstreams: Mapping[UpstreamName, Upstream]) -> list[str]:
     behind = [name for name in port.upstreams if name in upstreams] if port else []
     return list(dict.fromkeys(str(backend) for name in behind for backend in upstreams[name].backends))
 

@@ -20,7 +20,7 @@ from locallb.model.gateway.of_cluster import BackendService, GatewayObjects
 from locallb.model.gateway.rules import BackendRef
 from locallb.model.http.backends import BackendTls, Speaks
 from locallb.model.http.serving import Certificate
-from locallb.model.identities import ObjectKey, Protocol
+from locallb.model.identities import ObjectKey, Protocol, UpstreamName
 from locallb.model.naming import digest
 from locallb.model.objects import ServicePort
 
@@ -113,20 +113,20 @@ class Upstreams:
     def __init__(self, backends: Backends, prefix: str, client: Certificate | None = None) -> None:
         """Gather them; by TLS they are shown `client`, if there is one."""
         self._backends, self._prefix, self._client = backends, prefix, client
-        self.targets: dict[str, BackendTarget] = {}
+        self.targets: dict[UpstreamName, BackendTarget] = {}
         self.services: set[Named] = set()
         """Those to which policies matter, also where no backend may be spoken to."""
         self.without_room: dict[Named, str] = {}
         """Why Services aren't spoken to although their policies could be kept."""
         self._left = MOST_AUTHORITIES
 
-    def name(self, route: Route, ref: BackendRef, *, opened: bool = False) -> str:
+    def name(self, route: Route, ref: BackendRef, *, opened: bool = False) -> UpstreamName:
         """Return the name of a backend's upstream; empty where the reference leads nowhere.
 
         `opened` are bytes of which the TLS ended here; those of others a client may have closed itself.
         """
         upstream = self.find(route, ref, opened=opened)
-        return upstream if isinstance(upstream, str) else ""
+        return UpstreamName("") if isinstance(upstream, Trouble) else upstream
 
     def find(
         self,
@@ -135,7 +135,7 @@ class Upstreams:
         change: Callable[[BackendTarget], BackendTarget] = lambda target: target,
         *,
         opened: bool = False,
-    ) -> str | Trouble:
+    ) -> UpstreamName | Trouble:
         """Return the name of a backend's upstream, or why there is none; `change` is applied to its target first."""
         meant = self._backends.target(route, ref)
         if isinstance(meant, Trouble):
@@ -145,7 +145,7 @@ class Upstreams:
         target = self._backends.served(change(meant)) if by_policy else meant
         if isinstance(target, Trouble):
             return target
-        name = f"{self._prefix}{target.name}"
+        name = UpstreamName(f"{self._prefix}{target.name}")
         if name not in self.targets and target.tls:
             size = len(target.tls.authorities)
             if size > self._left:

@@ -14,7 +14,7 @@ from locallb.gateway.routes.backends import BackendTarget
 from locallb.model.faults import Fault
 from locallb.model.http.routes import Target
 from locallb.model.http.serving import Chain
-from locallb.model.identities import ObjectKey
+from locallb.model.identities import ObjectKey, UpstreamName
 from locallb.model.naming import part_id
 from locallb.model.objects import Service
 
@@ -29,7 +29,7 @@ class Bound:
     """What is served on TCP ports."""
     datagrams: Mapping[int, tuple[Target, ...]] = field(default_factory=dict)
     """What is behind UDP ports."""
-    targets: Mapping[str, BackendTarget] = field(default_factory=dict)
+    targets: Mapping[UpstreamName, BackendTarget] = field(default_factory=dict)
     """The upstreams, by name."""
     trouble: Trouble | None = None
     """Why nothing of it can be served."""

@@ -20,6 +20,7 @@ from locallb.model.http.policies import Mirror
 from locallb.model.http.routes import Answer, Forward, Match, Redirect, Target
 from locallb.model.http.routes import Route as ServedRoute
 from locallb.model.http.serving import ANY, HttpRoutes, VirtualHost
+from locallb.model.identities import UpstreamName
 
 _MISDIRECTED = Answer(421)
 """To clients that reuse a connection for a host that isn't behind it: they then make one of its own."""
@@ -103,7 +104,7 @@ class _Served:
             rule.session,
         )
 
-    def _upstream(self, ref: BackendRef) -> str:
+    def _upstream(self, ref: BackendRef) -> UpstreamName:
         return self._upstreams.name(self._route, ref)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from locallb.model.http import checks as check
+from locallb.model.identities import UpstreamName
 
 MAX_MILLISECONDS = 7 * 24 * 3600 * 1000
 _PER_MILLION = 1_000_000
@@ -37,7 +38,7 @@ NO_CHANGES = HeaderChanges()
 class Mirror:
     """A copy of a share of the requests, whose answers nobody waits for."""
 
-    upstream: str
+    upstream: UpstreamName
     per_million: int = _PER_MILLION
 
     def __post_init__(self) -> None:

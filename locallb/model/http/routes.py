@@ -16,7 +16,7 @@ from locallb.model.formatting import shown
 from locallb.model.http import checks as check
 from locallb.model.http.policies import MAX_MILLISECONDS, NO_CHANGES, Cors, HeaderChanges, Mirror, Retry, Session
 from locallb.model.http.regexes import checked, groups, size_of
-from locallb.model.identities import IPNetwork
+from locallb.model.identities import IPNetwork, UpstreamName
 
 MAX_WEIGHT = 1_000_000
 _SIZE_OF_ONE = 100
@@ -103,7 +103,7 @@ class Match:
 class Target:
     """A share of the requests: to an upstream by its name, or to nobody (`""`), which answers 500."""
 
-    upstream: str
+    upstream: UpstreamName
     weight: int = 1
     request: HeaderChanges = NO_CHANGES
     response: HeaderChanges = NO_CHANGES

@@ -18,7 +18,7 @@ from locallb.gateway.routes.bound import Bound
 from locallb.model.faults import Order
 from locallb.model.http.backends import HttpBackends
 from locallb.model.http.serving import AnyCertificate, Chain, HttpListener, LocalCertificate
-from locallb.model.identities import Family, IPAddress, Protocol
+from locallb.model.identities import Family, IPAddress, Protocol, UpstreamName
 from locallb.model.objects import Service, ServicePort
 from locallb.model.reasons import Problem
 from locallb.model.serving import Backend, Listener, Upstream
@@ -84,7 +84,7 @@ def _behind(target: BackendTarget, index: BackendIndex, drained: frozenset[str])
     return next((entry for entry in entries if entry.backends), entries[0])
 
 
-def _upstream(name: str, target: BackendTarget, entry: PortBackends) -> Upstream:
+def _upstream(name: UpstreamName, target: BackendTarget, entry: PortBackends) -> Upstream:
     http = HttpBackends(target.speaks, target.tls) if target.speaks else None
     upstream = Upstream(
         name, target.port.protocol, entry.backends, health=entry.health, standby=entry.standby, http=http
@@ -96,11 +96,11 @@ def _is_udp(entry: PortBackends) -> bool:
     return entry.port.protocol is Protocol.UDP
 
 
-def _datagram_name(gateway: Bound, port: int) -> str:
-    return f"{gateway.prefix}udp-{port}"
+def _datagram_name(gateway: Bound, port: int) -> UpstreamName:
+    return UpstreamName(f"{gateway.prefix}udp-{port}")
 
 
-def _merged(gateway: Bound, entries: Mapping[str, PortBackends]) -> Iterator[Upstream]:
+def _merged(gateway: Bound, entries: Mapping[UpstreamName, PortBackends]) -> Iterator[Upstream]:
     """Make one upstream of all backends of a UDP port: Envoy has one cluster for its datagrams."""
     for port, targets in gateway.datagrams.items():
         health = entries[targets[0].upstream].health if targets else None
@@ -127,7 +127,9 @@ def datagram_shares(behind: Iterable[tuple[int, Sequence[Backend]]]) -> Mapping[
     return {backend: share // divisor for backend, share in shares.items()}
 
 
-def _port(gateway: Bound, port: ServicePort, where: Where, via: Via | None, answering: frozenset[str]) -> PlannedPort:
+def _port(
+    gateway: Bound, port: ServicePort, where: Where, via: Via | None, answering: frozenset[UpstreamName]
+) -> PlannedPort:
     """Return a port with a listener on each address where it is free; for UDP only if it has backends."""
     if port in where.problems:
         return PlannedPort(port, problem=where.problems[port])

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from locallb.model.faults import Detour
-from locallb.model.identities import Family, IPAddress, Protocol
+from locallb.model.identities import Family, IPAddress, Protocol, UpstreamName
 from locallb.model.naming import upstream_name
 from locallb.model.objects import Service, ServicePort
 from locallb.model.serving import Listener, Upstream
@@ -25,7 +25,7 @@ def upstream_of(service: Service, entry: PortBackends, prefix: str, suffix: str)
     if not entry.backends:
         return None
     return Upstream(
-        prefix + upstream_name(entry.port.protocol, entry.port.port, entry.family) + suffix,
+        UpstreamName(prefix + upstream_name(entry.port.protocol, entry.port.port, entry.family) + suffix),
         entry.port.protocol,
         entry.backends,
         service.client_ip_affinity,
@@ -65,15 +65,16 @@ def listener_of(  # noqa: PLR0913, PLR0917 - what a listener is made from
 ) -> Listener:
     """Return the listener of a port on an address; `leads` has whether an ordered detour has backends."""
     family, down = Family.of(address), service.ordered.down
-    upstream, leads_on = prefix + upstream_name(port.protocol, port.port, family), leads.get((port, family))
+    name, leads_on = prefix + upstream_name(port.protocol, port.port, family), leads.get((port, family))
+    led_to = UpstreamName(name + DETOUR if leads_on else "")
     return Listener(
         address,
         port.number,
         port.protocol,
-        upstream,
+        UpstreamName(name),
         service.source_ranges,
         service.client_ip_affinity,
         patient=patient,
         fault=service.failing if port.protocol is Protocol.TCP else None,
-        detour=Detour(upstream + DETOUR if leads_on else "", down.until) if down and leads_on is not None else None,
+        detour=Detour(led_to, down.until) if down and leads_on is not None else None,
     )

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.envoy.endpoints import assignment
-from locallb.model.identities import Protocol
+from locallb.model.identities import Protocol, UpstreamName
 from locallb.model.serving import Backend, Upstream
 from locallb.planning.gateways.serving import datagram_shares
 
@@ -55,7 +55,7 @@ def test_an_endpoint_of_two_targets_has_both_shares() -> None:
 def test_envoy_is_told_of_weights_where_backends_differ() -> None:
     """Those that are alike are rendered as ever."""
     backends = tuple(backend for _, some in _behind([(1, 1), (3, 1)]) for backend in some)
-    weighed = json.dumps(assignment(Upstream("udp-53", Protocol.UDP, backends, weights=(1, 3))))
+    weighed = json.dumps(assignment(Upstream(UpstreamName("udp-53"), Protocol.UDP, backends, weights=(1, 3))))
     assert re.findall(r'"load_balancing_weight": (\d+)', weighed) == ["1", "3"]
-    alike = json.dumps(assignment(Upstream("udp-53", Protocol.UDP, backends)))
+    alike = json.dumps(assignment(Upstream(UpstreamName("udp-53"), Protocol.UDP, backends)))
     assert "load_balancing_weight" not in alike

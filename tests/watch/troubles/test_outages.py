@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.model.identities import Protocol, ProxyId, ProxyName
+from locallb.model.identities import Protocol, ProxyId, ProxyName, UpstreamName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Listener, Proxy
 from locallb.planning.status import Observation
@@ -50,7 +50,7 @@ def test_a_proxy_that_is_planned_no_more_is_forgotten(failed: frozenset[str], pl
 
 def test_a_proxy_serves_that_answers_with_any_of_its_listeners() -> None:
     """One port that somebody else took is no outage; an Envoy that hangs, or has none of them, is one."""
-    listeners = tuple(Listener(ip_address("127.77.0.5"), port, Protocol.TCP, "up") for port in (80, 443))
+    listeners = tuple(Listener(ip_address("127.77.0.5"), port, Protocol.TCP, UpstreamName("up")) for port in (80, 443))
     proxy = Proxy(ProxyName("web"), ProxyId("0" * 12), Discovery.STATIC, listeners)
     both = frozenset(listener.name for listener in listeners)
     assert serves(proxy, Observation(both))
