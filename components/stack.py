@@ -6,13 +6,11 @@ from collections.abc import Collection, Mapping
 
 import pulumi
 
-from components.cluster_routes import ClusterRoutes
-from components.cluster_zones import ClusterZones
+from components.clusters import ClusterRoutes, ClusterZones
 from components.digests import balancer_digest
-from components.gateway_object import GatewayObject
 from components.load_balancer import LoadBalancer
 from components.proxy import Proxy
-from components.rejected import Rejected
+from components.told import GatewayObject, Rejected
 from locallb.model.identities import ObjectKey
 from locallb.model.memory import replaced
 from locallb.planning.of_keys import placements_of

@@ -136,7 +136,7 @@ class _Walk:
         except NotADirectoryError:
             self._take_alone(directory)
         except OSError as error:
-            raise FolderError(_reason(error)) from error
+            raise FolderError(refusal(error)) from error
         same = self.files.keys() == self.known.keys()  # then they are sorted already
         files = tuple(map(self.files.__getitem__, self.known if same else sorted(self.files)))
         is_plain = self.is_plain and not any(file.why for file in files)
@@ -147,7 +147,7 @@ class _Walk:
             with _opened(str(file), _FILE) as descriptor:
                 self._add(self.contents(descriptor, file.name))
         except OSError as error:
-            raise FolderError(_reason(error)) from error
+            raise FolderError(refusal(error)) from error
 
     def _list(self, directory: int, prefix: str, depth: int) -> None:
         if self.changes:
@@ -221,7 +221,7 @@ class _Walk:
     def _failed(self, path: str, error: OSError) -> None:
         if self.patient and isinstance(error, FileNotFoundError):
             raise _ChangedError
-        self.files[path] = FolderFile(path, why=_reason(error))
+        self.files[path] = FolderFile(path, why=refusal(error))
 
 
 @contextmanager
@@ -243,7 +243,3 @@ def _is_directory(link: os.DirEntry[str]) -> bool:
 
 def _look(status: os.stat_result) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
-
-
-def _reason(error: OSError) -> str:
-    return refusal(error)

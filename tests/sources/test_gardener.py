@@ -28,8 +28,8 @@ from locallb.sources import SourceError
 from locallb.sources.found import find_sources
 from locallb.sources.gardener.entry import GardenerSource
 from locallb.sources.gardener.finding import find_shoots
-from locallb.sources.gardener.polling import poll_seed
 from locallb.sources.gardener.shoots import ADMIN, TOKEN, Shoot, parse_shoot, way
+from locallb.sources.gardener.source import SOURCE
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.machine_pods import node_routes, parsed, printed
 from locallb.sources.readings import ReadCache
@@ -414,7 +414,7 @@ QUIET = 12
 def test_shoot_changes_are_reported(seed: SeedApi, tmp_path: Path) -> None:
     """So is a credential that was renewed, and a seed that stops answering; where nothing is different, nothing is."""
     told: list[str] = []
-    polls = poll_seed(SEED, tmp_path, told.append, Pace(first=0.02, longest=0.02, floor=0.02))
+    polls = SOURCE.watch(SEED, tmp_path, told.append, Pace(first=0.02, longest=0.02, floor=0.02))
     changes: tuple[Callable[[], None], ...] = (
         lambda: None,
         lambda: seed.put_shoot(B),

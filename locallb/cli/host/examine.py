@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from locallb.cli.projects.own import own_project
 from locallb.cli.session import Session
 from locallb.config.settings import Pool, SettingsError
 from locallb.dns.names import is_wildcard
@@ -107,7 +106,7 @@ def look(directory: Path, stack: str) -> HostInspection:
 
 def _session(directory: Path, stack: str, troubles: Troubles) -> Session | None:
     """Open the stack; a missing project is only noted."""
-    if directory == own_project() and not directory.exists():
+    if directory == paths.data_home() and not directory.exists():
         text = f"there is no project here and none in {directory}"
         troubles.findings.append(Finding(Level.NOTE, "stack", text, "`locallb watch` begins one"))
         return None

@@ -10,7 +10,7 @@ from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.failures import Refused
 from locallb.cli.projects.place import PROGRAM_FILE, PROJECT_FILE, is_trusted, nearest_project
-from locallb.storage import foreign_files
+from locallb.storage import foreign_files, paths
 
 MAKING = frozenset({"up", "preview", "watch"})
 """Commands that begin this user's own project."""
@@ -36,13 +36,13 @@ def chosen(args: Arguments, out: Out) -> Path:
         return directory
     if args.offline or args.directory != Path():
         return directory
-    from locallb.cli.projects.own import own_project, prepare, require_own  # noqa: PLC0415 - most have a project
+    from locallb.cli.projects.own import prepare, require_own  # noqa: PLC0415 - most have a project
 
     if args.command in MAKING:
         return prepare(args, out)
     if args.command != LOOKING:
         return require_own(by_sudo=args.command == BY_SUDO)
-    own = own_project()
+    own = paths.data_home()
     return own if is_trusted(own) or not own.exists() else directory
 
 

@@ -31,14 +31,9 @@ RUNTIME_VARIABLE = "LOCALLB_RUNTIME"
 """The runtime of stacks that begin: in a container, whose end would be that of its processes, `docker`."""
 
 
-def own_project() -> Path:
-    """Return where it is, or would be. Raises PlaceError."""
-    return paths.data_home()
-
-
 def require_own(*, by_sudo: bool = False) -> Path:
     """Return the existing project; with `by_sudo` also that of the user who called sudo. Raises Refused."""
-    root = own_project()
+    root = paths.data_home()
     if by_sudo and not (root / PROJECT_FILE).exists():
         root = next((theirs for theirs in _callers_projects() if (theirs / PROJECT_FILE).exists()), root)
     if not (root / PROJECT_FILE).exists():
@@ -72,7 +67,7 @@ def prepare(args: Arguments, out: Out) -> Path:
 
     """
     check_stack_name(args.stack)
-    root = own_project()
+    root = paths.data_home()
     is_new = not (root / PROJECT_FILE).exists()
     if root.exists():
         _require_ours(root)
@@ -99,7 +94,7 @@ def _wanted(stack: Path, given: Sources, runtime: str) -> Sources:
         parse_settings(
             {"sources": wanted, **({"runtime": runtime} if runtime else {})}
         )  # a mistake is reported before anything is written
-        require_there(wanted, own_project())
+        require_there(wanted, paths.data_home())
         return wanted
     if given and _sources_of(text) != given:
         raise Refused(

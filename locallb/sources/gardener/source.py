@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+from locallb.kubernetes.access.kubeconfig import resolve
+from locallb.model.memory import Memory
+from locallb.model.pacing import Pace
 from locallb.sources.gardener.entry import GardenerSource
-from locallb.sources.gardener.finding import find_shoots
-from locallb.sources.gardener.polling import poll_seed
+from locallb.sources.gardener.finding import find_shoots, is_meant
+from locallb.sources.gardener.seed import Seed, SeedContents
 from locallb.sources.kubernetes.entry import KubernetesSource
-from locallb.sources.polling import Polls
+from locallb.sources.polling import PACE, Polls
 from locallb.sources.source import FinderType, Found
 
 
@@ -20,9 +24,18 @@ class Gardener(FinderType[GardenerSource]):
         """Find the seed and its shoots."""
         return find_shoots(finder, root, directory, keep=keep)
 
-    def watch(self, finder: GardenerSource, root: Path, changed: Callable[[str], None]) -> Polls:
-        """Poll every few seconds whether seed, shoots or credentials changed."""
-        return poll_seed(finder, root, changed)
+    def watch(self, finder: GardenerSource, root: Path, changed: Callable[[str], None], pace: Pace = PACE) -> Polls:
+        """Poll every few seconds whether seed, shoots or credentials changed, and at first.
+
+        What would be watched are objects of a whole Shoot each, of which two fields count, and Secrets, one by one.
+        """
+        api = Memory[Seed]()
+
+        def look() -> SeedContents:
+            seed = api.of(None, Seed, resolve(finder.kubeconfig, finder.context, root))
+            return seed.look(partial(is_meant, finder))
+
+        return Polls(finder.cluster, f"{finder.cluster} shoots", look, changed, pace)
 
 
 SOURCE = Gardener()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
-from operator import attrgetter
 
 from locallb.model.formatting import few
 from locallb.model.identities import IPAddress, ObjectKey
+from locallb.planning.of_keys import placements_of
 from locallb.planning.planned import Plan
 
 _MOST = 3
@@ -23,9 +22,7 @@ def where(addresses: Sequence[IPAddress], ports: Collection[str]) -> str:
 
 def planned_places(plan: Plan, keys: Collection[ObjectKey]) -> Mapping[ObjectKey, str]:
     """Return where some Services are, as far as this plan gives them addresses: for ports that can be served."""
-    numbers = (bisect_left(plan.placements, key, key=attrgetter("key")) for key in keys)
     return {
         placement.key: where(placement.addresses, [port.port.label for port in placement.ports if not port.problem])
-        for placement in (plan.placements[number] for number in numbers if number < len(plan.placements))
-        if placement.key in keys
+        for placement in placements_of(plan, keys)
     }
