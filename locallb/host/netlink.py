@@ -18,6 +18,7 @@ from locallb.model.identities import IPAddress, IPNetwork
 from locallb.model.network.routes import POD_PROTOCOL, PROTOCOL, PodRoute, Route
 from locallb.model.network.routing_rules import LOOKUP, NO_ACTION, Rule
 
+Link = socket.socket
 _HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port
 _ROUTE = struct.Struct("=BBBBBBBBI")  # family, bits, source bits, tos, table, protocol, scope, type, flags
 _ATTRIBUTE = struct.Struct("=HH")  # length, type
@@ -148,8 +149,7 @@ def _attribute(kind: int, data: bytes) -> bytes:
 
 def _talk(kind: int, flags: int, body: bytes) -> Iterator[tuple[int, bytes]]:
     """Send one request and give the answer's messages. Raises OSError."""
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0) as link:
-        link.bind((0, 0))
+    with opened() as link:
         link.sendall(_HEADER.pack(_HEADER.size + len(body), kind, _REQUEST | flags, 1, 0) + body)
         while True:
             for answer, data in _messages(link.recv(_BUFFER)):
@@ -161,6 +161,27 @@ def _talk(kind: int, flags: int, body: bytes) -> Iterator[tuple[int, bytes]]:
                         raise OSError(number, os.strerror(number))
                     return
                 yield answer, data
+
+
+def opened(groups: int = 0) -> Link:
+    """Open a socket for requests, or to hear of what these groups of the kernel tell. Raises OSError."""
+    link = Link(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
+    try:
+        link.bind((0, groups))
+    except OSError:
+        link.close()
+        raise
+    return link
+
+
+def take(link: Link, most: int) -> None:
+    """Take the messages that wait, so many; what the kernel couldn't keep (ENOBUFS) is as good as one."""
+    for _ in range(most):
+        try:
+            link.recv(1, socket.MSG_DONTWAIT | socket.MSG_TRUNC)
+        except OSError as error:
+            if error.errno != errno.ENOBUFS:
+                return
 
 
 def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:

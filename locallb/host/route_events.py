@@ -8,14 +8,12 @@ here: what routes mean.
 
 from __future__ import annotations
 
-import errno
 import os
 import select
-import socket
 import time
 from collections.abc import Callable
 
-from locallb.host.netlink import RouteError, routes, rules
+from locallb.host.netlink import Link, RouteError, opened, routes, rules, take
 from locallb.model.network.routes import Route
 from locallb.model.network.routing_rules import Rule
 from locallb.model.pacing import Backoff, Pace
@@ -71,7 +69,7 @@ class RouteEvents:
             if self._thread.stopped.is_set():
                 return
             self._due, began = True, time.monotonic()
-            _take(self._link)
+            take(self._link, _MOST)
             self._due, now = not self._look(), time.monotonic()
             self._looks = self._looks.failed(now, jitter()) if self._due else self._looks.succeeded(now)
             self._rest(max(_REST, _SHARE * (now - began), self._looks.wait(now)))
@@ -92,25 +90,9 @@ class RouteEvents:
         return True
 
 
-def _subscribed() -> socket.socket | None:
+def _subscribed() -> Link | None:
     """Return a socket that hears of routes; None where that isn't allowed."""
     try:
-        link = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
+        return opened(_GROUPS)
     except OSError:
         return None
-    try:
-        link.bind((0, _GROUPS))
-    except OSError:
-        link.close()
-        return None
-    return link
-
-
-def _take(link: socket.socket) -> None:
-    """Take the messages that wait; what the kernel couldn't keep (ENOBUFS) is as good as one."""
-    for _ in range(_MOST):
-        try:
-            link.recv(1, socket.MSG_DONTWAIT | socket.MSG_TRUNC)
-        except OSError as error:
-            if error.errno != errno.ENOBUFS:
-                return
