@@ -222,10 +222,9 @@ def _proxy(config: ResourceState, run: ResourceState | None) -> ProxySeen:
     pid = known.get("pid")
     alive = isinstance(pid, int | float) and processes.is_alive(Process(int(pid), str(known.get("started"))))
     kept = isinstance(wanted, dict) and all(_read(path / file) == text for file, text in wanted.items())
-    if config.inputs.get("shared"):  # in a container, whose process only Docker knows
-        alive = path.is_dir() and EnvoyAdmin(path).answers()
-    answers = alive and path.is_dir() and EnvoyAdmin(path).answers()
-    return ProxySeen(name, alive, answers, str(known.get("version", "")), kept)
+    shared = bool(config.inputs.get("shared"))  # in a container, whose process only Docker knows
+    answers = (shared or alive) and path.is_dir() and EnvoyAdmin(path).answers()
+    return ProxySeen(name, answers if shared else alive, answers, str(known.get("version", "")), kept)
 
 
 def _read(path: Path) -> str | None:
