@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from locallb.config.settings import Pool, Settings
+from locallb.ledger.claims import UNKNOWN
 from locallb.model.identities import Family, IPAddress, ObjectKey, Owner, Uid
 from locallb.model.network.ranges import AddressRange
 from locallb.model.objects import FamilyPolicy, IngressEntry, Service
@@ -120,6 +121,29 @@ def assert_scarce(case: Oracle, service: Service, answers: Answers) -> None:
 def test_every_plan_is_sound(case: Oracle) -> None:
     """Whatever the snapshot: single owners, allowed addresses, exact requests, families, nobody starved."""
     assert_sound(case, answers_to(case))
+
+
+@given(cases(), draw.addresses, st.randoms(use_true_random=False))
+def test_claims_that_cannot_be_read_take_no_address_and_give_none_away(
+    case: Oracle, another: IPAddress, choose: random.Random
+) -> None:
+    """Whichever they are: who has an address by the state keeps it, and one that nobody of ours has goes to nobody."""
+    case = carried_out(carried_out(case))
+    before = answers_to(case)
+    unread = Claim(another, UNKNOWN, problem="a disk fails", unread=True)
+    claims = [
+        replace(unread, address=claim.address)
+        if claim.owner.home == case.snapshot.home and choose.random() < 0.5
+        else claim
+        for claim in case.snapshot.claims
+    ]
+    case = replace(case, snapshot=replace(case.snapshot, claims=(*claims, unread)))
+    after = answers_to(case)
+    held = {claim.address for claim in case.snapshot.remembered}
+    assert [addresses(after[key]) for key in before if addresses(before[key])] == [
+        addresses(answer) for answer in before.values() if addresses(answer)
+    ]
+    assert another in held or not any(another in addresses(answer) for answer in after.values())
 
 
 @given(cases(), st.randoms(use_true_random=False))
