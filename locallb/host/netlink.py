@@ -165,7 +165,7 @@ def _talk(kind: int, flags: int, body: bytes) -> Iterator[tuple[int, bytes]]:
 
 def opened(groups: int = 0) -> Link:
     """Open a socket for requests, or to hear of what these groups of the kernel tell. Raises OSError."""
-    link = Link(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
+    link = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
     try:
         link.bind((0, groups))
     except OSError:

@@ -218,6 +218,7 @@ def test_refused_netlink_socket_reports_no_events(monkeypatch: pytest.MonkeyPatc
     events = RouteEvents(lambda: None)
     events.stop()
     assert events._thread.join(20)
+    assert events._link is None
 
 
 def test_route_events_stop_without_waiting_for_a_message() -> None:
