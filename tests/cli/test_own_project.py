@@ -315,8 +315,10 @@ def test_host_teardown_needs_no_project(place: Path) -> None:
 
 
 @pytest.mark.root(only="is called by sudo")
-def test_the_host_is_set_up_for_whoever_called_sudo(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their project is meant where root has none; by every other command it isn't."""
+def test_host_commands_use_the_project_of_the_user_who_called_sudo(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where root has none; other commands don't use it."""
     user = pwd.getpwnam("nobody")
     run("preview", "--manifests", str(write_manifests(place)))
     theirs = place / "home/.local/share/local-lb"

@@ -99,7 +99,7 @@ def test_a_reader_that_has_had_enough_changes_nothing(play: Stage, words: tuple[
         os.close(writing)
 
 
-def test_a_watch_that_nobody_reads_says_so_and_ends(play: Stage) -> None:
+def test_watch_without_a_reader_of_its_output_reports_it_and_ends(play: Stage) -> None:
     """Also where the reader is gone before the first line."""
     reading, writing = os.pipe()
     os.close(reading)

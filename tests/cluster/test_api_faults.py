@@ -194,8 +194,8 @@ def test_a_service_that_vanishes_in_between(cluster: Objects, api: FaultyApi, ha
     hand.driver.delete("ServiceClaim", claim)
 
 
-def test_an_event_that_is_lost_stops_nobody(api: FaultyApi, hand: Hand) -> None:
-    """Neither a fault that passes nor one that stays is an error."""
+def test_lost_event_is_no_error(api: FaultyApi, hand: Hand) -> None:
+    """Neither for a temporary fault nor for a lasting one."""
     for given in (*PASSING.values(), *(given for given, _ in LASTING.values() if "hang" not in given)):
         injected = api.inject(TELL, times=99, **given)
         assert hand.driver.create("ServiceEvents", hand.events)["events"] == hand.events["events"]

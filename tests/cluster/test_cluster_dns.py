@@ -181,8 +181,8 @@ def test_missing_rights_on_coredns_name_the_manifest_that_grants_them(stack: Sta
         dns.client.create(IN_NAMESPACE.from_dict({**binding, "subjects": [SUBJECT]}), namespace=SYSTEM)
 
 
-def test_the_loop_puts_back_what_somebody_took_out(stack: Stage, dns: Dns, cluster: Objects) -> None:
-    """At its next full pass, asked for here by a signal; Services come and go meanwhile."""
+def test_the_loop_restores_a_removed_stub_zone(stack: Stage, dns: Dns, cluster: Objects) -> None:
+    """At its next full pass, requested here by a signal; Services come and go meanwhile."""
     with watching(stack) as watch:
         becomes(lambda: ENDS in dns.corefile(), watch)
         ours = dns.corefile()

@@ -83,10 +83,10 @@ def test_destroy_waits_for_a_cluster_that_is_away_but_not_for_one_that_is_gone(
     assert envoys(play.root) == []
 
 
-def test_a_writer_who_is_quicker_is_read_again(
+def test_object_changed_by_a_quicker_writer_is_read_again(
     cluster: Objects, play: Stage, backend: Backends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody writes between our reading and our patch, three times: nothing of theirs is lost, ours arrives."""
+    """Others write between our read and our patch, three times: nothing of theirs is lost, ours arrives."""
     made(cluster, backend, "web")
     patch, quicker = Cluster.patch_status, iter(range(3))
 

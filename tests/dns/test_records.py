@@ -37,8 +37,8 @@ WISHES = st.lists(
 
 
 @given(WISHES)
-def test_a_name_has_one_owner_and_nobody_is_left_without_an_answer(wishes: list[NameRequest]) -> None:
-    """The first who wishes a name has it; whoever else does is told by name; what is given lies in a zone."""
+def test_each_name_has_one_owner_and_each_refusal_a_message(wishes: list[NameRequest]) -> None:
+    """The first that requests a name has it; others get its name in a message; given names are in a zone."""
     names = assign(wishes, ZONES)
     given_names = [name.name for each in names.given.values() for name in each]
     assert len(given_names) == len(set(given_names))

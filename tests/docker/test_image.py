@@ -46,8 +46,8 @@ def test_rebuilding_the_image_leaves_no_dangling_image(name: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("used", ["by a container", "under another name"])
-def test_an_image_that_somebody_uses_stays(name: str, tmp_path: Path, used: str) -> None:
-    """As it is; the name is the new one's all the same."""
+def test_image_in_use_is_kept_when_its_name_is_replaced(name: str, tmp_path: Path, used: str) -> None:
+    """The name is the new one's all the same."""
     first = made(tmp_path, name)
     container = ""
     if used == "by a container":

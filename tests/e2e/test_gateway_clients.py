@@ -106,8 +106,8 @@ def test_new_authorities_count_for_new_connections_and_cut_none(world: World) ->
 @pytest.mark.parametrize(
     "text", ["", "rubbish", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "KEY"]
 )
-def test_authorities_that_cannot_be_used_let_nobody_in_and_harm_no_other_port(world: World, text: str) -> None:
-    """Not even whom the last ones knew; when they are mended, it is served again."""
+def test_unusable_authorities_let_no_client_in_and_affect_no_other_port(world: World, text: str) -> None:
+    """Not even clients of the former ones; when they are repaired, it is served again."""
     known, pem = world.first.sign("DNS:client"), world.first.own.pem
     key = world.first.own.key.read_text()
     world.trust(pem + key if text == "KEY" else text)

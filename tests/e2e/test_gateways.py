@@ -235,8 +235,8 @@ def test_tls_that_ends_before_a_backend_of_bytes_needs_no_routes_of_http(play: S
         assert _shown(address_of(play), authority)[1] == "one / -"
 
 
-def test_datagrams_have_a_listener_where_somebody_answers_them(play: Stage) -> None:
-    """A UDP port without a route is no failure; with one, clients are answered by weight."""
+def test_udp_port_of_a_gateway_is_served_once_it_has_a_route(play: Stage) -> None:
+    """Without one it is no failure; with one, clients are answered by weight."""
     udp = gateway(listener("udp", 8080, "UDP"))
     play.write("cluster.yaml", node())
     play.write("gateway.yaml", gateway_class(), udp)

@@ -81,7 +81,7 @@ def test_targeted_update_stores_what_it_read_and_a_preview_does_not(deployed: St
 
 
 @pytest.mark.envoy
-def test_an_update_of_targets_undoes_nothing_that_somebody_else_did_before_it_had_the_lock(
+def test_targeted_update_keeps_changes_made_before_it_got_the_lock(
     deployed: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It plans again where the state isn't the one that its targets were chosen from."""

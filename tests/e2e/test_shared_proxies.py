@@ -133,8 +133,10 @@ def test_a_target_is_one_service_of_many(pair: tuple[Stage, Backend]) -> None:
     assert {key for key, row in play.status().items() if row["state"] == "serving"} == {"n/a", "n/b", "n/c"}
 
 
-def test_fewer_shared_proxies_move_services_and_more_move_nobody(play: Stage, backend: Callable[..., Backend]) -> None:
-    """By `up`, at the same addresses."""
+def test_changed_count_of_shared_proxies_keeps_all_addresses_serving(
+    play: Stage, backend: Callable[..., Backend]
+) -> None:
+    """By `up`."""
     server = backend("one")
     play.write("all.yaml", node(), *(service(name, port(8080, server.port)) for name in "abcd"))
     known: dict[str, str] = {}

@@ -118,7 +118,7 @@ def test_cancel_works_from_another_thread_and_for_destroy(bench: Bench) -> None:
     assert bench.world.things == {}
 
 
-def test_an_interrupted_operation_that_nobody_knows_is_looked_at(bench: Bench) -> None:
+def test_interrupted_operation_of_an_unknown_kind_is_examined(bench: Bench) -> None:
     """A kind of the official command line that this engine never notes."""
     bench.engine().up(lambda: declare({"balancers": {"alpha": ALPHA}}))
     resource = next(r for r in bench.checkpoint().resources if short(r.urn) == "Reachable::alpha")

@@ -227,7 +227,7 @@ def test_each_change_leaves_a_backup_of_the_state_before(bench: Bench) -> None:
     assert 5 <= len(backups) <= 7  # an hour or a day may begin meanwhile
 
 
-def test_a_state_that_somebody_else_wrote_is_read_again(bench: Bench) -> None:
+def test_state_written_by_another_engine_is_read_again(bench: Bench) -> None:
     """One engine sees what another one did in between."""
     first, second = bench.engine(), bench.engine()
     first.resources()

@@ -90,8 +90,8 @@ def test_http3_serves_what_https_serves(
 
 
 @pytest.mark.parametrize("discovery", list(Discovery))
-def test_http3_lets_in_who_https_lets_in(discovery: Discovery, tmp_path: Path) -> None:
-    """Each chain of HTTPS is there under the same conditions, and serves the same routes."""
+def test_http3_admits_the_same_clients_as_https(discovery: Discovery, tmp_path: Path) -> None:
+    """Each chain of HTTPS exists under the same conditions, and serves the same routes."""
     pair = Authority(tmp_path).sign("DNS:a.test")
     routed = (Route(Match(), Answer(200, "a")),)
     chains = (secure("a.test", pair, *routed), secure("*.b.test", pair, *routed), replace(REDIRECT, names=()))

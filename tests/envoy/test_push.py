@@ -94,7 +94,7 @@ def test_routes_of_all_listeners_are_written_before_the_first_is_waited_for(envo
     assert envoy.asked == ["routes"] * (later + 2)
 
 
-def test_routes_that_nobody_had_before_are_waited_for_by_nobody(envoy: SlowEnvoy) -> None:
+def test_routes_of_new_listeners_are_not_waited_for(envoy: SlowEnvoy) -> None:
     """Their listener comes afterwards."""
     series(envoy).put_routes([Write(TABLES[0], json.dumps({"version": "v"}))])
     assert envoy.asked == []

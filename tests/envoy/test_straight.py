@@ -67,10 +67,10 @@ def test_going_over_to_pods_and_back_fails_no_request(
 
 @pytest.mark.parametrize("silent", [True, False], ids=["silent", "refusing"])
 @pytest.mark.parametrize("count", [1, 8])
-def test_pods_that_let_nobody_in_cost_a_retry_at_most(
+def test_pods_that_refuse_this_host_cost_at_most_a_retry(
     count: int, *, silent: bool, start: Start, nodes: Serve, block: Block
 ) -> None:
-    """A NetworkPolicy drops, a pod that has ended refuses: NodePorts take all of it, one client after the other."""
+    """A NetworkPolicy drops, an ended pod refuses: NodePorts take all of it, one client after the other."""
     pods, others = nodes("ABCDEFGH"[:count]), nodes("XY", first=51)
     straight, by_nodes = ways(block, pods, others, others[0])
     for pod in pods:

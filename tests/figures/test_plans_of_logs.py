@@ -31,7 +31,7 @@ def names(plan: Plan) -> set[str]:
     return {placement.key.name for placement in plan.placements}
 
 
-def test_a_plan_lasts_until_somebody_writes_the_state(play: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_is_reused_until_the_state_is_written(play: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the sources say meanwhile: what isn't up has no proxy that could be read."""
     plans, stamp = plans_of(play), object()
     monkeypatch.setattr(Session, "stamp", lambda _session: stamp)

@@ -30,7 +30,7 @@ SLICE = {
 
 @pytest.mark.slow
 @pytest.mark.envoy
-def test_the_loop_serves_pods_as_soon_as_somebody_makes_the_route() -> None:
+def test_the_loop_serves_pods_as_soon_as_their_route_exists() -> None:
     """Its next full pass would be a minute away; when the route goes, the port closes."""
     with project() as made:
         made.space.shell(SPACE)

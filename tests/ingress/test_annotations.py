@@ -255,8 +255,8 @@ def test_annotation_dialects_are_a_list_of_controllers() -> None:
     ]
 
 
-def test_large_expressions_fill_no_proxy_and_harm_nobody_else() -> None:
-    """Neither by themselves nor as what a canary takes a share of; who comes later and wants little is served."""
+def test_large_expressions_fill_no_proxy_and_affect_no_others() -> None:
+    """Neither by themselves nor as what a canary takes a share of; small ones that come later are served."""
     large = [path(f"/{number}(?:ab){{140}}(?:ab){{140}}", SPECIFIC) for number in range(150)]
     evil = annotated(*large, name="evil", use_regex="true")
     canary = annotated(*large, name="share", canary="true", canary_weight="10")

@@ -73,7 +73,7 @@ def test_the_allowance_comes_back() -> None:
     assert spend(empty, 99, 100 + BURST * SECONDS_A_TOKEN)[0] == BURST
 
 
-def test_an_event_names_its_service_and_who_tells() -> None:
+def test_event_names_its_service_and_its_reporter() -> None:
     """By the uid too, with a name that no other event has, within the API's limits."""
     owner = Owner(Home("p" * 100, "s" * 100, "/x"), ObjectKey(ClusterName("c"), "n", "web"), Uid("u1"))
     body = event_body(WRONG, owner, 255, "2026-11-21T05:00:00.000000Z")

@@ -124,7 +124,7 @@ def test_failed_exec_plugin_is_not_run_again_at_once(tmp_path: Path, monkeypatch
     assert runs(tmp_path) == 2
 
 
-def test_many_who_want_a_token_have_it_run_once(tmp_path: Path) -> None:
+def test_concurrent_token_requests_run_the_plugin_once(tmp_path: Path) -> None:
     """They wait for the same run."""
     good = plugin(f"sleep 0.2; echo '{answer('t')}'", tmp_path)
     got: list[str] = []

@@ -63,6 +63,6 @@ def test_response_of_another_program_is_no_answer(serving: Serving, answer: byte
     assert asked(serving("127.91.0.3", answer), "127.91.0.3") == set()
 
 
-def test_without_nodes_nobody_is_asked() -> None:
-    """An empty cluster has no health port."""
+def test_cluster_without_nodes_has_no_health_port() -> None:
+    """No request is made."""
     assert asked(1) == set()

@@ -206,8 +206,8 @@ def test_connections_are_kept_until_the_kubeconfig_changes(tmp_path: Path) -> No
     assert cluster._connection() is not first
 
 
-def test_a_connection_is_closed_once_nobody_uses_it(tmp_path: Path) -> None:
-    """Neither while a request of another thread goes on, nor only when somebody collects garbage."""
+def test_unused_connection_is_closed(tmp_path: Path) -> None:
+    """Not while a request of another thread goes on, nor only at the next garbage collection."""
     cluster = Cluster(written(tmp_path / "config"))
     used = cluster._connection()
     closed: list[str] = []
@@ -219,8 +219,8 @@ def test_a_connection_is_closed_once_nobody_uses_it(tmp_path: Path) -> None:
     assert closed
 
 
-def test_clusters_that_nobody_asks_for_are_let_go(tmp_path: Path) -> None:
-    """Each context that ever was named would keep its connections otherwise."""
+def test_clusters_without_requests_are_released(tmp_path: Path) -> None:
+    """Otherwise each context that was ever named would keep its connections."""
     now = 0.0
     clusters = Clusters(lambda: now)
     first, other = written(tmp_path / "one"), written(tmp_path / "two")

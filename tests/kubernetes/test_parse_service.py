@@ -146,8 +146,8 @@ def test_source_ranges_come_from_the_field_or_else_the_annotation(thing: JsonObj
     assert [str(network) for network in only(thing).source_ranges] == networks
 
 
-def test_a_status_of_rubbish_harms_nobody() -> None:
-    """Anybody may have written it."""
+def test_invalid_status_is_ignored() -> None:
+    """Any user may have written it."""
     for rubbish in ("x", {"loadBalancer": 1}, {"loadBalancer": {"ingress": [None, {"ip": 4}, {"hostname": "h"}, 7]}}):
         assert only({**service(), "status": rubbish}).ingress == ()
 

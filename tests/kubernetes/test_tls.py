@@ -117,8 +117,8 @@ def test_the_systems_authorities_are_read_again_after_a_while(
     assert made.count == before + 1
 
 
-def test_contexts_that_nobody_asks_for_are_forgotten(tmp_path: Path, made: Made) -> None:
-    """Credentials that are renewed by the minute would pile up otherwise."""
+def test_tls_contexts_without_requests_are_forgotten(tmp_path: Path, made: Made) -> None:
+    """Credentials that are renewed every minute would pile up otherwise."""
     for number in range(100):
         made.of(written(tmp_path / "config", cluster={"certificate-authority-data": str(number)}))
     assert len(made.contexts._made) == 16

@@ -122,10 +122,8 @@ def test_port_change_is_undone_when_another_owner_claims_the_port_meanwhile(
         ("", True),
     ],
 )
-def test_a_claim_of_other_ports_that_was_left_half_done_hinders_nobody(
-    tmp_path: Path, text: str, *, hinders: bool
-) -> None:
-    """Of another user, who was killed at it: only for a minute, but all Services are at that address."""
+def test_half_done_claim_blocks_only_its_own_ports(tmp_path: Path, text: str, *, hinders: bool) -> None:
+    """Of another user who was killed meanwhile: only for a minute, but all Services are at that address."""
     files.write_beside(tmp_path / entry_name(LOCALHOST, owner("other")), text)
     wanted = ClaimRequest(LOCALHOST, owner("web"), ports=(MappedPort(80, Protocol.TCP, 1),))
     assert [type(problem) for problem in publish(ClaimFiles(tmp_path), [wanted]).values()] == [ContendedError] * hinders

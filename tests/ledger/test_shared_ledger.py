@@ -417,8 +417,8 @@ def kept(directory: Path, how: int = fcntl.LOCK_EX) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("how", [fcntl.LOCK_EX, fcntl.LOCK_SH])
-def test_a_lock_that_somebody_keeps_stops_no_claim(ledger: Ledger, how: int) -> None:
-    """Claims, hand-overs and releases go on as before, exclusively; the doctor can tell who keeps it."""
+def test_permanently_held_lock_stops_no_claim(ledger: Ledger, how: int) -> None:
+    """Claims, handovers and releases go on as before, exclusively; the doctor can name the holder."""
     ledger.claim(OTHER, owner("old"))
     with kept(ledger.directory, how) as keeper:
         ledger.claim(ADDRESS, owner("web"))

@@ -115,7 +115,7 @@ def test_slow_reader_gets_a_full_snapshot() -> None:
     assert page.lanes == {str(module.GONE + 9): 1}
 
 
-def test_a_reader_hears_that_somebody_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_reader_gets_keep_alive_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Although nothing is new, now and then."""
     feed = made()
     page = Page(feed.open())

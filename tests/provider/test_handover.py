@@ -285,7 +285,7 @@ def begun(place: Path) -> Process:
     return tried
 
 
-def test_clients_of_one_that_nobody_takes_over_from_get_their_time(
+def test_clients_of_an_envoy_that_cannot_be_taken_over_from_are_drained(
     driver: Driver, wanted: Wanted, install: Installer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its memory is gone, as at a user's last logout, or there aren't inotify instances for two at once."""

@@ -273,10 +273,10 @@ def test_a_connection_that_ends_soon_is_not_cut(driver: Driver, wanted: Wanted) 
     assert not processes.is_alive(process_of(process))
 
 
-def test_a_connection_that_lingers_holds_nobody_up_for_long(
+def test_stopped_proxy_ends_lingering_connections_after_the_drain_time(
     driver: Driver, wanted: Wanted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After its patience the proxy ends whoever is connected."""
+    """Whatever clients are connected then."""
     monkeypatch.setattr("locallb.runtimes.draining.LINGER", 0.4)
     with echo() as target:
         _, process, _ = driver.up(replace(wanted, ports={8080: target}))

@@ -91,7 +91,7 @@ def test_lock_holder_is_found_without_taking_the_lock(tmp_path: Path) -> None:
     assert [holder(tmp_path / name) for name in ("link", "fifo")] == [None, None]
 
 
-def test_short_look_at_the_lock_refuses_nobody(tmp_path: Path) -> None:
+def test_short_look_at_the_lock_causes_no_refusal(tmp_path: Path) -> None:
     """A look takes the lock along with others for a moment; a process that starts then waits for its end."""
     path = tmp_path / "lock"
     path.touch(0o600)

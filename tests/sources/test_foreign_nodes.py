@@ -228,7 +228,7 @@ def test_a_refusal_names_the_rights_and_is_quoted_in_part(tmp_path: Path) -> Non
     assert told.count("n" * 100) <= len(told) // 100 < len(api.message) // 500
 
 
-def test_a_name_that_is_never_resolved_holds_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unresolved_name_blocks_no_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """This host's resolver has no deadline of its own."""
     monkeypatch.setattr(allowance, "SECONDS", 0.2)
     over = threading.Event()

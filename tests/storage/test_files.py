@@ -161,8 +161,8 @@ def test_no_mode_is_set_through_a_link(tmp_path: Path) -> None:
     assert (tmp_path / "target").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_directory_that_somebody_keeps_locked_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for ever."""
+def test_permanently_locked_directory_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wait has an end."""
     monkeypatch.setattr(files, "LOCK_PATIENCE", 0.05)
     with (
         files.locked(tmp_path),

@@ -72,8 +72,8 @@ def test_a_directory_of_another_is_refused(proxies: Proxies, other: Owner) -> No
     assert proxies.find(ID) == made
 
 
-def test_a_directory_that_nobody_signed_is_refused_unless_empty(proxies: Proxies) -> None:
-    """Something in it may be precious; an empty one is nobody's."""
+def test_unsigned_directory_is_refused_unless_empty(proxies: Proxies) -> None:
+    """Its files may be precious; an empty one has no owner."""
     (proxies.root / ID).mkdir(parents=True)
     assert proxies.list()[0].owner is None
     assert proxies.make(ID, owner("web"), ProxyName("web")).owner == owner("web")

@@ -60,8 +60,8 @@ def test_callers_during_a_call_share_the_next_one() -> None:
     assert [sorted(call) for call in calls] == [[0], list(range(1, 10))]
 
 
-def test_a_failure_is_everybodys_who_shared_it_and_nobody_elses() -> None:
-    """The next question is asked anew."""
+def test_failed_call_does_not_fail_the_next_question() -> None:
+    """Only the questions that shared the call get its failure."""
     failing = [True]
 
     def serve(questions: Sequence[int]) -> list[int]:

@@ -51,8 +51,8 @@ def test_the_relay_gives_everything_in_order_and_only_the_latest_plan() -> None:
     assert relay.take(0).entries == ()
 
 
-def test_a_relay_that_nobody_empties_drops_the_oldest_and_says_how_many() -> None:
-    """The loop is never held up, and memory stays bounded."""
+def test_full_relay_drops_the_oldest_events_and_counts_them() -> None:
+    """The loop is never blocked, and memory stays bounded."""
     relay = Relay(most=3)
     for number in range(10):
         relay.listen(Converged(number))

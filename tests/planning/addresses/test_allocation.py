@@ -206,8 +206,8 @@ def test_a_status_entry_outside_the_pools_of_the_service_is_not_adopted() -> Non
     assert words(given(service("web", status=["10.1.0.0"]), pools=pools)["web"]) == "10.0.0.1"
 
 
-def test_an_address_in_a_foreign_status_goes_to_nobody() -> None:
-    """Whether asked for or not, as long as it stands there."""
+def test_address_in_a_foreign_status_is_given_to_no_service() -> None:
+    """Whether requested or not, as long as it is in that status."""
     others = [service("other", status=["10.0.0.1"])]
     assert words(given(service("web"), others=others)["web"]) == "10.0.0.2"
     assert given(service("web", "10.0.0.1"), others=others)["web"] == Problem(
@@ -395,8 +395,8 @@ REFUSALS: list[tuple[Service, Mapping[str, object], Problem]] = [
 ]
 
 
-def test_a_refusal_names_who_has_the_address_in_the_end() -> None:
-    """Who asks for two and can't have one leaves the other to whoever wants it, in this very plan; the next says so."""
+def test_refusal_names_the_final_holder_of_the_address() -> None:
+    """A Service that is refused one of two requested addresses leaves the other to others in the same plan."""
     span = AddressRange(ip_address("fd00::1"), ip_address("fd00::1"))
     both = service("both", "fd00::1", "10.0.0.1", families=(Family.IPV6,)), service("other", families=(Family.IPV6,))
     first = given(*both, pools=[pool(span)])
@@ -457,7 +457,7 @@ def test_refused_service_leaves_its_requested_address_to_others() -> None:
 
 
 @pytest.mark.parametrize("policy", [REQUIRE, PREFER])
-def test_an_address_that_only_a_refused_service_asked_for_serves_who_needs_it(policy: FamilyPolicy) -> None:
+def test_address_requested_only_by_a_refused_service_is_given_to_others(policy: FamilyPolicy) -> None:
     """The last IPv6 address isn't kept free for a request that is refused for another reason."""
     span = AddressRange(ip_address("fd00::1"), ip_address("fd00::1"))
     needs = service("a", "10.0.0.2", families=BOTH, policy=policy, created="1")

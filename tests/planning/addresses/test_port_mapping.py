@@ -74,7 +74,7 @@ def test_numbers_depend_on_no_order(snapshot: Snapshot, random: object) -> None:
 
 
 @given(snapshots())
-def test_a_number_is_one_ports_alone_and_nobody_elses(snapshot: Snapshot) -> None:
+def test_mapped_number_belongs_to_one_port_and_is_free_on_the_host(snapshot: Snapshot) -> None:
     """Neither claimed by others, nor listened on, nor one that this user may not bind."""
     given_ = [(number, protocol) for (_, _, protocol), number in numbers(snapshot).items() if number]
     assert len(given_) == len(set(given_))

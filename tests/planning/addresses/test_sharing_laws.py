@@ -61,7 +61,7 @@ def world_of(services: list[Service], configuration: Settings) -> World:
 
 @given(services(), draw.settings())
 @settings(max_examples=200)
-def test_only_who_agrees_and_fits_shares(listed: list[Service], configuration: Settings) -> None:
+def test_only_agreeing_services_that_fit_share_an_address(listed: list[Service], configuration: Settings) -> None:
     """Whatever the pools are, in the first plan and when everything has come to rest."""
     world = world_of(listed, configuration)
     assert_sound(listed, world.answers())

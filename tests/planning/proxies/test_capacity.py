@@ -61,8 +61,8 @@ def test_the_budget_is_never_exceeded(wanted: list[Need], budget: int) -> None:
 
 
 @given(NEEDS, BUDGETS)
-def test_a_new_service_changes_nobody_who_runs(wanted: list[Need], budget: int) -> None:
-    """Once everybody runs as decided, one more neighbour leaves every decision as it is."""
+def test_new_service_changes_no_running_proxy(wanted: list[Need], budget: int) -> None:
+    """Once all run as decided, one more neighbour leaves every decision as it is."""
     before = share_out(wanted, budget)
     running = [Need(n.service, n.upstreams, before[n.service]) for n in wanted if n.service in before]
     after = share_out([Need(key(9999), 2), *running], budget)

@@ -299,7 +299,7 @@ def test_gateways_and_spares_stay_within_the_budget_too(names: set[str], setting
 
 
 @given(st.sets(st.sampled_from(NAMES + GATEWAYS)), st.integers(1, 3), st.integers(0, 60))
-def test_spares_that_are_started_take_nobody_files(names: set[str], spares: int, watches: int) -> None:
+def test_started_spares_take_no_files_from_services(names: set[str], spares: int, watches: int) -> None:
     """Whatever number of instances there is, all are served just as without spares."""
     ways = [
         {

@@ -85,8 +85,8 @@ def test_files_that_were_replaced_under_a_process_are_not_its_code(home: Home, m
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "7", "{}", '{"code": 1}', "[" * 60_000])
-def test_a_note_that_nobody_understands_says_nothing(home: Home, text: str) -> None:
-    """All is gone through, and noted again."""
+def test_unreadable_note_is_ignored_and_written_again(home: Home, text: str) -> None:
+    """Everything is checked then."""
     note = Path(home.root) / ".state" / "locallb" / "s" / NAME
     note.write_text(text)
     checks = begun(home, 1)

@@ -124,8 +124,8 @@ AFTER = {
 
 
 @pytest.mark.parametrize("after", AFTER)
-def test_a_gateway_that_goes_takes_along_who_waited_for_its_proof(after: str) -> None:
-    """Else the update would fail: what stays refers to what goes."""
+def test_removed_gateway_takes_along_listener_sets_that_waited_for_its_proof(after: str) -> None:
+    """Otherwise the update would fail: a remaining resource refers to a removed one."""
     plan, api = plan_of(*documents()), GatewayApi.having(*documents())
     then = plan_of(*AFTER[after])
     with deployed(plan, api) as (_, engine):

@@ -82,16 +82,16 @@ def test_the_world_is_looked_at_first_where_the_state_may_be_wrong(work: Work) -
 
 
 @given(works())
-def test_spares_and_checks_are_waited_for_by_nobody(work: Work) -> None:
-    """Everything else is urgent. Spares come one by one: who comes meanwhile waits for the start of one, not of all."""
+def test_spares_and_checks_are_not_urgent(work: Work) -> None:
+    """Everything else is. Spares come one by one: new work waits for the start of one, not of all."""
     assert work.urgent == any(getattr(work, kind) for kind in MAKES)
     kinds = [key.namespace for key in work.first().keys] if work.keys else []
     assert "spare" not in kinds or kinds == ["spare"]
 
 
 @given(st.integers(0, 2 * MOST), st.integers(0, 2 * MOST), st.integers(1, 3))
-def test_proxies_and_routes_of_the_stack_go_when_nobody_uses_them(gone: int, changed: int, stacks: int) -> None:
-    """Whoever moves away from them moves first, in whatever portion."""
+def test_proxies_and_routes_of_the_stack_go_after_all_services_have_moved(gone: int, changed: int, stacks: int) -> None:
+    """In whatever portions."""
     kinds = {"gone": ("c", gone), "changed": ("c", changed), "stack": ("", stacks)}
     keys = {
         kind: tuple(ObjectKey(ClusterName(cluster), kind, str(number)) for number in range(count))
