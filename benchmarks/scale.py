@@ -43,6 +43,8 @@ from tests.e2e.support import Stage, node, port, service, stage
 SIZES = "1,100,1000,5000"
 SOURCE = Mark(Cause.SOURCE, "c")
 ADDED = 8081
+NEW = 1_000_000
+"""The number of a Service that comes and goes."""
 STARTS = 1
 """Starts with existing state that are measured: each looks at every Service once, which takes long at 1,000."""
 
@@ -169,6 +171,24 @@ def events(driven: Driven, play: Stage, node_port: int, figures: Figures, runs: 
             figures.add("event that changes nothing", same)
 
 
+def arrivals(driven: Driven, play: Stage, node_port: int, figures: Figures, runs: int) -> None:
+    """Measure Services that come and go: each look also takes over what the update before it wrote.
+
+    The first of each kind isn't counted.
+    """
+    for run in range(runs + 1):
+        write(play, NEW, node_port)
+        added = driven.look(SOURCE)
+        alone = driven.updates() == 1
+        (play.manifests / f"s{NEW}.yaml").unlink()
+        removed = driven.look(SOURCE)
+        if not alone or driven.updates() != 1:
+            raise SystemExit("a Service that came or went didn't lead to one update")
+        if run:
+            figures.add("event that adds one Service", added)
+            figures.add("event that removes one Service", removed)
+
+
 def planning(snapshot: Snapshot, driven: Driven, figures: Figures, runs: int) -> None:
     """Measure planning alone: with what the stack holds, and from nothing."""
     empty = replace(snapshot, claims=(), remembered=(), proxies=(), stack_proxies=(), assignments=())
@@ -206,8 +226,10 @@ def measure(size: int, runs: int, *, profile: bool) -> Figures:
             raise SystemExit("the loop planned without a snapshot")
         if profile:
             profiled(lambda: events(driven, play, node_port, Figures(), runs), f"{runs + 1} events of each kind")
+            profiled(lambda: arrivals(driven, play, node_port, Figures(), runs), f"{runs + 1} that come, and go")
         else:
             events(driven, play, node_port, figures, runs)
+            arrivals(driven, play, node_port, figures, runs)
         driven.look(SOURCE)
         snapshot = driven.planned()[1].snapshot or snapshot
         planning(snapshot, driven, figures, runs)

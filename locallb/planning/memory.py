@@ -17,8 +17,9 @@ from locallb.model.identities import IPAddress, ObjectKey, ProxyName
 from locallb.model.memory import AnyMemory, Memory, RowCache
 from locallb.model.objects import Service
 from locallb.model.snapshot import HostFacts, Snapshot
-from locallb.planning.addresses.allocation import Answer, allocate
+from locallb.planning.addresses.allocation import Answer
 from locallb.planning.addresses.port_mapping import MappedServices
+from locallb.planning.addresses.reallocation import Allocations
 from locallb.planning.backends.index import SlicesByService
 from locallb.planning.gateways.gateways import Gateways, gateways_of
 from locallb.planning.last_plan import LastPlan, proxy_demand, wants_the_same
@@ -68,6 +69,7 @@ class PlanMemory:
     """The last Services with mapped ports, likewise."""
     _routing: Memory[RoutePlan] = field(default_factory=lambda: Memory(_lead_the_same_way))
     _answers: Memory[Mapping[ObjectKey, Answer]] = field(default_factory=lambda: Memory(_asks_the_same))
+    _allocations: Allocations = field(default_factory=Allocations)
 
     def ours(self, services: Sequence[Service], settings: Settings) -> list[Service]:
         """Return those that this stack serves."""
@@ -175,8 +177,8 @@ class PlanMemory:
         """Return the addresses of `services`, as the last answer has them where nothing that decides has changed."""
         return self._answers.of(None, self._allocated, snapshot, services, settings)
 
-    def _allocated(self, *question: Any) -> Mapping[ObjectKey, Answer]:  # noqa: ANN401 - as of allocate
-        self._addresses = _as_before(self._addresses, allocate(*question))
+    def _allocated(self, *question: Any) -> Mapping[ObjectKey, Answer]:  # noqa: ANN401 - as of Allocations
+        self._addresses = _as_before(self._addresses, self._allocations.of(*question))
         return self._addresses
 
 

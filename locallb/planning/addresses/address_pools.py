@@ -7,7 +7,7 @@ enumerated. Not here: in which order Services are served, and which of their req
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -22,47 +22,13 @@ from locallb.planning.addresses import refusals
 from locallb.planning.addresses.holder_kinds import ByGroup, ByService, may_share
 from locallb.planning.addresses.holders import Holdings
 from locallb.planning.addresses.refusals import Asked
+from locallb.planning.addresses.slots import FewSlots, Slots
 from locallb.planning.selection import selects
 
 
 def allows(pool: Pool, service: Service) -> bool:
     """Return whether the pool's namespaces and selector let `service` use it."""
     return selects(service, pool.namespaces, pool.selector)
-
-
-class Slots:
-    """Which candidates are free. Taking and finding are near constant time, however full or large the pool is.
-
-    Each taken number points to a later one that may be free; `first_free` follows and shortens these paths.
-    """
-
-    def __init__(self, candidates: Candidates) -> None:
-        self._candidates = candidates
-        self._later: dict[int, int] = {}
-
-    def take(self, address: IPAddress) -> bool:
-        """Take `address`; return whether it was a free candidate."""
-        number = self._candidates.number(address)
-        if number is None or number in self._later:
-            return False
-        self._later[number] = number + 1
-        return True
-
-    def first_free(self, preferred: int) -> IPAddress | None:
-        """Return the first free candidate from `preferred` (modulo size) on, going round; None if all are taken."""
-        size = self._candidates.size
-        if len(self._later) >= size:
-            return None
-        number = self._follow(preferred % size)
-        return self._candidates[number if number < size else self._follow(0)]
-
-    def _follow(self, start: int) -> int:
-        end = start
-        while end in self._later:
-            end = self._later[end]
-        while start != end:
-            self._later[start], start = end, self._later[start]
-        return end
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +50,7 @@ class _FamilyPool:
         self.candidates = candidates
         self.here = here
         """Those that are this host's."""
-        self.free = Slots(here)
+        self.free: Slots | FewSlots = Slots(here)
 
     def next_free(self, preferred: int) -> IPAddress | None:
         """Return the free address next to the preferred one, which is the same on every host."""
@@ -106,6 +72,10 @@ class _FamilyPool:
         self.free = Slots(self.here)
         for address in taken:
             self.free.take(address)
+
+    def open_for_few(self, held: Container[IPAddress]) -> None:
+        """Start again with those taken that are `held`, each of which is only looked up."""
+        self.free = FewSlots(self.here, held)
 
 
 class AddressPools:
@@ -134,6 +104,13 @@ class AddressPools:
         taken = {*self._held.holders, *self._given, *reserved}
         for part in self._parts:
             part.open(taken)
+
+    def open_for_few(self) -> None:
+        """Begin a round for a few Services, after which nothing of an earlier one counts: all others keep their own."""
+        self._given.clear()
+        self._mine.clear()
+        for part in self._parts:
+            part.open_for_few(self._held.holders)
 
     def take(self, service: Service, addresses: Iterable[IPAddress]) -> None:
         """Assign `addresses` to the Service."""

@@ -40,23 +40,22 @@ def allocate(snapshot: Snapshot, services: Sequence[Service], settings: Settings
     """
     pins = Pins(settings.pins)
     requests = [
-        _request(service, pins.addresses.get(pins.of(service.key), ())) for service in sorted(services, key=age)
+        request_of(service, pins.addresses.get(pins.of(service.key), ())) for service in sorted(services, key=age)
     ]
     asking = [request for request in requests if request.asked]
     pools = AddressPools(settings.pools, holdings(snapshot, services, pins), snapshot.host)
     # Who asks comes first, and leaves what others ask for alone as long as there is another address.
     pools.open(reserved={asked.address for request in asking for asked in request.asked})
-    early = {request.service.key: _serve(request, pools) for request in asking}
+    early = {request.service.key: serve(request, pools) for request in asking}
     pools.open(reserved=frozenset())
-    waiting = [request for request in asking if not _complete(request, early[request.service.key])]
-    late = {
-        request.service.key: _serve(request, pools) for request in [*waiting, *(w for w in requests if not w.asked)]
-    }
+    waiting = [request for request in asking if not is_complete(request, early[request.service.key])]
+    late = {request.service.key: serve(request, pools) for request in [*waiting, *(w for w in requests if not w.asked)]}
     answers = early | late
     return {request.service.key: _in_the_end(request, answers[request.service.key], pools) for request in requests}
 
 
-def _request(service: Service, pinned: Iterable[IPAddress]) -> Request:
+def request_of(service: Service, pinned: Iterable[IPAddress] = ()) -> Request:
+    """Return what a Service may and wants to get; `pinned` are addresses of its own by the configuration."""
     asked = {Family.of(address): Asked(address) for address in service.requested}
     asked |= {Family.of(address): Asked(address, pinned=True) for address in pinned}
     single = service.family_policy is FamilyPolicy.SINGLE
@@ -69,7 +68,8 @@ def _preferred(key: ObjectKey) -> int:
     return int.from_bytes(hashlib.sha256(str(key).encode()).digest(), "big")
 
 
-def _complete(request: Request, answer: Answer) -> bool:
+def is_complete(request: Request, answer: Answer) -> bool:
+    """Return whether the Service has an address of each family that it wants."""
     return not isinstance(answer, Problem) and len(answer) == len(request.families)
 
 
@@ -81,7 +81,7 @@ def _in_the_end(request: Request, answer: Answer, pools: AddressPools) -> Answer
     return again if isinstance(again, Problem) else answer
 
 
-def _serve(request: Request, pools: AddressPools) -> Answer:
+def serve(request: Request, pools: AddressPools) -> Answer:
     """Choose all addresses of one Service and take them, or take none."""
     chosen = _choose(request, pools)
     if not isinstance(chosen, Problem):

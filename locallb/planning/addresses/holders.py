@@ -8,11 +8,11 @@ still stand. Whether a holder keeps what it holds (a pool may have changed) is d
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from locallb.model.identities import IPAddress, ObjectKey
+from locallb.model.identities import Home, IPAddress, ObjectKey
 from locallb.model.objects import Service
 from locallb.model.snapshot import Claim, Snapshot
 from locallb.planning.addresses.holder_kinds import ByGroup, ByOther, ByPin, ByService, Holder
@@ -46,30 +46,112 @@ def holdings(snapshot: Snapshot, services: Sequence[Service], pins: Pins) -> Hol
     nobody knows whom, damaged or not to be read just now, takes nothing from who holds the address by the ledger or our
     state, but nobody joins them.
     """
-    ages = {service.key: age(service) for service in (*snapshot.services, *services)}
-    ours = {service.key: service for service in services}
-    status = _listed(snapshot.services)
-    state, ledger = _claimed(snapshot.remembered), _claimed(snapshot.claims)
-    holders: dict[IPAddress, Holder] = {
-        address: ByPin(name, pins) for name, addresses in pins.addresses.items() for address in addresses
-    }
-    holders |= _of_host(snapshot)
-    holders |= {address: _oldest(keys, ages, ours) for address, keys in status.items()}
-    remembered = frozenset(snapshot.remembered)
-    for claims in (state, ledger):
-        for address, claimed in claims.items():
-            known = [claim for claim in claimed if claim.owner.service.name]
-            if doubted := len(known) < len(claimed):
-                known += state.get(address, [])
-            foreign = [claim.owner for claim in known if claim.owner.home != snapshot.home and claim not in remembered]
-            keys = {claim.owner.service for claim in known}
-            if foreign:
-                holders[address] = ByOther(f"belongs to Service {min(foreign)}")
-            elif keys:
-                holders[address] = _claimant(keys, ages, ours, doubted=doubted)
-            else:
-                holders[address] = _somebody(claimed[0])
-    return Holdings(holders, _ranked(holders, (ledger, state, status)))
+    return Evidence.of(snapshot, services, pins).holdings()
+
+
+@dataclass(slots=True)
+class Evidence:
+    """All that says who holds what."""
+
+    home: Home
+    weakest: Mapping[IPAddress, Holder]
+    """By pins, and by what the host has: of addresses that nobody claims or lists."""
+    ages: dict[ObjectKey, Age]
+    ours: dict[ObjectKey, Service]
+    """Those that can keep an address."""
+    listed: dict[IPAddress, list[ObjectKey]]
+    """By statuses."""
+    state: dict[IPAddress, list[Claim]]
+    ledger: dict[IPAddress, list[Claim]]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, services: Sequence[Service], pins: Pins) -> Evidence:
+        """Sort what a snapshot says by address."""
+        pinned = {address: ByPin(name, pins) for name, addresses in pins.addresses.items() for address in addresses}
+        return cls(
+            snapshot.home,
+            {**pinned, **_of_host(snapshot)},
+            {service.key: age(service) for service in (*snapshot.services, *services)},
+            {service.key: service for service in services},
+            _listed(snapshot.services),
+            _claimed(snapshot.remembered),
+            _claimed(snapshot.claims),
+        )
+
+    def holdings(self) -> Holdings:
+        """Find all holders."""
+        holders = {**self.weakest}
+        holders |= {address: self._oldest(keys) for address, keys in self.listed.items() if keys}
+        for claims in (self.state, self.ledger):
+            holders |= {address: self._of_claims(address, some) for address, some in claims.items() if some}
+        held: dict[ObjectKey, list[IPAddress]] = defaultdict(list)
+        for address, holder in holders.items():
+            for key in keepers(holder):
+                held[key].append(address)
+        several = ((key, addresses) for key, addresses in held.items() if len(addresses) > 1)
+        return Holdings(holders, {**held, **{key: self.ranked(key, some) for key, some in several}})
+
+    def holder(self, address: IPAddress) -> Holder | None:
+        """Find the holder of one address."""
+        for claims in (self.ledger.get(address), self.state.get(address)):
+            if claims:
+                return self._of_claims(address, claims)
+        keys = self.listed.get(address)
+        return self._oldest(keys) if keys else self.weakest.get(address)
+
+    def ranked(self, key: ObjectKey, addresses: Iterable[IPAddress]) -> list[IPAddress]:
+        """Sort what a Service holds, the strongest hold first."""
+        sources = (self.ledger, self.state, self.listed)
+
+        def rank(address: IPAddress) -> tuple[object, ...]:
+            return (*(not _among(key, source.get(address, ())) for source in sources), address.version, int(address))
+
+        return sorted(addresses, key=rank)
+
+    def _of_claims(self, address: IPAddress, claims: Sequence[Claim]) -> Holder:
+        """Decide who holds a claimed address: somebody foreign, or the oldest one of our claimants that is there."""
+        remembered = self.state.get(address, [])
+        known = [claim for claim in claims if claim.owner.service.name]
+        if doubted := len(known) < len(claims):
+            known += remembered
+        others = [claim for claim in known if claim.owner.home != self.home]
+        if foreign := [claim.owner for claim in others if claim not in remembered]:
+            return ByOther(f"belongs to Service {min(foreign)}")
+        keys = {claim.owner.service for claim in known}
+        return self._claimant(keys, doubted=doubted) if keys else _somebody(claims[0])
+
+    def _claimant(self, keys: AbstractSet[ObjectKey], *, doubted: bool) -> Holder:
+        """Decide which of our claimants holds an address: the oldest one that is there, with whom it shares.
+
+        `doubted`: nobody knows whether there is another one.
+        """
+        there = self._by_age(keys)
+        if there:
+            return _together(there, leaving=doubted or len(there) < len(keys))
+        return ByService(min(keys), "is not yet released by")
+
+    def _oldest(self, keys: Sequence[ObjectKey]) -> Holder:
+        """Decide which of the Services that list an address holds it: the oldest, with whom it shares."""
+        first = min(keys, key=self.ages.__getitem__)
+        if first in self.ours:
+            return _together(self._by_age(keys), leaving=False)
+        return ByService(first, "stands in the status of")
+
+    def _by_age(self, keys: Iterable[ObjectKey]) -> Sequence[Service]:
+        """Return those of ours, the oldest first."""
+        there = sorted(filter(self.ours.__contains__, keys), key=self.ages.__getitem__)
+        return [self.ours[key] for key in there]
+
+
+def keepers(holder: Holder | None) -> Sequence[ObjectKey]:
+    """Return the Services that may keep an address that is held so."""
+    match holder:
+        case ByService(key):
+            return (key,)
+        case ByGroup(members):
+            return [member.key for member in members]
+        case _:
+            return ()
 
 
 def _of_host(snapshot: Snapshot) -> dict[IPAddress, Holder]:
@@ -103,27 +185,6 @@ def _claimed(claims: Iterable[Claim]) -> dict[IPAddress, list[Claim]]:
     return by_address
 
 
-def _oldest(keys: Iterable[ObjectKey], ages: Mapping[ObjectKey, Age], ours: Mapping[ObjectKey, Service]) -> Holder:
-    """Decide which of the Services that list an address holds it: the oldest, with whom it shares."""
-    listing = sorted(keys, key=ages.__getitem__)
-    if listing[0] in ours:
-        return _together([ours[key] for key in listing if key in ours], leaving=False)
-    return ByService(listing[0], "stands in the status of")
-
-
-def _claimant(
-    keys: AbstractSet[ObjectKey], ages: Mapping[ObjectKey, Age], ours: Mapping[ObjectKey, Service], *, doubted: bool
-) -> Holder:
-    """Decide which of our claimants holds an address: the oldest one that is there, with whom it shares.
-
-    `doubted`: nobody knows whether there is another one.
-    """
-    there = sorted(filter(ours.__contains__, keys), key=ages.__getitem__)
-    if there:
-        return _together([ours[key] for key in there], leaving=doubted or len(there) < len(keys))
-    return ByService(min(keys), "is not yet released by")
-
-
 def _together(services: Sequence[Service], *, leaving: bool) -> Holder:
     """Make the holder of the first of `services`, and of those that share with it."""
     first = services[0]
@@ -138,30 +199,5 @@ def _somebody(claim: Claim) -> ByOther:
     return ByOther(f"is held by a {what}{f' ({claim.problem})' if claim.problem else ''}")
 
 
-def _ranked(
-    holders: Mapping[IPAddress, Holder], sources: Sequence[Mapping[IPAddress, Sequence[Claim | ObjectKey]]]
-) -> dict[ObjectKey, Sequence[IPAddress]]:
-    held: dict[ObjectKey, list[IPAddress]] = defaultdict(list)
-    for address, holder in holders.items():
-        for key in _keepers(holder):
-            held[key].append(address)
-
-    def rank(key: ObjectKey, address: IPAddress) -> tuple[object, ...]:
-        return (*(not _among(key, source.get(address, ())) for source in sources), address.version, int(address))
-
-    several = ((key, addresses) for key, addresses in held.items() if len(addresses) > 1)
-    return {**held, **{key: sorted(some, key=lambda address: rank(key, address)) for key, some in several}}
-
-
-def _keepers(holder: Holder) -> Sequence[ObjectKey]:
-    match holder:
-        case ByService(key):
-            return (key,)
-        case ByGroup(members):
-            return [member.key for member in members]
-        case _:
-            return ()
-
-
-def _among(key: ObjectKey, holders: Iterable[Claim | ObjectKey]) -> bool:
+def _among(key: ObjectKey, holders: Collection[Claim | ObjectKey]) -> bool:
     return any((holder.owner.service if isinstance(holder, Claim) else holder) == key for holder in holders)

@@ -16,7 +16,8 @@ from locallb.model.identities import ClusterName, Family, ObjectKey
 from locallb.model.network.ranges import AddressRange
 from locallb.model.network.spans import Span, intersect, merge, subtract
 from locallb.model.objects import Service
-from locallb.planning.addresses.address_pools import Slots, allows
+from locallb.planning.addresses.address_pools import allows
+from locallb.planning.addresses.slots import FewSlots, Slots
 from tests.planning.strategies import IPV4, IPV6, pool_lists
 
 NUMBERS = st.integers(0, 40)
@@ -131,17 +132,18 @@ def test_a_pool_of_2_to_the_64_addresses_costs_nothing() -> None:
 
 @given(st.integers(1, 12), st.lists(st.tuples(st.booleans(), st.integers(0, 30)), max_size=40))
 def test_slots_find_what_a_walk_round_the_pool_finds(size: int, steps: list[tuple[bool, int]]) -> None:
-    """Linear probing with wrap-around, whatever was taken before."""
+    """Linear probing with wrap-around, whatever was taken before; where few are asked for, the same."""
     usable = candidates(Pool("p", (AddressRange(IPV4[0], IPV4[size - 1]),)), Family.IPV4)
-    slots, taken = Slots(usable), set[int]()
+    slots, taken = (Slots(usable), FewSlots(usable, ())), set[int]()
     for take, number in steps:
         if take:
-            assert slots.take(IPV4[number % 12]) is (number % 12 < size and number % 12 not in taken)
+            is_free = number % 12 < size and number % 12 not in taken
+            assert [each.take(IPV4[number % 12]) for each in slots] == [is_free, is_free]
             taken |= {number % 12} & set(range(size))
         else:
             walk = [(number + step) % size for step in range(size)]
             expected = next((IPV4[number] for number in walk if number not in taken), None)
-            assert slots.first_free(number) == expected
+            assert [each.first_free(number) for each in slots] == [expected, expected]
 
 
 def test_slots_stay_fast_when_everybody_prefers_the_same_place() -> None:
