@@ -10,6 +10,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 from locallb.model.errors import ClientError
@@ -37,8 +38,13 @@ def state_home() -> Path:
     Raises PlaceError where neither is there.
     """
     given = os.environ.get("XDG_STATE_HOME", "")
-    base = Path(given) if given.startswith("/") else home() / ".local" / "state"
-    return base / "locallb"
+    return _below(given if given.startswith("/") else str(home() / ".local" / "state"), "locallb")
+
+
+@lru_cache(maxsize=64)
+def _below(*parts: str) -> Path:
+    """Return the path of these parts. Those of a place are asked for thousands of times, and to make one takes long."""
+    return Path(*parts)
 
 
 def stack_directory(home: Home) -> Path:
@@ -72,7 +78,7 @@ def home() -> Path:
 
 def proxies_root() -> Path:
     """Return where the directories of proxies are."""
-    return state_home() / "proxies"
+    return _below(str(state_home()), "proxies")
 
 
 def ledger_directory() -> Path:
@@ -83,7 +89,7 @@ def ledger_directory() -> Path:
     if given := os.environ.get(LEDGER_VARIABLE):
         if not given.startswith("/"):  # every directory would have a ledger of its own
             raise PlaceError(f"{LEDGER_VARIABLE} is {given!r}: write an absolute path, or leave it unset")
-        return Path(given)
+        return _below(given)
     if _is_directory(SHARED_LEDGER) and os.access(SHARED_LEDGER, os.W_OK | os.X_OK):
         return SHARED_LEDGER
     return state_home() / "ledger"

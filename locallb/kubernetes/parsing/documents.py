@@ -61,16 +61,15 @@ def _decoded(data: bytes) -> str:
 
 
 def _yaml_documents(text: str, allowance: Allowance) -> Iterator[ReadDocument]:
-    builder, line = Builder(allowance), 0
+    builder, event = Builder(allowance), None
     try:
         for event in yaml.parse(text, Loader=yaml.CSafeLoader):
-            line = line_of(event)
             builder.take(event)
-            if isinstance(event, yaml.DocumentEndEvent):
+            if type(event) is yaml.DocumentEndEvent:
                 yield ReadDocument(builder.value, tuple(Repeated(*repeated) for repeated in builder.repeated))
                 builder = Builder(allowance)
     except UnbuildableError as error:
-        raise DocumentError(line, str(error)) from None
+        raise DocumentError(line_of(event) if event else 0, str(error)) from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise DocumentError(mark.line + 1 if mark else 0, error.problem or "invalid YAML") from None
