@@ -1,15 +1,20 @@
-"""Coalesced reads of a shared proxy's parts: all that ask an Envoy at the same moment share one answer."""
+"""Coalesced reads of a shared proxy's parts: all that ask an Envoy at the same moment share one answer.
+
+While many resources are only looked at, one answer for each Envoy serves all that ask from its beginning on.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import TypeAlias
 
-from locallb.envoy.admin import EnvoyAdmin
+from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError
 from locallb.envoy.fragments import Tag, tag
 from locallb.model.fields import JsonObject
 from locallb.model.identities import PartId
@@ -21,6 +26,7 @@ _MOST = 16
 """Questions by name, for about fifty parts: to be told once all that a proxy of a hundred has costs less than more."""
 _ENOUGH = 6
 """Characters of a part's name by which it is asked for; another one that begins so is told by its tag."""
+_ALL = ".*"
 _Wanted: TypeAlias = tuple[PartId, frozenset[str]]
 
 
@@ -53,21 +59,83 @@ def looks(directory: Path) -> Joined[_Wanted, PartSeen]:
 def _look(admin: EnvoyAdmin, wanted: Sequence[_Wanted]) -> list[PartSeen]:
     names = {re.escape(name) for _, names_of_part in wanted for name in names_of_part}
     parts = {f"{part[:_ENOUGH]}.*" for part, names_of_part in wanted if names_of_part}
-    listeners = {str(listener.get("name")): listener for listener in _dumped(admin, "dynamic_listeners", names)}
-    clusters: dict[PartId, dict[str, str]] = {}
-    for cluster in _dumped(admin, "dynamic_active_clusters", parts):
-        if tagged := _tagged(cluster.get("cluster")):
-            clusters.setdefault(tagged.part, {})[str(cluster["cluster"].get("name"))] = tagged.version
-    return [
-        _seen(part, names_of_part, listeners, clusters.get(part, {}) if names_of_part else {})
-        for part, names_of_part in wanted
-    ]
+    dumped = _Dumped.of(admin, names, parts)
+    return [dumped.seen(part, names_of_part) for part, names_of_part in wanted]
+
+
+@dataclass(frozen=True, slots=True)
+class _Dumped:
+    """What an Envoy told."""
+
+    listeners: Mapping[str, JsonObject]
+    clusters: Mapping[PartId, Mapping[str, str]]
+    """Their versions by part and name."""
+
+    @classmethod
+    def of(cls, admin: EnvoyAdmin, names: Iterable[str], parts: Iterable[str]) -> _Dumped:
+        """Read the listeners and clusters whose names match any of these."""
+        listeners = {str(entry.get("name")): entry for entry in _dumped(admin, "dynamic_listeners", names)}
+        clusters: dict[PartId, dict[str, str]] = {}
+        for cluster in _dumped(admin, "dynamic_active_clusters", parts):
+            if tagged := _tagged(cluster.get("cluster")):
+                clusters.setdefault(tagged.part, {})[str(cluster["cluster"].get("name"))] = tagged.version
+        return cls(listeners, clusters)
+
+    def seen(self, part: PartId, names: Collection[str]) -> PartSeen:
+        """Pick what is of a part."""
+        return _seen(part, names, self.listeners, self.clusters.get(part, {}) if names else {})
+
+
+@dataclass(slots=True, eq=False)
+class _OneLook:
+    """What each Envoy had at some moment since this began, or why it can't be asked."""
+
+    _turns: dict[Path, Lock] = field(default_factory=dict)
+    _told: dict[Path, _Dumped | EnvoyAdminError] = field(default_factory=dict)
+
+    def at(self, directory: Path) -> _Dumped:
+        """Return what the Envoy in `directory` has; one thread asks. Raises EnvoyAdminError."""
+        with self._turns.setdefault(directory, Lock()):
+            told = self._told.get(directory) or self._told.setdefault(directory, _ask(directory))
+        if isinstance(told, EnvoyAdminError):
+            raise told
+        return told
+
+
+def _ask(directory: Path) -> _Dumped | EnvoyAdminError:
+    try:
+        return _Dumped.of(EnvoyAdmin(directory), (_ALL,), (_ALL,))
+    except EnvoyAdminError as error:
+        return error
+
+
+_UNDER_WAY: list[_OneLook] = []
+
+
+@contextmanager
+def one_look() -> Iterator[None]:
+    """Ask each Envoy once for all that it has, of which `look_again` then tells, until this ends."""
+    look = _OneLook()
+    _UNDER_WAY.append(look)
+    try:
+        yield
+    finally:
+        _UNDER_WAY.remove(look)
+
+
+def look_again(directory: Path, part: PartId, names: Collection[str]) -> PartSeen:
+    """Read the same as `look_at`, but what one look at many saw that is under way. Raises EnvoyAdminError.
+
+    With several under way nobody knows to which a question belongs, so that each is asked by itself.
+    """
+    looks_now = tuple(_UNDER_WAY)
+    return looks_now[0].at(directory).seen(part, names) if len(looks_now) == 1 else look_at(directory, part, names)
 
 
 def _dumped(admin: EnvoyAdmin, resource: str, names: Iterable[str]) -> Iterator[JsonObject]:
     """Read what matches any of these; all that there is where that would take many questions."""
     expressions = [*_expressions(names)]
-    for expression in expressions if len(expressions) <= _MOST else [".*"]:
+    for expression in expressions if len(expressions) <= _MOST else [_ALL]:
         yield from admin.dump(resource, expression)
 
 

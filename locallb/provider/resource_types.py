@@ -8,7 +8,7 @@ a preview can't change anything.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, TypeAlias
 
 from pulumi.runtime.rpc import UNKNOWN
@@ -66,6 +66,14 @@ class ResourceTypes:
             return None
         seen = codec.encode(state)
         return seen, {input_: seen[input_] for input_ in sorted(seen.keys() & _names(kind.inputs))}
+
+    @contextmanager
+    def one_look(self) -> Iterator[None]:
+        """Have all kinds answer what is read as of one moment of this time, if that takes less."""
+        with ExitStack() as stack:
+            for kind in self._kinds.values():
+                stack.enter_context(kind.one_look())
+            yield
 
     def leaves_nothing(self, token: str, news: Values) -> bool:
         """Return whether it is certain that nothing is left of a creation that was cut off."""

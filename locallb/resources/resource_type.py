@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -69,6 +70,10 @@ class ResourceType(ABC, Generic[InputsT, StateT]):
     @abstractmethod
     def delete(self, state: StateT) -> None:
         """Remove it; gone is fine."""
+
+    def one_look(self) -> AbstractContextManager[None]:
+        """Return a time in which all that is read may be as of one moment of it: whoever reads many asks for it."""
+        return nullcontext()
 
     def leaves_nothing(self, state: StateT) -> bool:
         """Return whether nothing is left of an interrupted creation that only this resource would find again.

@@ -1,11 +1,14 @@
 """Runs that refresh, meet changed providers, odd answers and broken programs."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pulumi
 import pytest
 
+from locallb.engine.deploy import refreshing
 from locallb.engine.deploy.events import DiagnosticEvent, Op, Result, StepDone
 from locallb.engine.deploy.scope import only
 from locallb.engine.state.resource import Pending
@@ -135,6 +138,31 @@ def test_drifted_names_changed_roots_and_leaves_the_state(
         ("read", f"{kind}::{name}") for kind in ("LoopbackAddress", "ProxyConfig") for name in ("alpha", "beta")
     )
     assert (bench.raw(), len(bench.events)) == (before, events)
+
+
+@pytest.mark.parametrize("many", [1, 1000])
+def test_a_provider_is_told_when_many_resources_are_only_looked_at(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, many: int
+) -> None:
+    """From before the first is read until the last one was; the reads of an update belong to no such look."""
+
+    @contextmanager
+    def one_look(provider: WorldProvider) -> Iterator[None]:
+        provider.world.calls.append(("begin", ""))
+        yield
+        provider.world.calls.append(("end", ""))
+
+    monkeypatch.setattr(WorldProvider, "one_look", one_look, raising=False)
+    monkeypatch.setattr(refreshing, "_MANY", many)
+    engine = bench.engine()
+    engine.up(lambda: declare(BOTH), refresh=True)
+    engine.refresh()
+    assert not bench.world.called("begin")
+    bench.world.calls.clear()
+    assert not engine.drifted()
+    methods = [method for method, _ in bench.world.calls if method in {"begin", "read", "end"}]
+    reads = ["read"] * sum(resource.type.startswith("locallb:index:") for resource in engine.resources() if resource.id)
+    assert methods == (["begin", *reads, "end"] if many == 1 else reads)
 
 
 @pytest.mark.parametrize("seen", [{}, {"Reachable::alpha": "gone"}, {"EnvoyProcess::alpha": "gone"}])

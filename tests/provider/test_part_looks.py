@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from locallb.envoy import fragments
-from locallb.envoy.admin import EnvoyAdmin
+from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError
 from locallb.model.identities import PartId
 from locallb.provider import part_looks
 
@@ -56,3 +57,68 @@ def test_all_that_there_is_tells_of_each_part_what_questions_by_name_do(
     assert [{*each.clusters.values()} for each in seen] == [{f"v{part}a", f"v{part}b"} for part, _ in wanted]
     assert (len(admin.questions) == 2) == (number != 5)
     assert len(by_name.questions) >= len(admin.questions)
+
+
+PARTS = [PartId(f"{number:012x}") for number in range(0, 160, 16)]
+
+
+def names_of(part: PartId) -> frozenset[str]:
+    """Return the names of a part's listeners."""
+    return frozenset({f"127.0.0.1_{part}.a", f"127.0.0.1_{part}.b"})
+
+
+@pytest.fixture
+def envoys(monkeypatch: pytest.MonkeyPatch) -> dict[str, Asked]:
+    """Have Envoys that count what they are asked, by the name of their directory."""
+    made: dict[str, Asked] = {}
+
+    def of(directory: Path) -> Asked:
+        return made.setdefault(directory.name, Asked(PARTS))
+
+    monkeypatch.setattr(part_looks, "EnvoyAdmin", of)
+    monkeypatch.setattr(part_looks, "_LOOKS", {})
+    return made
+
+
+def test_one_look_at_many_asks_each_envoy_once_and_tells_what_single_looks_do(envoys: dict[str, Asked]) -> None:
+    """Whichever thread comes first asks; a part that isn't there, and one of which nothing is wanted, have nothing."""
+    wanted = [(Path(name), part, names_of(part)) for name in "ab" for part in (*PARTS, PartId("f" * 12))]
+    wanted.append((Path("a"), PARTS[0], frozenset()))
+    with part_looks.one_look(), ThreadPoolExecutor(8) as crew:
+        seen = [*crew.map(lambda question: part_looks.look_again(*question), wanted)]
+    assert [len(envoy.questions) for envoy in envoys.values()] == [2, 2]
+    assert seen == [part_looks.look_at(*question) for question in wanted]
+
+
+def test_what_one_look_saw_counts_in_it_alone(envoys: dict[str, Asked]) -> None:
+    """Before and after it, and while another one is under way as well, an Envoy is asked for each part."""
+    question = Path("a"), PARTS[0], names_of(PARTS[0])
+    with part_looks.one_look():
+        first = part_looks.look_again(*question)
+        asked = len(envoys["a"].questions)
+        envoys["a"].parts = []
+        assert part_looks.look_again(*question) == first
+        assert len(envoys["a"].questions) == asked
+        with part_looks.one_look():
+            assert part_looks.look_again(*question).listeners == {}
+        assert part_looks.look_at(*question).listeners == {}, "a proof is never older than its question"
+    assert part_looks.look_again(*question).listeners == {}
+
+
+def test_an_envoy_that_does_not_answer_is_asked_once_in_one_look(
+    envoys: dict[str, Asked], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that ask are told so, and none of them waits again."""
+    asked: list[str] = []
+
+    def refuse(_envoy: Asked, resource: str, _names: str) -> Sequence[Mapping[str, Any]]:
+        asked.append(resource)
+        raise EnvoyAdminError("it doesn't answer")
+
+    monkeypatch.setattr(Asked, "dump", refuse)
+    with part_looks.one_look():
+        for part in PARTS:
+            with pytest.raises(EnvoyAdminError):
+                part_looks.look_again(Path("a"), part, names_of(part))
+    assert len(asked) == 1
+    assert [*envoys] == ["a"]

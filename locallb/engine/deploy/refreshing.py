@@ -6,6 +6,7 @@ that only one that matters counts; its data is taken over in any case.
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from locallb.engine.deploy.events import Op, Severity
@@ -20,6 +21,9 @@ from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.snapshot import Drop, Mutation, Put
 from locallb.engine.state.urns import is_provider
 from locallb.engine.state.values import changes_between
+
+_MANY = 150
+"""Resources of one look from which on it is worth while to ask for all that there is, not for each: fifty Services."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +47,21 @@ class Refresher:
 
     def drifted(self, resources: Iterable[ResourceState]) -> Iterator[ResourceState]:
         """Return those that are gone, differ where that matters, or can't be read; an update tells why not."""
-        for old, seen in self._seen([old for old in resources if _can_be_read(old) and not is_provider(old.type)]):
+        asked = [old for old in resources if _can_be_read(old) and not is_provider(old.type)]
+        with self._one_look(asked):
+            looked_at = [*self._seen(asked)]
+        for old, seen in looked_at:
             if seen is None or isinstance(seen, EngineError) or self._changed(old, seen):
                 yield old
+
+    @contextmanager
+    def _one_look(self, asked: Sequence[ResourceState]) -> Iterator[None]:
+        """Tell the providers of many resources that these are only looked at."""
+        with ExitStack() as stack:
+            for one in {old.provider: old for old in asked}.values() if len(asked) >= _MANY else ():
+                with suppress(StepError, Unsupported):  # whoever is looked at says what is wrong
+                    stack.enter_context(self.providers.handle_of(one).one_look())
+            yield
 
     def _seen(self, asked: Sequence[ResourceState]) -> Iterator[tuple[ResourceState, Found | EngineError | None]]:
         """Look at these, each thread at a portion: to hand one over takes as long as many a look."""

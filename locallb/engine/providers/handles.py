@@ -3,10 +3,12 @@
 Providers are objects of the provider SDK (`pulumi.provider.experimental.Provider`). What one raises becomes a StepError
 with the exception's own message; there is no gRPC in between. One that has a true attribute `in_place` does everything
 in the thread that asks: its coroutines never wait, and need no event loop. One that has a method `leaves_nothing` can
-be asked what an interrupted creation left; of another one nobody knows.
+be asked what an interrupted creation left; of another one nobody knows. One that has a method `one_look` is told when
+many resources are only looked at.
 """
 
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, TypeAlias, TypeVar
@@ -34,6 +36,7 @@ from locallb.engine.state.values import Properties, Value
 
 T = TypeVar("T")
 LeavesNothing: TypeAlias = Callable[[str, Properties], bool]
+OneLook: TypeAlias = Callable[[], AbstractContextManager[None]]
 _REPLACING = frozenset((PropertyDiffKind.ADD_REPLACE, PropertyDiffKind.DELETE_REPLACE, PropertyDiffKind.UPDATE_REPLACE))
 
 
@@ -152,6 +155,11 @@ class Handle:
         """Return whether it is certain that nothing is left of a creation with these inputs, however far it came."""
         ask: LeavesNothing | None = getattr(self._provider, "leaves_nothing", None)
         return ask is not None and attempt(lambda: ask(wanted.type, wanted.inputs))
+
+    def one_look(self) -> AbstractContextManager[None]:
+        """Return a time in which the provider may tell of all that is read what was so at one moment of it."""
+        ask: OneLook = getattr(self._provider, "one_look", nullcontext)
+        return ask()
 
     def read(self, old: ResourceState) -> Found | None:
         """Read a resource as it is now."""

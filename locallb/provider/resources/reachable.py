@@ -7,9 +7,11 @@ with the same text: so an attempt is made here, and one more at every `up` until
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from locallb.envoy import push, rollout
 from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError, Subscription
@@ -17,8 +19,8 @@ from locallb.envoy.fragments import part_version
 from locallb.envoy.waiting import pauses
 from locallb.host.sockets import LISTEN, SocketError, connect, holder, rows, split_place
 from locallb.model.errors import ClientError
-from locallb.model.identities import Protocol, RunIdentity
-from locallb.provider.part_looks import look_at
+from locallb.model.identities import PartId, Protocol, RunIdentity
+from locallb.provider.part_looks import PartSeen, look_again, look_at, one_look
 from locallb.provider.resources.proxy_fragments import rewrite_listeners
 from locallb.resources.codec import is_unknown
 from locallb.resources.errors import ProviderError
@@ -32,6 +34,7 @@ PATIENCE = 5.0
 """Seconds until everything must be active; it takes a few milliseconds."""
 PROBE_PATIENCE = 2.0
 SERVING = "serving"
+_LookAt: TypeAlias = Callable[[Path, PartId, Collection[str]], PartSeen]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ class Reachable(ResourceType[ReachableInputs, ReachableState]):
             run = RunIdentity.parse(state.process)
             if runtime(run.runtime).is_drained(run, _directory(state)):
                 return None
-            proven = _is_proven(_directory(state), state)
+            proven = _is_proven(_directory(state), state, look_again)
             return (
                 state
                 if proven and not (state.published and any(published_ports.unpublished(state.listeners)))
@@ -84,6 +87,10 @@ class Reachable(ResourceType[ReachableInputs, ReachableState]):
             )
         except ClientError:  # neither Envoy nor what it runs in can be asked
             return None
+
+    def one_look(self) -> AbstractContextManager[None]:
+        """Ask each shared proxy once for all its parts."""
+        return one_look()
 
     def leaves_nothing(self, state: ReachableState) -> bool:
         """Return True: a proof leaves nothing."""
@@ -136,15 +143,15 @@ def _await(directory: Path, new: ReachableInputs) -> None:
         time.sleep(next(pause))
 
 
-def _is_proven(directory: Path, new: ReachableInputs) -> bool:
+def _is_proven(directory: Path, new: ReachableInputs, look: _LookAt = look_at) -> bool:
     """Return whether the proof holds; of a part without Envoy's statistics, which are those of a thousand others."""
     if new.part:
-        return _look_at_part(directory, new, Subscription()).proves(new)
+        return _look_at_part(directory, new, Subscription(), look).proves(new)
     return _look(directory, new).proves(new)
 
 
-def _look_at_part(directory: Path, new: ReachableInputs, lds: Subscription) -> _Sight:
-    seen = look_at(directory, new.part, new.listeners)
+def _look_at_part(directory: Path, new: ReachableInputs, lds: Subscription, look: _LookAt = look_at) -> _Sight:
+    seen = look(directory, new.part, new.listeners)
     versions = Versions(part_version(seen.listeners), part_version(seen.clusters))
     return _Sight(lds, versions, frozenset(seen.listeners), seen.failed)
 
