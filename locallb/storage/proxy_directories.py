@@ -226,7 +226,7 @@ def _same_service(held: Owner, wanted: Owner) -> bool:
 
 
 def _read(path: Path) -> ProxyDirectory:
-    with suppress(files.FilesError, ValueError, KeyError, TypeError, RecursionError):
+    with suppress(files.FilesError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         if path.is_symlink():
             raise ValueError
         document = json.loads(_small(path / OWNER))

@@ -15,6 +15,7 @@ from locallb.resources.errors import ProviderError
 from locallb.resources.properties import ServiceConfigInputs, ServiceConfigState
 from locallb.resources.resource_type import ResourceType, grown, id_faults
 from locallb.storage import files
+from locallb.storage.found_directories import find_again
 from locallb.storage.proxy_directories import Proxies
 
 
@@ -79,7 +80,7 @@ def _prepare_gate(directory: Path, part: str) -> None:
 
 def _directory(known: ServiceConfigInputs) -> Path | None:
     """Find the proxy's directory, if it is this stack's."""
-    directory = Proxies.ours().find(known.proxy)
+    directory = find_again(Proxies.ours(), known.proxy)
     if directory is None or directory.owner is None or directory.owner.home != known.owner.home:
         return None
     return directory.path

@@ -1,0 +1,52 @@
+"""A proxy's directory that was found before is the one that reading it again finds."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, ProxyId, ProxyName, Uid
+from locallb.storage import found_directories, proxy_directories
+from locallb.storage.found_directories import find_again
+from locallb.storage.proxy_directories import OWNER, Proxies
+
+PROXY = ProxyId("0123456789ab")
+SHARED = Owner(Home("p", "s", "/p"), ObjectKey(ClusterName(""), "", "shared-1"))
+NAME = ProxyName("shared-1")
+
+
+@pytest.fixture
+def proxies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proxies:
+    """Have a directory of one proxy, and nothing that was found before."""
+    monkeypatch.setattr(found_directories, "_FOUND", {})
+    made = Proxies(tmp_path)
+    made.make(PROXY, SHARED, NAME)
+    return made
+
+
+def test_what_is_found_again_is_not_read_again(proxies: Proxies, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as nothing of it is different."""
+    found = find_again(proxies, PROXY)
+    assert found == proxies.find(PROXY)
+    monkeypatch.setattr(proxy_directories, "_read", None)
+    assert find_again(proxies, PROXY) is found
+
+
+def test_a_directory_that_changes_is_read_again(proxies: Proxies) -> None:
+    """Another owner, a damaged file, none, no directory, and a link in its place."""
+    changes = (
+        lambda: proxies.sign(PROXY, replace(SHARED, uid=Uid("u")), NAME),
+        lambda: (proxies.path(PROXY) / OWNER).write_text(json.dumps({"owner": "somebody"})),
+        (proxies.path(PROXY) / OWNER).unlink,
+        lambda: proxies.sign(PROXY, SHARED, NAME),
+        lambda: proxies.path(PROXY).rename(proxies.root / "elsewhere"),
+        lambda: proxies.path(PROXY).symlink_to(proxies.root / "elsewhere"),
+    )
+    for change in changes:
+        find_again(proxies, PROXY)
+        change()
+        assert find_again(proxies, PROXY) == proxies.find(PROXY)
+    assert find_again(proxies, PROXY) is None
