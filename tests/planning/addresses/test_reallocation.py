@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from locallb.config.settings import Pool, Settings
-from locallb.model.identities import ClusterName, Family, IPAddress, ObjectKey
+from locallb.model.identities import ClusterName, Family, IPAddress, ObjectKey, SharingKey
 from locallb.model.network.ranges import AddressRange
 from locallb.model.objects import FamilyPolicy, IngressEntry, Service
 from locallb.model.snapshot import Snapshot
@@ -45,7 +45,7 @@ def take(step: str, world: World, data: st.DataObject) -> None:
     if step == "come":
         drawn = data.draw(draw.services())
         asking = data.draw(st.integers(0, 9)) == 0
-        requested, sharing = (drawn.requested, drawn.sharing_key) if asking else ((), "")
+        requested, sharing = (drawn.requested, drawn.sharing_key) if asking else ((), SharingKey(""))
         world.services[drawn.key] = replace(drawn, requested=requested, sharing_key=sharing, ingress=())
     elif step == "carry out":
         world.carry_out(world.answers())
@@ -82,7 +82,9 @@ def test_snapshots_that_contradict_themselves_have_the_answers_of_all(
     """Whoever claims, remembers or lists what, twice or against each other."""
     known, hosts = Allocations(), [data.draw(draw.hosts), data.draw(draw.hosts)]
     claims, remembered = [*first.claims, *second.claims], [*first.remembered, *second.remembered]
-    services = {one.key: replace(one, requested=(), sharing_key="") for one in (*first.services, *second.services)}
+    services = {
+        one.key: replace(one, requested=(), sharing_key=SharingKey("")) for one in (*first.services, *second.services)
+    }
     for _ in range(4):
         some = [
             replace(one, created=data.draw(st.sampled_from((one.created, *draw.CREATED))))
@@ -157,7 +159,7 @@ def test_an_address_that_was_only_planned_is_the_next_ones() -> None:
 
 GUARDED = {
     "asks for an address": service("new", requested=(ONE.first,)),
-    "shares one": service("new", sharing_key="x"),
+    "shares one": service("new", sharing_key=SharingKey("x")),
     "wants more than there is": service("new", families=(Family.IPV6,)),
 }
 
