@@ -132,9 +132,15 @@ def _fill(descriptor: int, text: str, mode: int, *, durable: bool) -> None:
 
 
 def read(path: Path) -> str | None:
-    """Read a file; None if there is none. Bytes that aren't UTF-8 become U+FFFD. Raises FilesError."""
+    """Read a regular file, of which others may have a link; None if there is none. Raises FilesError.
+
+    Bytes that aren't UTF-8 become U+FFFD. A pipe isn't waited for, and no device read without an end.
+    """
     try:
-        return path.read_bytes().decode(errors="replace")
+        with os.fdopen(os.open(path, _SAFELY & ~os.O_NOFOLLOW), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise FilesError(f"{path} can't be read: it isn't a regular file; move it elsewhere")
+            return file.read().decode(errors="replace")
     except FileNotFoundError:
         return None
     except OSError as error:

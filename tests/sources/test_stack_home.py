@@ -26,10 +26,10 @@ def test_unreadable_ownership_of_a_stack_names_its_user_as_the_remedy(
     write(home, None)
     require_here(home, None)
 
-    def forbidden(_: Path) -> bytes:
-        raise PermissionError(errno.EACCES, "Permission denied")
+    def forbidden(path: str, _flags: int) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
 
-    monkeypatch.setattr(Path, "read_bytes", forbidden)
+    monkeypatch.setattr(os, "open", forbidden)
     with pytest.raises(SourceError) as caught:
         belonging(home, None)
     told = str(caught.value)

@@ -70,6 +70,21 @@ def test_reading_knows_absent_from_unreadable(tmp_path: Path) -> None:
     assert files.read(tmp_path / "odd") == "a\ufffd"
 
 
+@pytest.mark.parametrize(
+    "made", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["a pipe", "a link to a device"]
+)
+def test_what_is_no_file_is_neither_waited_for_nor_read_without_an_end(
+    tmp_path: Path, made: Callable[[Path], object]
+) -> None:
+    """A project may be a clone of somebody else's; a link to a file is followed."""
+    made(tmp_path / "file")
+    with pytest.raises(FilesError, match="file can't be read: it isn't a regular file; move it elsewhere"):
+        files.read(tmp_path / "file")
+    (tmp_path / "text").write_text("text")
+    (tmp_path / "link").symlink_to("text")
+    assert files.read(tmp_path / "link") == "text"
+
+
 def test_a_tree_is_removed_and_what_its_links_point_to_stays(tmp_path: Path) -> None:
     """A link is removed as a link."""
     precious = tmp_path / "precious"

@@ -11,19 +11,18 @@ from pathlib import Path
 
 from locallb.cli.reports.against import open_project
 from locallb.engine.state.project import load_config
-from locallb.model.errors import ClientError
 from locallb.model.fields import object_of
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.naming import named_after
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Snapshot
+from locallb.model.system_errors import refusal
 from locallb.report.assemble import assembled
 from locallb.report.changes import Report
 from locallb.report.resources import Resource, deployed_side
 from locallb.report.sides import Side
 from locallb.sources import SourceError
 from locallb.sources.configuration import stack_settings
-from locallb.storage import files
 
 OLD, NEW = "the stack's state", "pulumi preview"
 _DELETES = frozenset({"delete", "discard", "read-discard"})
@@ -62,15 +61,16 @@ def report_from_pulumi(directory: Path, stack: str, path: Path) -> Report:
 
 
 def _document(path: Path) -> Mapping[str, object]:
+    """Read what the user names, which may be a pipe. Raises SourceError."""
     try:
-        text = files.read(path)
-        document = None if text is None else json.loads(text)
+        document = json.loads(path.read_bytes().decode(errors="replace"))
+    except FileNotFoundError:
+        raise SourceError(f"{path} doesn't exist; make it with `pulumi preview --json > {path}`") from None
+    except OSError as error:
+        told = f"{path} can't be read: {refusal(error)}"
+        raise SourceError(f"{told}; name a file that `pulumi preview --json` wrote") from None
     except (ValueError, RecursionError):
         document = {}
-    except ClientError as error:
-        raise SourceError(f"{error}; name a file that `pulumi preview --json` wrote") from None
-    if document is None:
-        raise SourceError(f"{path} doesn't exist; make it with `pulumi preview --json > {path}`")
     if not isinstance(document, dict) or not isinstance(document.get("steps"), list):
         raise SourceError(f"{path} isn't what `pulumi preview --json` prints; make it again with that command")
     return document
