@@ -463,8 +463,8 @@ def test_a_ledger_that_cannot_be_looked_at_is_not_an_empty_one(
             question()
 
 
-def test_what_stands_in_the_place_of_a_ledger_is_told(ledger: Ledger) -> None:
-    """It was moved, and a file made there; no claim is gone for that."""
+def test_file_in_place_of_the_ledger_directory_is_reported(ledger: Ledger) -> None:
+    """The ledger was moved, and a file made there; no claim counts as gone for that."""
     ledger.directory.parent.mkdir()
     ledger.directory.touch()
     for question in every_question(ledger):

@@ -80,8 +80,8 @@ def envoys(monkeypatch: pytest.MonkeyPatch) -> dict[str, Asked]:
     return made
 
 
-def test_one_look_at_many_asks_each_envoy_once_and_tells_what_single_looks_do(envoys: dict[str, Asked]) -> None:
-    """Whichever thread comes first asks; a part that isn't there, and one of which nothing is wanted, have nothing."""
+def test_joint_look_queries_each_envoy_once_and_equals_single_looks(envoys: dict[str, Asked]) -> None:
+    """By whichever thread comes first; a part that doesn't exist, or of which nothing is wanted, has nothing."""
     wanted = [(Path(name), part, names_of(part)) for name in "ab" for part in (*PARTS, PartId("f" * 12))]
     wanted.append((Path("a"), PARTS[0], frozenset()))
     with part_looks.one_look(), ThreadPoolExecutor(8) as crew:
@@ -90,8 +90,8 @@ def test_one_look_at_many_asks_each_envoy_once_and_tells_what_single_looks_do(en
     assert seen == [part_looks.look_at(*question) for question in wanted]
 
 
-def test_what_one_look_saw_counts_in_it_alone(envoys: dict[str, Asked]) -> None:
-    """Before and after it, and while another one is under way as well, an Envoy is asked for each part."""
+def test_result_of_a_joint_look_counts_only_within_it(envoys: dict[str, Asked]) -> None:
+    """Before and after it, and beside another one, an Envoy is queried for each part."""
     question = Path("a"), PARTS[0], names_of(PARTS[0])
     with part_looks.one_look():
         first = part_looks.look_again(*question)

@@ -27,8 +27,8 @@ def proxies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proxies:
     return made
 
 
-def test_what_is_found_again_is_not_read_again(proxies: Proxies, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As long as nothing of it is different."""
+def test_unchanged_proxy_directory_is_not_read_again(proxies: Proxies, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as nothing in it differs."""
     found = find_again(proxies, PROXY)
     assert found == proxies.find(PROXY)
     monkeypatch.setattr(proxy_directories, "_read", None)

@@ -129,8 +129,8 @@ def settled() -> Iterator[tuple[World, Allocations]]:
         yield world, known
 
 
-def test_who_comes_and_goes_is_asked_alone(settled: tuple[World, Allocations]) -> None:
-    """From its first plan to the release of its address, all others are asked nothing."""
+def test_new_and_deleted_service_is_allocated_without_asking_the_others(settled: tuple[World, Allocations]) -> None:
+    """From its first plan to the release of its address."""
     world, known = settled
     new = service("new", families=(Family.IPV4, Family.IPV6), family_policy=FamilyPolicy.REQUIRE_DUAL)
     world.services[new.key] = new
@@ -165,8 +165,10 @@ GUARDED = {
 
 
 @pytest.mark.parametrize("new", GUARDED.values(), ids=GUARDED)
-def test_who_may_concern_others_is_asked_among_all(settled: tuple[World, Allocations], new: Service) -> None:
-    """Whoever asks for an address, shares one, or can't be served as it wants."""
+def test_service_that_may_affect_others_is_allocated_among_all(
+    settled: tuple[World, Allocations], new: Service
+) -> None:
+    """One that requests an address, shares one, or can't be served as it wants."""
     world, known = settled
     for number in range(32):
         world.services |= {one.key: one for one in [service(f"full{number}", families=(Family.IPV6,))]}
@@ -177,8 +179,8 @@ def test_who_may_concern_others_is_asked_among_all(settled: tuple[World, Allocat
 
 
 @given(st.lists(st.integers(0, 5)), st.lists(st.integers(0, 5)))
-def test_what_came_and_what_went_is_what_makes_the_difference(before: list[int], now: list[int]) -> None:
-    """Each object as often as one of both has it and the other hasn't; those that moved are neither."""
+def test_came_and_went_are_the_exact_difference_of_two_lists(before: list[int], now: list[int]) -> None:
+    """Each object as often as one list has it more than the other; those that moved are in neither."""
     things = [object() for _ in range(6)]
     old, new = ([things[number] for number in some] for some in (before, now))
     came, went = came_and_went(old, new)
