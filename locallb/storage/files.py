@@ -139,7 +139,7 @@ def read(path: Path) -> str | None:
     try:
         with os.fdopen(os.open(path, _SAFELY & ~os.O_NOFOLLOW), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise FilesError(f"{path} can't be read: it isn't a regular file; move it elsewhere")
+                raise FilesError(f"{path} can't be read: it isn't a regular file")
             return file.read().decode(errors="replace")
     except FileNotFoundError:
         return None
