@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
@@ -19,7 +20,9 @@ from locallb.resources.forms import form_of, shape
 
 KINDS = sorted({kind for each in TYPES for kind in (each.inputs, each.state)}, key=lambda kind: kind.__qualname__)
 texts = st.text(max_size=3)
-odd = st.sampled_from([None, UNKNOWN, "", "x", 0, 1, 1.0, 1.5, True, (), [], ["x"], [UNKNOWN], {}, {"x": UNKNOWN}])
+ODD: tuple[object, ...] = (None, UNKNOWN, "", "x", 0, 1, 1.0, 1.5, True, (), [], ["x"], [UNKNOWN], {}, {"x": UNKNOWN})
+odd = st.sampled_from(ODD).map(deepcopy)
+"""Copies: what is damaged at a depth may be one of them, and the next case would begin with it."""
 
 
 def values(hint: object) -> st.SearchStrategy[Any]:
