@@ -15,7 +15,7 @@ import yaml
 
 from components.access import ClusterAccess
 from locallb.kubernetes.rights import NAME
-from locallb.storage.shipped import shipped
+from locallb.storage.paths import shipped
 
 _MANIFEST = "deploy/in-cluster.yaml"
 _STACK = "Pulumi.dev.yaml"

@@ -22,6 +22,7 @@ PRIVATE = 0o700
 SHARED_LEDGER = Path("/var/lib/locallb/ledger")
 """Made by `locallb host setup`, so that all users of the host see each other's claims."""
 LEDGER_VARIABLE = "LOCALLB_LEDGER"
+_PACKAGE = Path(__file__).resolve().parents[1]
 DATA, PROJECT = Path(".local/share"), "local-lb"
 """Where a user's own project is below the home directory."""
 _NOT_OF_PLACES = {errno.ENOSPC, errno.EDQUOT, errno.EIO}
@@ -151,6 +152,12 @@ def by_descriptor(directory: Path) -> Iterator[Path]:
         yield Path(f"/proc/self/fd/{descriptor}")
     finally:
         os.close(descriptor)
+
+
+def shipped(name: str) -> Path:
+    """Return where a page, example or unit is, as `docs` or `examples/ci`: in an installed wheel, or the checkout."""
+    inside = _PACKAGE / "shipped"
+    return (inside if inside.is_dir() else _PACKAGE.parent) / name
 
 
 def private_directory(path: Path) -> Path:

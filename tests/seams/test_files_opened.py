@@ -32,6 +32,7 @@ MODULES = {
     "locallb.cli.page.document": SHIPPED,
     "locallb.cli.process": DEVICE,
     "locallb.cli.projects.begin": SHIPPED,
+    "locallb.cli.reports.pulumi_preview": "what the user names, which may be a pipe",
     "locallb.crds.bundle": SHIPPED,
     "locallb.envoy.logs": "a log in which Envoy goes on writing: it is cut where it is, not replaced",
     "locallb.host.descriptors": KERNEL,

@@ -10,7 +10,7 @@ from locallb.cli.console import Out
 from locallb.cli.exit_code import Exit
 from locallb.cli.failures import Refused
 from locallb.model.formatting import few
-from locallb.storage.shipped import shipped
+from locallb.storage.paths import shipped
 
 
 def help_about(args: Arguments, out: Out) -> int:

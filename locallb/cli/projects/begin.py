@@ -9,7 +9,7 @@ from locallb.cli.failures import Refused
 from locallb.cli.projects.layout import project_files
 from locallb.cli.projects.place import PROJECT_FILE
 from locallb.storage import files
-from locallb.storage.shipped import shipped
+from locallb.storage.paths import shipped
 
 _JOBS = {
     ".github/workflows/load-balancers.yml": "examples/ci/github-actions.yml",
