@@ -6,6 +6,7 @@ world, and what others reported about it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, compress, count, repeat
@@ -13,6 +14,7 @@ from operator import eq, is_, is_not
 from typing import Any, Generic, TypeAlias, TypeVar
 
 _Made = TypeVar("_Made")
+_Item = TypeVar("_Item")
 _Given = tuple[Any, ...]
 _FEW = 10
 """Rows that are looked for one by one."""
@@ -176,3 +178,32 @@ def _alike(some: Iterable[object], others: Iterable[object]) -> int:
     """Count the very same objects with which both begin."""
     some, others = tuple(some), tuple(others)
     return next(compress(count(), map(is_not, some, others)), min(len(some), len(others)))
+
+
+def came_and_went(before: Sequence[_Item], now: Sequence[_Item]) -> tuple[Sequence[_Item], Sequence[_Item]]:
+    """Return the objects that only `now` has, and those that only `before` had; one that moved is neither.
+
+    By identity, at the cost of a comparison of pointers for each object that stayed.
+    """
+    if before is now:
+        return (), ()
+    most = min(len(before), len(now))
+    head = next(compress(count(), map(is_not, before, now)), most)
+    tail = next(compress(count(), map(is_not, reversed(before), reversed(now))), most)
+    tail = min(tail, most - head)
+    old, new = before[head : len(before) - tail], now[head : len(now) - tail]
+    return _beyond(new, old), _beyond(old, new)
+
+
+def _beyond(some: Sequence[_Item], others: Sequence[_Item]) -> Sequence[_Item]:
+    """Return those of `some` that `others` don't have, or not as often."""
+    if not others:
+        return some
+    left = Counter(map(id, others))
+    beyond = []
+    for one in some:
+        if left[id(one)]:
+            left[id(one)] -= 1
+        else:
+            beyond.append(one)
+    return beyond

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
 from locallb.model.identities import IPAddress, ObjectKey
+from locallb.model.memory import came_and_went
 from locallb.model.objects import Service
 from locallb.model.snapshot import Claim, Snapshot
-from locallb.model.tuple_changes import came_and_went
 from locallb.planning.addresses.holders import Evidence, Holdings, age, keepers
 from locallb.planning.addresses.pins import Pins
 

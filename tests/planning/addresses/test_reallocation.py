@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from locallb.config.settings import Pool, Settings
 from locallb.model.identities import ClusterName, Family, IPAddress, ObjectKey, SharingKey
+from locallb.model.memory import came_and_went
 from locallb.model.network.ranges import AddressRange
 from locallb.model.objects import FamilyPolicy, IngressEntry, Service
 from locallb.model.snapshot import Snapshot
-from locallb.model.tuple_changes import came_and_went
 from locallb.planning.addresses import reallocation
 from locallb.planning.addresses.allocation import allocate
 from locallb.planning.addresses.reallocation import Allocations
