@@ -114,6 +114,37 @@ class RowCache(Generic[_Made]):
             self._frame, self._given, self._made = frame, (), ()
 
 
+@dataclass(slots=True)
+class BlockCache(Generic[_Made]):
+    """Knows what was made of each member of many blocks, of which the most are the very same ones the next time.
+
+    Of another block only those members are new that stood in none of the blocks that it may have come from. For one
+    thread and one purpose.
+    """
+
+    _blocks: tuple[Sequence[object], ...] = ()
+    """Kept, so that the id of each, and of its members, stays its own."""
+    _made: tuple[tuple[_Made, ...], ...] = ()
+
+    def of(self, make: Callable[[Any], _Made], blocks: Iterable[Sequence[object]]) -> tuple[tuple[_Made, ...], ...]:
+        """Return what `make` makes of each member of each block, as it was for the very same member.
+
+        Raises as `make` does. What nobody came with the last time is forgotten.
+        """
+        blocks = tuple(blocks)
+        known = dict(zip(map(id, self._blocks), self._made, strict=True))
+        left = known.keys() - set(map(id, blocks))
+        replaced = [block for block in self._blocks if id(block) in left]
+        members = {id(member): made for block in replaced for member, made in zip(block, known[id(block)], strict=True)}
+
+        def made_of(block: Sequence[object]) -> tuple[_Made, ...]:
+            return tuple(members[id(member)] if id(member) in members else make(member) for member in block)
+
+        made = tuple(known[id(block)] if id(block) in known else made_of(block) for block in blocks)
+        self._blocks, self._made = blocks, made
+        return made
+
+
 def _made_of(
     make: Callable[..., _Made], rows: Sequence[_Given], before: Sequence[Sequence[object]], made: Sequence[_Made]
 ) -> Iterator[_Made]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.model.memory import Memory, RowCache
+from locallb.model.memory import BlockCache, Memory, RowCache
 
 
 def test_unused_results_are_evicted() -> None:
@@ -124,3 +124,37 @@ def test_where_one_of_many_cannot_be_made_nothing_is_remembered_of_it() -> None:
         with pytest.raises(ZeroDivisionError):
             each.of(lambda item: 1 / item[0], [good, bad])
     assert each.of(lambda item: 0.0 * item[0], [good]) == (1.0,)
+
+
+BLOCKS = st.lists(st.lists(st.integers(0, 9), max_size=4, unique=True), max_size=4)
+
+
+@given(st.lists(st.tuples(BLOCKS, st.booleans()), max_size=5))
+def test_block_cache_makes_only_members_that_stood_in_no_replaced_block(history: list[tuple[Any, bool]]) -> None:
+    """Whatever blocks come, go or are cut otherwise; of the very same block nothing is made."""
+    objects, cache = [[number] for number in range(10)], BlockCache[int]()
+    before: tuple[tuple[list[int], ...], ...] = ()
+    for cut, again in history:
+        kept = {str(block): block for block in before if again}
+        blocks = tuple(kept.get(str(block), block) for block in (tuple(map(objects.__getitem__, one)) for one in cut))
+        made: list[int] = []
+
+        def make(member: list[int], made: list[int] = made) -> int:
+            made.append(member[0])
+            return member[0]
+
+        assert cache.of(make, blocks) == tuple(tuple(member[0] for member in block) for block in blocks)
+        replaced = [block for block in before if all(block is not now for now in blocks)]
+        assert {member[0] for block in replaced for member in block}.isdisjoint(made)
+        new = [block for block in blocks if all(block is not then for then in before)]
+        assert {*made} <= {member[0] for block in new for member in block}
+        before = blocks
+
+
+def test_block_of_which_a_member_cannot_be_made_is_not_remembered() -> None:
+    """Whoever asks again hears of it again."""
+    cache, blocks = BlockCache[float](), [([1], [0])]
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            cache.of(lambda member: 1 / member[0], blocks)
+    assert cache.of(lambda member: 2.0 * member[0], blocks) == ((2.0, 0.0),)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from locallb.model.identities import Fingerprint, ProxyName
-from locallb.model.memory import Memory, RowCache
+from locallb.model.memory import BlockCache, Memory
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment
 from locallb.sources import SourceError
 from locallb.sources.state.held_resources import Authority, HeldResource, OfStack, Part, Run, as_object, said
@@ -47,8 +47,7 @@ class HeldByState:
 class HeldMemory:
     """What the resources of a state said when they were read last, and what that came to."""
 
-    said: RowCache[tuple[object, ...]] = field(default_factory=RowCache)
-    """Of each block."""
+    said: BlockCache[object] = field(default_factory=BlockCache)
     held: Memory[HeldByState] = field(default_factory=Memory)
 
 
@@ -79,7 +78,7 @@ def held_by(blocks: Iterable[Sequence[HeldResource]], known: HeldMemory) -> Held
 
     """
     try:
-        return known.held.of(None, _held_in, known.said.of(_said_in, blocks))
+        return known.held.of(None, _held_in, known.said.of(said, blocks))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SourceError(f"the stack's state has a resource that isn't as local-lb writes it: {error}") from None
 
@@ -98,11 +97,6 @@ class _Resource:
     inputs: Mapping[str, object]
     outputs: Mapping[str, object]
     delete: bool
-
-
-def _said_in(block: Sequence[HeldResource]) -> tuple[object, ...]:
-    """Return what the resources of a block say that say something."""
-    return tuple(told for resource in block if (told := said(resource)) is not None)
 
 
 def _held_in(every: Iterable[tuple[object, ...]]) -> HeldByState:
