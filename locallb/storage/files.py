@@ -18,6 +18,7 @@ from typing import NamedTuple
 from locallb.model.errors import ClientError
 from locallb.model.system_errors import SCARCE, UNTOLD, refusal
 from locallb.storage import locks, unfinished
+from locallb.storage.foreign_files import read_up_to
 
 PRIVATE = 0o600
 """Mode of every file that we write for ourselves."""
@@ -157,7 +158,7 @@ def find_shared(path: Path, limit: int = LARGEST) -> SharedFile | None:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise FilesError(f"{path} isn't a regular file")
-            content = file.read(limit + 1)
+            content = read_up_to(file.fileno(), limit + 1)
     except FileNotFoundError:
         return None
     except OSError as error:

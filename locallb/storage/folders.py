@@ -18,6 +18,7 @@ from pathlib import Path
 from locallb.model.errors import ClientError
 from locallb.model.system_errors import refusal
 from locallb.storage import stamps
+from locallb.storage.foreign_files import read_up_to
 from locallb.storage.named_changes import NamedChanges
 
 _DEEPEST = 64
@@ -211,8 +212,7 @@ class _Walk:
             return FolderFile(path, why="it is no regular file")
         if before.st_size > self.limits.file:
             return FolderFile(path, why=f"it has {before.st_size} bytes, more than {self.limits.file}")
-        with os.fdopen(os.dup(descriptor), "rb") as file:
-            data = file.read(self.limits.file)
+        data = read_up_to(descriptor, self.limits.file)
         if self.patient and _look(before) != _look(os.fstat(descriptor)):
             raise _ChangedError
         settled = time.time_ns() - before.st_ctime_ns > _SETTLED

@@ -12,6 +12,8 @@ from pathlib import Path
 
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 """A pipe must not keep us waiting."""
+_PART = 1 << 16
+"""Bytes that are read at a time of a file that grows."""
 
 
 def expanded(given: str) -> Path:
@@ -22,11 +24,25 @@ def expanded(given: str) -> Path:
         return Path(given)
 
 
+def read_up_to(descriptor: int, most: int) -> bytes:
+    """Read a regular file, at most so many bytes. Raises OSError.
+
+    Room is made for what it has and not for all that it may have: for many small files that costs more than reading
+    them, and leaves holes in this process's memory.
+    """
+    parts: list[bytes] = []
+    expected, left = os.fstat(descriptor).st_size + 1, most
+    while left > 0 and (part := os.read(descriptor, min(expected, left))):
+        parts.append(part)
+        expected, left = _PART, left - len(part)
+    return b"".join(parts)
+
+
 def read(path: Path, most: int) -> bytes:
     """Read a regular file of at most `most` bytes. Raises OSError with a reason that can be told."""
     with os.fdopen(os.open(path, _FLAGS), "rb") as file:
         require_regular(path, os.fstat(file.fileno()), most)
-        data = file.read(most + 1)
+        data = read_up_to(file.fileno(), most + 1)
     if len(data) > most:
         raise OSError(0, _too_large(most), str(path))
     return data
