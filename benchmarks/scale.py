@@ -229,11 +229,13 @@ def measure(size: int, runs: int, *, profile: bool) -> Figures:
             profiled(lambda: arrivals(driven, play, node_port, Figures(), runs), f"{runs + 1} that come, and go")
         else:
             events(driven, play, node_port, figures, runs)
+            sizes(play, figures)
             arrivals(driven, play, node_port, figures, runs)
+            gc.collect()
+            figures.sizes["loop: private memory after arrivals, MiB"] = round(private_memory(os.getpid()), 2)
         driven.look(SOURCE)
         snapshot = driven.planned()[1].snapshot or snapshot
         planning(snapshot, driven, figures, runs)
-        sizes(play, figures)
         driven.close()
         again = starts(play, figures, profile=profile)
         again.close()
