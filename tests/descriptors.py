@@ -1,11 +1,12 @@
-"""A process that may open a few files and no more, for real: the kernel refuses the next one."""
+"""Descriptors of this process, for real: it may open a few files and no more, or shows what it has open."""
 
 from __future__ import annotations
 
 import os
 import resource
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 
 @contextmanager
@@ -20,3 +21,12 @@ def few_files(spare: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (usual, most))
+
+
+def count_open(path: Path) -> int:
+    """Count the descriptors of this process that lead to `path`."""
+    found = 0
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # the one that lists them
+            found += descriptor.readlink() == path.resolve()
+    return found

@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import stat
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -18,7 +17,7 @@ from typing import NamedTuple
 from locallb.model.errors import ClientError
 from locallb.model.system_errors import SCARCE, UNTOLD, refusal
 from locallb.storage import locks, unfinished
-from locallb.storage.foreign_files import read_up_to
+from locallb.storage.foreign_files import opened, read_up_to
 
 PRIVATE = 0o600
 """Mode of every file that we write for ourselves."""
@@ -138,9 +137,7 @@ def read(path: Path) -> str | None:
     Bytes that aren't UTF-8 become U+FFFD. A pipe isn't waited for, and no device read without an end.
     """
     try:
-        with os.fdopen(os.open(path, _SAFELY & ~os.O_NOFOLLOW), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise FilesError(f"{path} can't be read: it isn't a regular file")
+        with opened(path) as file:
             return file.read().decode(errors="replace")
     except FileNotFoundError:
         return None
@@ -154,11 +151,8 @@ def find_shared(path: Path, limit: int = LARGEST) -> SharedFile | None:
     Whatever lies there: this neither follows a link, nor waits, nor reads more than `limit` bytes.
     """
     try:
-        with os.fdopen(os.open(path, _SAFELY), "rb") as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise FilesError(f"{path} isn't a regular file")
-            content = read_up_to(file.fileno(), limit + 1)
+        with opened(path, follow=False) as file:
+            content, uid = read_up_to(file.fileno(), limit + 1), os.fstat(file.fileno()).st_uid
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -166,7 +160,7 @@ def find_shared(path: Path, limit: int = LARGEST) -> SharedFile | None:
         raise FilesError(f"{path} can't be read: {why}") from error
     if len(content) > limit:
         raise FilesError(f"{path} is larger than {limit} bytes")
-    return SharedFile(content.decode(errors="replace"), status.st_uid)
+    return SharedFile(content.decode(errors="replace"), uid)
 
 
 def read_shared(path: Path, limit: int = LARGEST) -> str | None:

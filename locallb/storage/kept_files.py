@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
 from collections.abc import Callable
 from pathlib import Path
 
 from locallb.model.system_errors import refusal
 from locallb.storage import unfinished
 from locallb.storage.files import FilesError
-from locallb.storage.foreign_files import read_up_to
+from locallb.storage.foreign_files import opened, read_up_to
 
 _LARGEST = 8 << 20
-_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def rewrite(path: Path, change: Callable[[str], str]) -> None:
@@ -27,10 +25,10 @@ def rewrite(path: Path, change: Callable[[str], str]) -> None:
     """
     beside = unfinished.name_beside(path)
     try:
-        with os.fdopen(os.open(path, _FLAGS), "rb") as file:
+        with opened(path, follow=False) as file:
             before, status = read_up_to(file.fileno(), _LARGEST + 1), os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode) or len(before) > _LARGEST:
-            raise FilesError(f"{path} isn't a regular file of at most {_LARGEST >> 20} MiB: nothing is changed")
+        if len(before) > _LARGEST:
+            raise FilesError(f"{path} has more than {_LARGEST >> 20} MiB: nothing is changed")
         after = change(before.decode(errors="surrogateescape")).encode(errors="surrogateescape")
         unfinished.remove_abandoned_of(path)
         if after != before:

@@ -25,7 +25,7 @@ from locallb.ledger.ledger import UNKNOWN, Ledger
 from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner, SharingKey, Uid
 from locallb.model.memory import Memory
 from locallb.model.snapshot import Claim
-from tests.descriptors import few_files
+from tests.descriptors import count_open, few_files
 
 ADDRESS, OTHER = ip_address("127.77.0.5"), ip_address("127.77.0.6")
 ROOT = Path(__file__).parents[2]
@@ -470,3 +470,12 @@ def test_file_in_place_of_the_ledger_directory_is_reported(ledger: Ledger) -> No
     for question in every_question(ledger):
         with pytest.raises(LedgerError, match="isn't a directory: move what stands there elsewhere"):
             question()
+
+
+def test_directory_in_place_of_a_claim_does_not_stay_open(ledger: Ledger) -> None:
+    """`watch` reads the claims again and again; in a shared ledger others may put one there."""
+    path = ledger.directory / "127.0.0.99~0123456789abcdef.json"
+    path.mkdir(parents=True)
+    for _ in range(3):
+        assert holders(ledger) == [(ip_address("127.0.0.99"), UNKNOWN)]
+    assert count_open(path) == 0

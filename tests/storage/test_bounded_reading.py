@@ -1,18 +1,22 @@
-"""Files are read up to a bound, and memory is taken for what they have, not for what they may have."""
+"""Files are read up to a bound, with memory for what they have and not for what they may have; none stays open."""
 
 from __future__ import annotations
 
 import os
 import tracemalloc
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from locallb.runtimes.process import processes
 from locallb.storage import files, foreign_files, kept_files
+from locallb.storage.files import FilesError
 from locallb.storage.folders import Limits, read_folder
+from tests.descriptors import count_open
 
 MIB = 1 << 20
 READERS: dict[str, Callable[[Path], object]] = {
@@ -45,3 +49,21 @@ def test_no_more_than_the_bound_is_read_of_a_file_that_grows(content: bytes, mos
         stream.write(content * grown)
     with os.fdopen(reading, "rb") as stream:
         assert foreign_files.read_up_to(stream.fileno(), most) == (content * grown)[:most]
+
+
+@pytest.mark.parametrize(
+    "reader",
+    [files.read, *READERS.values(), processes.last_words],
+    ids=["a file of ours", *READERS, "a log"],
+)
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo], ids=["directory", "pipe"])
+def test_what_is_no_file_does_not_stay_open(
+    reader: Callable[[Path], object], make: Callable[[Path], object], tmp_path: Path
+) -> None:
+    """A loop that reads it again and again would have no descriptor left at last."""
+    path = tmp_path / "it.yaml"
+    make(path)
+    for _ in range(3):
+        with suppress(OSError, FilesError):
+            reader(path)
+    assert count_open(path) == 0

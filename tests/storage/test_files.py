@@ -78,7 +78,7 @@ def test_what_is_no_file_is_neither_waited_for_nor_read_without_an_end(
 ) -> None:
     """A project may be a clone of somebody else's; a link to a file is followed."""
     made(tmp_path / "file")
-    with pytest.raises(FilesError, match="file can't be read: it isn't a regular file"):
+    with pytest.raises(FilesError, match="file can't be read: it is no regular file"):
         files.read(tmp_path / "file")
     (tmp_path / "text").write_text("text")
     (tmp_path / "link").symlink_to("text")

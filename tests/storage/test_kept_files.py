@@ -42,7 +42,7 @@ def test_the_owner_is_kept(tmp_path: Path) -> None:
     [
         (lambda path: path.symlink_to(path.with_name("other")), "it is a link"),
         (lambda path: path.mkdir(), "Is a directory"),
-        (os.mkfifo, "isn't a regular file"),
+        (os.mkfifo, "it is no regular file"),
         (lambda _: None, "No such file"),
     ],
     ids=["link", "directory", "pipe", "nothing"],

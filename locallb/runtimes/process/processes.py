@@ -21,6 +21,7 @@ from locallb.model.errors import ClientError
 from locallb.model.system_errors import refusal, refuse_scarcity, told
 from locallb.programs.program import Program, ProgramError
 from locallb.storage import locks
+from locallb.storage.foreign_files import opened
 
 LOG_LIMIT = 1 << 20
 """Bytes that a process may write to one file, set as its resource limit: a log stays bounded without anybody's help."""
@@ -187,8 +188,7 @@ def last_words(log: Path, lines: int = 3, without: str = "$^") -> str:
     Lines in which the pattern `without` is found are left out.
     """
     try:
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        with os.fdopen(os.open(log, flags), "rb") as file:
+        with opened(log, follow=False) as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
             text = file.read(_TAIL).decode(errors="replace")
     except OSError:
