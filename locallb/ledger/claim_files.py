@@ -60,7 +60,8 @@ class ClaimFiles:
         except OSError as error:
             raise LedgerError(f"the ledger {self.path} can't be read: {refusal(error)}") from error
         if not stat.S_ISDIR(mode):
-            raise LedgerError(f"the ledger {self.path} isn't a directory: move what stands there elsewhere")
+            correct = f"correct {paths.LEDGER_VARIABLE}, or " if paths.is_on_way_to_given_ledger(self.path) else ""
+            raise LedgerError(f"the ledger {self.path} isn't a directory: {correct}move what stands there elsewhere")
         return True
 
     @contextmanager

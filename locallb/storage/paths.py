@@ -178,13 +178,18 @@ def private_directory(path: Path) -> Path:
 
 def _remedy(path: Path) -> str:
     """Return which variable leads to a directory that can't be made."""
-    ledger = Path(os.environ.get(LEDGER_VARIABLE) or "/")
-    if path in {ledger, *ledger.parents}:
+    if is_on_way_to_given_ledger(path):
         return f"correct {LEDGER_VARIABLE}"
     concerned = [
         name for name, place in (("XDG_DATA_HOME", data_home), ("XDG_STATE_HOME", state_home)) if _on_way(place, path)
     ]
     return f"give a writable {' and '.join(concerned) or 'XDG_STATE_HOME'}"
+
+
+def is_on_way_to_given_ledger(path: Path) -> bool:
+    """Return whether `path` is the ledger that the environment names, or one of its parents."""
+    ledger = Path(os.environ.get(LEDGER_VARIABLE) or "/")
+    return path in {ledger, *ledger.parents}
 
 
 def _on_way(place: Callable[[], Path], path: Path) -> bool:
