@@ -148,7 +148,10 @@ def test_projects_that_cannot_be_called_so(play: Stage, line: str, told: str) ->
 @pytest.mark.parametrize(
     ("variable", "told"),
     [
-        ("LOCALLB_LEDGER", "Pulumi.yaml isn't a directory: correct LOCALLB_LEDGER, or move what stands there elsewhere"),
+        (
+            "LOCALLB_LEDGER",
+            "Pulumi.yaml isn't a directory: correct LOCALLB_LEDGER, or move what stands there elsewhere",
+        ),
         ("XDG_STATE_HOME", "Pulumi.yaml can't be made (File exists): give a writable XDG_STATE_HOME"),
     ],
 )
