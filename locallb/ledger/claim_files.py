@@ -27,6 +27,7 @@ from locallb.ledger.claims import (
     read_known,
     unfinished,
 )
+from locallb.ledger.conflicts import refuse_unread
 from locallb.model.identities import IPAddress, Owner
 from locallb.model.memory import Memory
 from locallb.model.snapshot import Claim
@@ -113,17 +114,21 @@ class ClaimFiles:
     def held_by(self, owner: Owner, address: IPAddress, names: Iterable[str]) -> Sequence[ClaimFile]:
         """Read what one owner has of an address; others' claims that can't be read hide nothing that has its name.
 
-        Raises LedgerError where its own can't be read.
+        Raises LedgerError where its own can't be read, or nothing is found beside one that may be its own: a stop while
+        a claim was handed over leaves it under the earlier owner's name.
         """
         named = read_entry(self.path / entry_name(address, owner), address)
         if named and named.claim.unread:
             raise LedgerError(named.problem)
         try:
-            return self.look(address, names).of(owner)
+            look = self.look(address, names)
         except LedgerError:
             if not (named and named.claim.owner == owner):
                 raise
             return [named]
+        if not (found := look.of(owner)):
+            refuse_unread(look.entries)
+        return found
 
     def look(self, address: IPAddress, names: Iterable[str]) -> AddressClaims:
         """Read those claims of one address that are there, for many who want some of it."""

@@ -57,6 +57,12 @@ def refuse_others(
             _refuse(entry, owner, what, "run again: the next plan chooses another port")
 
 
+def refuse_unread(held: Iterable[ClaimFile]) -> None:
+    """Raise LedgerError for a claim that can't be read just now, as it may be anybody's."""
+    for doubted in (entry for entry in held if entry.claim.unread):
+        raise LedgerError(doubted.problem)
+
+
 def _refuse(entry: ClaimFile, owner: Owner, what: str, remedy: str) -> NoReturn:
     elsewhere = entry.claim.owner.home != owner.home
     other = "or destroy that stack" if elsewhere else "or run `locallb gc` if a lost state left it"

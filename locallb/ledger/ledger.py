@@ -19,7 +19,7 @@ from locallb.ledger import lock
 from locallb.ledger.address_claims import AddressClaims
 from locallb.ledger.claim_files import TURN, ClaimFiles
 from locallb.ledger.claims import UNKNOWN, ClaimFile, LedgerError, address_in, entry_name, is_ours, read_entry
-from locallb.ledger.conflicts import ContendedError, refuse_copy, refuse_others
+from locallb.ledger.conflicts import ContendedError, refuse_copy, refuse_others, refuse_unread
 from locallb.ledger.publishing import ClaimRequest, among, publish, remove, rounds
 from locallb.ledger.terms import last_term, require_leader
 from locallb.model.identities import Home, IPAddress, Owner, SharingKey
@@ -79,8 +79,7 @@ class Ledger:
             held = self._files.settled(names, lambda present: self._files.read_held(address, present))
         if any(entry.claim == wanted for entry in held):
             return True
-        for doubted in (entry for entry in held if entry.claim.unread):
-            raise LedgerError(doubted.problem)
+        refuse_unread(held)
         return False
 
     def problems(self) -> tuple[str, ...]:
@@ -153,8 +152,9 @@ class Ledger:
         return problems | publish(self._files, new)
 
     def release(self, address: IPAddress, owner: Owner, *, mapped: bool | None = None) -> None:
-        """Release `address`; another's claim and an absent one are left as they are. Raises LedgerError.
+        """Release `address`; another's claim and an absent one are left as they are.
 
+        Raises LedgerError, also where nothing is found and a claim that can't be read may be the one.
         `mapped`: only if ports of it are claimed, or only if it is as a whole; without it either.
         """
         if not self._files.are_there():

@@ -25,7 +25,7 @@ from locallb.ledger import ledger as module
 from locallb.ledger.claim_files import ClaimFiles
 from locallb.ledger.ledger import UNKNOWN, Ledger, LedgerError
 from locallb.ledger.publishing import ClaimRequest, publish
-from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner, Protocol, Uid
+from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner, Protocol, SharingKey, Uid
 from locallb.model.snapshot import Claim, MappedPort
 
 ROOT = Path(__file__).parents[2]
@@ -229,20 +229,34 @@ def test_a_claim_that_cannot_be_read_for_a_moment_keeps_its_address_from_everybo
 def test_mapped_address_is_reowned_and_released_beside_an_unreadable_claim(
     ledger: Ledger, theirs: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    """An owner whose own claim can't be read gets an error."""
+    """An owner whose own claim can't be read, or isn't found while one can't, gets an error."""
     refuse(monkeypatch, number, theirs)
     ledger.reown(ADDRESS, owner("ours"), owner("ours", uid="u2"), ports=mapped(1))
     assert ledger.holds(ADDRESS, owner("ours", uid="u2"), mapped(1))
     ledger.claim(ADDRESS, owner("ours", uid="u2"), ports=mapped(1))
     with pytest.raises(LedgerError, match="can't be told"):
         ledger.reown(ADDRESS, owner("ours", uid="u2"), owner("ours", uid="u2"), ports=mapped(3))
-    ledger.release(ADDRESS, owner("absent"), mapped=True)
     ledger.release(ADDRESS, owner("ours", uid="u2"), mapped=True)
-    ledger.release(ADDRESS, owner("ours", uid="u2"), mapped=True)
+    for absent in (owner("absent"), owner("ours", uid="u2")):
+        with pytest.raises(LedgerError, match="can't be told"):
+            ledger.release(ADDRESS, absent, mapped=True)
     assert [path.name for path in ledger.directory.iterdir()] == [theirs.name]
     for attempt in (ledger.release, ledger.holds):
         with pytest.raises(LedgerError, match="can't be told"):
             attempt(ADDRESS, owner("theirs"))
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])
+def test_a_claim_under_the_earlier_owners_name_is_not_kept_without_a_word(ledger: Ledger, number: int) -> None:
+    """A stop between the two steps of handing over leaves it so; it is released as soon as it can be read."""
+    path = ledger.directory / claims.entry_name(ADDRESS, owner("web"))
+    path.write_text(claims.entry_text(ADDRESS, owner("web", uid="u2"), SharingKey("")))
+    with pytest.MonkeyPatch.context() as patch:
+        refuse(patch, number, path)
+        with pytest.raises(LedgerError, match=f"can't be told: {path} can't be read: {os.strerror(number)}"):
+            ledger.release(ADDRESS, owner("web", uid="u2"))
+    ledger.release(ADDRESS, owner("web", uid="u2"))
+    assert ledger.claims() == ()
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])
