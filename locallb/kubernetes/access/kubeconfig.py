@@ -85,13 +85,13 @@ class Meaning:
 def resolve(kubeconfig: str, context: ContextName, root: Path) -> Access:
     """Return which context of which file is meant; empty words stand for kubectl's defaults.
 
-    Raises KubeError (KUBECONFIG, NO_CONTEXT).
+    Raises KubeconfigError or NoContextError.
     """
     return _chosen(read_content(kubeconfig_path(kubeconfig, root)), context)
 
 
 def meaning(kubeconfig: str, context: ContextName, root: Path) -> Meaning:
-    """Return the same, and what the file says of that context. Raises KubeError (KUBECONFIG, NO_CONTEXT)."""
+    """Return the same, and what the file says of that context. Raises KubeconfigError or NoContextError."""
     content = read_content(kubeconfig_path(kubeconfig, root))
     access = _chosen(content, context)
     sections = [dict(_part(content, kind, access)) for kind in ("cluster", "user")]
@@ -127,7 +127,7 @@ def kubeconfig_path(kubeconfig: str, root: Path) -> Path:
 
 
 def stamp(access: Access, files: Iterable[str] = ()) -> Stamp:
-    """Return which version of the kubeconfig this is, and of `files` that it names. Raises KubeError (KUBECONFIG)."""
+    """Return which version of the kubeconfig this is, and of `files` that it names. Raises KubeconfigError."""
     try:
         return tuple(_version(path) for path in (access.kubeconfig, *files))
     except OSError as error:
@@ -142,7 +142,7 @@ def _version(path: str) -> tuple[int, int]:
 
 
 def connection(access: Access) -> Connection:
-    """Read how the cluster of a context is reached. Raises KubeError (KUBECONFIG, NO_CONTEXT)."""
+    """Read how the cluster of a context is reached. Raises KubeconfigError or NoContextError."""
     path = Path(access.kubeconfig)
     content = read_content(path)
     if access.context not in content.lists["contexts"]:

@@ -81,7 +81,7 @@ def unwritten(path: str) -> bytes | None:
 
 
 def read_content(path: Path) -> Content:
-    """Read the file. An empty one, and one that can't be understood, says nothing. Raises KubeError (KUBECONFIG)."""
+    """Read the file. An empty one, and one that can't be understood, says nothing. Raises KubeconfigError."""
     try:
         given = unwritten(str(path))
         data = given or foreign_files.read(path, LARGEST)

@@ -1,8 +1,6 @@
 """Messages for Services that get no address: what was requested, why it is refused, and the remedy.
 
 Text only: whether an address is refused is decided in `allocation`.
-
-Only words: whether an address is refused is decided in `allocation`.
 """
 
 from __future__ import annotations
