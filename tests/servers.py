@@ -19,6 +19,8 @@ class QuietServer(ThreadingHTTPServer):
     """Serves HTTP, and says nothing of clients that went away."""
 
     daemon_threads = True
+    request_queue_size = 128
+    """Clients that may wait to be accepted: with the usual five one waits a second more where all come at once."""
 
     def handle_error(self, *_: object) -> None:
         """Say nothing."""
