@@ -76,7 +76,7 @@ class Engine:
         return tuple(self._store.peek().in_order())
 
     def blocks(self) -> Blocks:
-        """Return the same in blocks: those that hold the very same resources as the last time are the very same."""
+        """Return the stack's resources in blocks; one in which nothing changed is the very same as the last time."""
         return self._store.peek().in_blocks()
 
     def state_stamp(self) -> object:

@@ -86,7 +86,9 @@ class Store:
         """Hold the lock, settle what an earlier run left, and give the recorder; save at the end, whatever happens."""
         with self.alone(notice):
             self._load()
+            self._snapshot.renumber()
             self._recover(notice)
+            self._snapshot.renumber()
             journal = Journal(self._layout.journal, self._files, self._time())
             try:
                 with self._saving(journal):

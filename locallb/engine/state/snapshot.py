@@ -90,11 +90,16 @@ class Snapshot:
         self._next += 1
         return self._next
 
+    def renumber(self) -> None:
+        """Give operations and old instances the numbers that reading gives: a journal is replayed on what is read."""
+        with self._lock:
+            self.pending = dict(enumerate(self.pending.values()))
+            self._next = len(self.pending)
+            self.condemned = {self.take_number(): resource for resource in self.condemned.values()}
+
     def copy(self) -> "Snapshot":
-        """Make an independent copy, for a preview."""
-        twin = Snapshot(self.in_order())
-        twin.pending = dict(self.pending)
-        return twin
+        """Make an independent copy, numbered as one that is read again, for a preview or a journal."""
+        return Snapshot(self.in_order(), self.pending.values())
 
     def users_of(self, urn: str) -> tuple[ResourceState, ...]:
         """List the live resources that refer to this one, children included."""
