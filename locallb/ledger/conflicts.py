@@ -34,6 +34,11 @@ def are_apart(places: Collection[Place], others: Collection[Place]) -> bool:
     return bool(places and others) and frozenset(places).isdisjoint(others)
 
 
+def is_within(places: frozenset[Place], held: frozenset[Place]) -> bool:
+    """Return whether who has `held` needs nothing more to have `places`; none are all of an address."""
+    return places <= held if places and held else places == held
+
+
 def refuse_others(
     held: Iterable[ClaimFile], owner: Owner, sharing: SharingKey, ports: Collection[MappedPort] = (), *, alone: bool
 ) -> None:

@@ -19,7 +19,7 @@ from locallb.ledger import lock
 from locallb.ledger.address_claims import AddressClaims
 from locallb.ledger.claim_files import TURN, ClaimFiles
 from locallb.ledger.claims import UNKNOWN, ClaimFile, LedgerError, address_in, entry_name, is_ours, read_entry
-from locallb.ledger.conflicts import ContendedError, refuse_copy, refuse_others, refuse_unread
+from locallb.ledger.conflicts import ContendedError, is_within, refuse_copy, refuse_others, refuse_unread
 from locallb.ledger.publishing import ClaimRequest, among, publish, remove, rounds
 from locallb.ledger.terms import last_term, require_leader
 from locallb.model.identities import Home, IPAddress, Owner, SharingKey
@@ -140,11 +140,11 @@ class Ledger:
                 at = claim.address
                 look = looks.get(at) or looks.setdefault(at, self._files.look(at, near))
                 mine = look.of(claim.owner)
-                same = bool(mine) and mine[0].claim.ports == claim.ports
-                refuse_others(look.in_the_way(claim.ports), claim.owner, claim.sharing, claim.ports, alone=not same)
+                more = not (mine and is_within(claim.places, mine[0].claim.places))
+                refuse_others(look.in_the_way(claim.ports), claim.owner, claim.sharing, claim.ports, alone=more)
                 if not mine:
                     new.append(claim)
-                elif not same or mine[0].sharing != claim.sharing:
+                elif (mine[0].claim.ports, mine[0].sharing) != (claim.ports, claim.sharing):
                     looks.pop(claim.address)
                     self._change(mine[0], claim)
             except LedgerError as error:
@@ -213,7 +213,8 @@ class Ledger:
         self._rewrite(before.path, claim)
         try:
             obstacle = self._files.look(claim.address, self._files.all_names()).in_the_way(claim.ports)
-            refuse_others(obstacle, claim.owner, claim.sharing, claim.ports, alone=before.claim.ports != claim.ports)
+            more = not is_within(claim.places, before.claim.places)
+            refuse_others(obstacle, claim.owner, claim.sharing, claim.ports, alone=more)
         except LedgerError:
             path = self.directory / entry_name(claim.address, claim.owner)
             self._rewrite(path, replace(claim, sharing=before.sharing, ports=before.claim.ports))

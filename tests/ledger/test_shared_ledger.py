@@ -246,6 +246,20 @@ def test_mapped_address_is_reowned_and_released_beside_an_unreadable_claim(
             attempt(ADDRESS, owner("theirs"))
 
 
+def test_a_mapped_port_is_dropped_beside_an_unreadable_claim(
+    ledger: Ledger, theirs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who gives up a port takes nothing from anybody; to take it again, or all of the address, needs certainty."""
+    ledger.reown(ADDRESS, owner("ours"), owner("ours"), ports=(*mapped(1), *mapped(3)))
+    refuse(monkeypatch, errno.EIO, theirs)
+    ledger.reown(ADDRESS, owner("ours"), owner("ours"), ports=mapped(1))
+    assert ledger.holds(ADDRESS, owner("ours"), mapped(1))
+    for more in ((*mapped(1), *mapped(3)), ()):
+        with pytest.raises(LedgerError, match=r"can't be claimed: .* can't be told"):
+            ledger.reown(ADDRESS, owner("ours"), owner("ours"), ports=more)
+    assert ledger.holds(ADDRESS, owner("ours"), mapped(1))
+
+
 @pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])
 def test_a_claim_under_the_earlier_owners_name_is_not_kept_without_a_word(ledger: Ledger, number: int) -> None:
     """A stop between the two steps of handing over leaves it so; it is released as soon as it can be read."""
