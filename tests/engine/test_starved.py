@@ -1,6 +1,7 @@
 """A host that gives no descriptor: told with what helps, no state is called broken, no lock of the living is taken."""
 
 import errno
+import gc
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from locallb.engine.backend.layout import Layout
 from locallb.engine.backend.locks import Holder, read_holders
 from locallb.engine.backend.restoring import restore
 from locallb.engine.backend.store import Store
+from locallb.engine.providers.loops import new_loop
 from locallb.engine.state.checkpoint import check_state, timestamp
 from locallb.engine.state.errors import (
     EngineError,
@@ -32,6 +34,8 @@ from tests.engine.test_locks import lock
 
 SOME, ENOUGH = 7, 20
 """Descriptors with which an update can't end well, and with which it must."""
+PARTS = 3
+"""Descriptors of an event loop: what it waits with, and both ends of what wakes it."""
 REMEDY = "raise the limit of open files"
 
 
@@ -171,3 +175,19 @@ def test_a_lock_that_can_not_be_looked_for_is_not_absent(bench: Bench) -> None:
         list(read_holders(path.parent))
     assert [holder.path for holder in read_holders(path.parent)] == [path]
     assert not list(read_holders(path.parent / "absent"))
+
+
+@pytest.mark.parametrize("spare", range(5))
+def test_an_event_loop_without_a_descriptor_for_a_part_of_it_leaves_nothing(
+    spare: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Neither a descriptor nor a complaint, also where another thread took the last one meanwhile."""
+    before = len([*Path("/proc/self/fd").iterdir()])
+    made = False
+    with few_files(spare), suppress(OSError):
+        new_loop().close()
+        made = True
+    gc.collect()
+    assert made == (spare >= PARTS)
+    assert len([*Path("/proc/self/fd").iterdir()]) == before
+    assert capfd.readouterr().err == ""

@@ -5,8 +5,6 @@ A loop costs more than most provider calls, so loops are kept for a run. The pro
 
 import asyncio
 from collections.abc import Coroutine
-from selectors import DefaultSelector
-from socket import socketpair
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -24,12 +22,23 @@ def finished(coroutine: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("a provider that works in place waited for something")
 
 
+class _Loop(asyncio.SelectorEventLoop):
+    """An event loop that complains of nothing where the host had no descriptor left for a part of it."""
+
+    is_made = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_made = True
+
+    def __del__(self, *given: Any) -> None:  # noqa: ANN401 - as asyncio has it
+        if self.is_made:
+            super().__del__(*given)
+
+
 def new_loop() -> asyncio.AbstractEventLoop:
-    """Make an event loop. Raises OSError where it can't be had, before asyncio leaves a part of one that complains."""
-    with DefaultSelector():
-        for end in socketpair():
-            end.close()
-    return asyncio.new_event_loop()
+    """Make an event loop. Raises OSError where it can't be had; nothing is left of one that was begun."""
+    return _Loop()
 
 
 class LoopPool:
