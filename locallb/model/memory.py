@@ -102,7 +102,7 @@ class RowCache(Generic[_Made]):
             size, was = len(given[0]), len(self._made)
             head = min(map(_alike, given, before))
             pairs = zip(given, before, strict=True)
-            tail = min(_alike(reversed(now[head:]), reversed(then[head:])) for now, then in pairs)
+            tail = min(_alike(now[head:], then[head:], at_end=True) for now, then in pairs)
             new = _made_of(make, _rows(given, range(head, size - tail)), before, self._made)
             made = [*self._made[:head], *new, *self._made[was - tail :]]
         self._given, self._made = given, tuple(made)
@@ -205,10 +205,10 @@ def few_replaced(before: Sequence[object], now: Sequence[object], most: int = _F
     return None if where is None or len(where) > most else where
 
 
-def _alike(some: Iterable[object], others: Iterable[object]) -> int:
-    """Count the very same objects with which both begin."""
-    some, others = tuple(some), tuple(others)
-    return next(compress(count(), map(is_not, some, others)), min(len(some), len(others)))
+def _alike(some: Sequence[object], others: Sequence[object], *, at_end: bool = False) -> int:
+    """Count the very same objects with which both begin, or end."""
+    pair = (reversed(some), reversed(others)) if at_end else (some, others)
+    return next(compress(count(), map(is_not, *pair)), min(len(some), len(others)))
 
 
 def came_and_went(before: Sequence[_Item], now: Sequence[_Item]) -> tuple[Sequence[_Item], Sequence[_Item]]:
@@ -218,10 +218,8 @@ def came_and_went(before: Sequence[_Item], now: Sequence[_Item]) -> tuple[Sequen
     """
     if before is now:
         return (), ()
-    most = min(len(before), len(now))
-    head = next(compress(count(), map(is_not, before, now)), most)
-    tail = next(compress(count(), map(is_not, reversed(before), reversed(now))), most)
-    tail = min(tail, most - head)
+    head = _alike(before, now)
+    tail = min(_alike(before, now, at_end=True), min(len(before), len(now)) - head)
     old, new = before[head : len(before) - tail], now[head : len(now) - tail]
     return _beyond(new, old), _beyond(old, new)
 
