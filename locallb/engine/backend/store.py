@@ -86,9 +86,7 @@ class Store:
         """Hold the lock, settle what an earlier run left, and give the recorder; save at the end, whatever happens."""
         with self.alone(notice):
             self._load()
-            self._snapshot.renumber()
             self._recover(notice)
-            self._snapshot.renumber()
             journal = Journal(self._layout.journal, self._files, self._time())
             try:
                 with self._saving(journal):
@@ -231,5 +229,6 @@ class Store:
         if self._layout.state.exists():
             self._backups.add(self._layout.state, time_ns(), self._rewriter.spare(self._layout.state))
         self._rewriter.write(self._layout.state, pieces)
+        self._snapshot.renumber()
         self._checkpoint = Checkpoint(checkpoint.stack, time, (), (), checkpoint.around, checkpoint.latest)
         self._stamp = self._read_stamp()

@@ -80,7 +80,7 @@ class Listing:
     def _cut(self, known: Sequence[Block]) -> None:
         """Cut all resources again; what stands as it did in a full enough known block stays in that very one."""
         by_first = {id(block[0]): block for block in known if len(block) > MOST // 2}
-        self._place([*_cut(tuple(self._live.values()), by_first)])
+        self._place([*_blocks_of(tuple(self._live.values()), by_first)])
 
     def _place(self, blocks: list[Block]) -> None:
         self._blocks = blocks
@@ -93,7 +93,7 @@ def the_very_same(block: Block, other: Block) -> Block:
     return block if len(block) == len(other) and all(map(is_, block, other)) else other
 
 
-def _cut(resources: Block, known: Mapping[int, Block]) -> Iterator[Block]:
+def _blocks_of(resources: Block, known: Mapping[int, Block]) -> Iterator[Block]:
     """Cut resources into blocks; `known` are those of the last listing, by the identity of their first member."""
     start = 0
     while start < len(resources):
