@@ -68,6 +68,13 @@ def test_an_odd_list_is_an_error_of_the_source_and_what_is_known_stays(api: tupl
         followed.stop()
 
 
+def follower_that_collects(access: Access, texts: list[str]) -> FollowedCluster:
+    """Follow a cluster, and collect at each wake why it is stale. A wake may come before the constructor returns."""
+    followers: list[FollowedCluster] = []
+    followers.append(FollowedCluster(NAME, access, lambda: texts.extend(each.stale() for each in followers)))
+    return followers[0]
+
+
 @pytest.mark.parametrize("name", SOME_WATCHES)
 @pytest.mark.usefixtures("quick")
 def test_an_odd_line_of_a_watch_is_an_error_of_the_source(api: tuple[Api, Access], name: str) -> None:
@@ -75,7 +82,7 @@ def test_an_odd_line_of_a_watch_is_an_error_of_the_source(api: tuple[Api, Access
     answers, access = api
     answers.nodes = [node("a")]
     told: list[str] = []
-    followed = FollowedCluster(NAME, access, lambda: told.append(followed.stale()))
+    followed = follower_that_collects(access, told)
     try:
         becomes(followed.ready, followed.stale)
         answers.watched = (200, ODD_WATCHES[name])
@@ -137,7 +144,7 @@ def test_a_watch_without_bookmarks_is_opened_again_and_nothing_counts_as_old(
     answers, access = api
     monkeypatch.setattr(feed, "SILENCE", 0.1)
     stale: list[str] = []
-    followed = FollowedCluster(NAME, access, lambda: stale.append(followed.stale()))
+    followed = follower_that_collects(access, stale)
     try:
         becomes(followed.ready, followed.stale)
         lists, watches = answers.count("list"), answers.count("watch")
