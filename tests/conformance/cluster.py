@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from lightkube import ApiError, Client
 from lightkube.generic_resource import create_global_resource
+from lightkube.resources.core_v1 import Namespace
 
 from locallb.crds.bundle import carried
 from locallb.crds.plan import DEFINITION
@@ -14,6 +15,7 @@ from locallb.kubernetes.rights import AUTHORITY_RULES, GATEWAY_RULES, SECRET_RUL
 from locallb.model.gateway.objects import CONTROLLER, GROUP
 from tests.cluster.controlplane import Document
 from tests.cluster.test_gateways import CRD
+from tests.e2e.watching import becomes
 from tests.kubelets.cluster import Cluster
 from tests.traffic.waiting import eventually
 
@@ -44,6 +46,17 @@ def until_accepted(cluster: Cluster) -> None:
     """Wait until the GatewayClass says which features are supported, which the suite asks once."""
     with cluster.plane.client() as owner:
         eventually(lambda: _supports_something(owner), "the GatewayClass is told")
+
+
+def namespaces(cluster: Cluster) -> frozenset[str]:
+    """Return the names of those that there are."""
+    with cluster.plane.client() as owner:
+        return frozenset(each.metadata.name or "" for each in owner.list(Namespace) if each.metadata)
+
+
+def until_gone(cluster: Cluster, but: frozenset[str]) -> None:
+    """Wait until there are no namespaces but these: the suite deletes its own, and doesn't wait for it."""
+    becomes(lambda: namespaces(cluster) <= but)
 
 
 def _supports_something(owner: Client) -> bool:
