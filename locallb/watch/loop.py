@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
@@ -160,9 +161,11 @@ class Loop:
         while due.keys and not self._stopped.is_set():
             due = self._update(plan, wanted, due, look.first)
             if self._converger.is_overtaken or (due.keys and len(self._inbox)):
+                self._schedule = self._schedule.interrupted(time.monotonic(), due.patient)
                 self._take(*self._inbox.take(), Mark(Cause.RETRY))
                 return
         if not due.keys:
+            self._schedule = self._schedule.interrupted(time.monotonic(), ())
             self._listen(Converged(len(self._schedule.retries)))
 
     def _find_damage(self, reading: SnapshotResult, plan: Plan, marks: frozenset[Mark]) -> None:
@@ -176,7 +179,7 @@ class Loop:
         """Leave out what failed and waits to be tried again, and spares until nothing else changes."""
         now = time.monotonic()
         self._schedule = self._schedule.planned(set(work.keys)).blocked(now, self._troubles.blocked_by(plan), jitter())
-        due = work.without(self._schedule.waiting(now, wanted))
+        due = replace(work.without(self._schedule.waiting(now, wanted)), overdue=self._schedule.overdue(now))
         calm = self._schedule.calm_at(now, busy=due.urgent)
         if not due.spare or calm <= now:
             return due

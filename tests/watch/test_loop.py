@@ -19,6 +19,7 @@ from locallb.watch.converging.outcome import Outcome
 from locallb.watch.converging.work import MOST, Batch, Work
 from locallb.watch.events import Cause, Converged, LoopEvent, Mark
 from locallb.watch.loop import Loop
+from locallb.watch.marks import schedule
 from locallb.watch.marks.schedule import OF_OTHERS, UPDATES
 from locallb.watch.troubles.troubles import Troubles
 
@@ -166,3 +167,32 @@ def test_converged_is_reported_only_after_all_of_the_plan_is_done(
     look(loop)
     assert batches == ([MOST, MOST] if ends == "all is done" else [MOST])
     assert (Converged() in told) == (ends == "all is done")
+
+
+def test_what_is_new_is_served_although_something_changes_all_the_time(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever changes goes first, and is another every time the loop looks."""
+    busy, fresh, status = (ObjectKey(DEMO, "n", name) for name in ("busy", "fresh", "status"))
+    many = tuple(ObjectKey(DEMO, "n", f"told{number}") for number in range(MOST))
+    done = list[ObjectKey]()
+
+    def update(_plan: Plan, _wanted: object, batch: Batch) -> Outcome:
+        done.extend(batch.keys)
+        loop.mark(Mark(Cause.SOURCE, "demo"))
+        result: Any = SimpleNamespace(changes={})
+        return Outcome(result)
+
+    def work(*_: object) -> Work:
+        return Work(changed=(busy,), new=(fresh,), told=(status, *many)).without({fresh, status} & {*done})
+
+    converger: Any = SimpleNamespace(
+        update=update, learn=lambda: None, applied={}, is_overtaken=False, wanted=lambda _plan: {}, work=work
+    )
+    loop._converger = converger
+    monkeypatch.setattr(Troubles, "look", lambda *_: ())
+    monkeypatch.setattr(schedule, "PATIENCE", 0.0)
+    for _ in range(3):
+        look(loop)
+    assert done[0] == busy
+    assert {fresh, status} <= {*done}

@@ -38,6 +38,8 @@ class Work:
     """As planned if the state says true, which nobody has checked since the start."""
     few: int = field(default=FEW, kw_only=True)
     """Of those, in one update."""
+    overdue: frozenset[ObjectKey] = field(default=frozenset(), kw_only=True)
+    """What waited long enough for what goes before it."""
 
     @property
     def keys(self) -> tuple[ObjectKey, ...]:
@@ -54,6 +56,11 @@ class Work:
         """Whether somebody waits for any of it."""
         return bool(self.broken or self.gone or self.changed or self.new or self.told)
 
+    @property
+    def patient(self) -> tuple[ObjectKey, ...]:
+        """What may have to wait for others."""
+        return (*self.changed, *self.new, *self.told)
+
     def without(self, keys: Collection[ObjectKey]) -> Work:
         """Leave some out."""
         excluded = frozenset(keys)
@@ -62,23 +69,25 @@ class Work:
             return tuple(key for key in some if key not in excluded)
 
         every = (self.broken, self.gone, self.changed, self.new, self.told, self.spare, self.unchecked)
-        return Work(*(rest(some) for some in every), few=self.few)
+        return Work(*(rest(some) for some in every), few=self.few, overdue=self.overdue)
 
     def first(self) -> Batch:
         """Return those of the next update.
 
-        What is there already never waits for what is new, and nothing that serves for what is only told something: a
-        few of those come along with others, many come afterwards. Spares come one by one: an Envoy takes long to start,
-        and whatever happens meanwhile waits for the end of its update.
+        What is there already doesn't wait for what is new, and nothing that serves for what is only told something: a
+        few of those come along with others, many come afterwards. As what is there may change all the time, a few that
+        are overdue go with whatever is first. Spares come one by one: an Envoy takes long to start, and what happens
+        meanwhile waits for the end of its update.
         """
         if self.broken:
             return Batch(self.broken[:MOST], refresh=True)
+        late = [key for key in self.patient if key in self.overdue][:FEW]
         there = tuple(sorted((*self.gone, *self.changed), key=self._is_left_by_others))
         if serving := there or self.new:
             along = self.told if len(serving) + len(self.told) <= FEW else ()
-            return Batch((*serving[:MOST], *along))
+            return Batch(_once(*_once(*late, *serving)[:MOST], *along))
         if self.told:
-            return Batch(self.told[:MOST])
+            return Batch(_once(*late, *self.told)[:MOST])
         if self.spare:
             return Batch(self.spare[:1])
         return Batch(self.unchecked[: self.few], refresh=True)
@@ -86,6 +95,10 @@ class Work:
     def _is_left_by_others(self, key: ObjectKey) -> bool:
         """Return whether it is a proxy or routes of the stack, which go when nobody uses them any more."""
         return not key.cluster and key in self.gone
+
+
+def _once(*keys: ObjectKey) -> tuple[ObjectKey, ...]:
+    return tuple(dict.fromkeys(keys))
 
 
 def together(keys: Iterable[ObjectKey], proxies: Mapping[ObjectKey, str]) -> tuple[ObjectKey, ...]:

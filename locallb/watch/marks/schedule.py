@@ -34,6 +34,8 @@ CRASHES = Pace(first=FLOOR, longest=30.0, calm=1.0)
 """Of a proxy that ends again and again. One that lived for several times what a repair costs is repaired at once."""
 REST = 0.2
 """Seconds after the last update until what nobody needs yet is made: it would take a core from what somebody does."""
+PATIENCE = 1.0
+"""Seconds that something waits for what goes before it, if there is always something: no burst of changes is longer."""
 _MENDING = frozenset({Cause.CONFIGURATION, Cause.KUBECONFIG, Cause.KIND})
 """Causes that may have repaired what kept the whole from being read: they don't wait for its next try."""
 
@@ -53,6 +55,7 @@ class Retry:
 
 _NOTHING: Mapping[ObjectKey, Retry] = MappingProxyType({})
 _NO_CRASH: Mapping[ObjectKey, Backoff] = MappingProxyType({})
+_NOT_LEFT: Mapping[ObjectKey, float] = MappingProxyType({})
 _NO_ALARM: Mapping[Mark, float] = MappingProxyType({})
 
 
@@ -78,6 +81,8 @@ class Schedule:
     """When the last update ended."""
     looked: float = -math.inf
     """When the last look began."""
+    left: Mapping[ObjectKey, float] = field(default_factory=lambda: _NOT_LEFT)
+    """What could be done and wasn't, as something new came before its turn: since when."""
 
     def marked(self, now: float, *marks: Mark) -> Schedule:
         """Note that something may have changed."""
@@ -151,6 +156,14 @@ class Schedule:
             kept[key] = _again(self.retries.get(key), now, chance, wanted, pace)
         after = self.repaired(now, self.crashes.keys() & done)
         return replace(after, retries=MappingProxyType(kept), updated=now)
+
+    def interrupted(self, now: float, left: Collection[ObjectKey]) -> Schedule:
+        """Note what is left of a look, because something new came; nothing if all was done."""
+        return replace(self, left=MappingProxyType({key: self.left.get(key, now) for key in left}))
+
+    def overdue(self, now: float) -> frozenset[ObjectKey]:
+        """Return what was left for so long that it goes with what would go before it."""
+        return frozenset(key for key, since in self.left.items() if now - since >= PATIENCE)
 
     def repaired(self, now: float, keys: Collection[ObjectKey]) -> Schedule:
         """Note that the proxies of these ended and serve again."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from locallb.model.identities import ClusterName, ObjectKey
 from locallb.watch.converging.work import FEW, MOST, Work
 
-KINDS = [field.name for field in fields(Work) if field.name != "few"]
+KINDS = [field.name for field in fields(Work) if not field.kw_only]
 MAKES = {"broken", "gone", "changed", "new", "told"}
 
 
@@ -68,6 +68,25 @@ def test_route_and_its_new_gateway_are_one_update() -> None:
     left = Work(changed=(other,), new=(web,), told=(route,))
     assert left.first().keys == (other, route)
     assert left.without(left.first().keys).first().keys == (web,)
+
+
+@given(works(), st.data())
+def test_what_is_overdue_goes_with_whatever_is_first(work: Work, data: st.DataObject) -> None:
+    """Except with repairs; a few at a time, and nothing is left out or done twice for that."""
+    overdue = (
+        frozenset(data.draw(st.lists(st.sampled_from(work.patient), max_size=FEW))) if work.patient else frozenset()
+    )
+    left, done = replace(work, broken=(), overdue=overdue), list[ObjectKey]()
+    if left.keys:
+        first = left.first().keys
+        assert overdue <= frozenset(first)
+        assert len(first) >= len(replace(left, overdue=frozenset()).first().keys)
+    while left.keys:
+        portion = left.first()
+        assert 0 < len(portion.keys) <= MOST
+        done.extend(portion.keys)
+        left = left.without(portion.keys)
+    assert sorted(done) == sorted(replace(work, broken=()).keys)
 
 
 @given(works())

@@ -12,7 +12,18 @@ from hypothesis import strategies as st
 
 from locallb.model.identities import ClusterName, ObjectKey
 from locallb.watch.events import Cause, Mark
-from locallb.watch.marks.schedule import CRASHES, FLOOR, LONGEST, OF_OTHERS, QUIET, REST, UPDATES, WHOLE, Schedule
+from locallb.watch.marks.schedule import (
+    CRASHES,
+    FLOOR,
+    LONGEST,
+    OF_OTHERS,
+    PATIENCE,
+    QUIET,
+    REST,
+    UPDATES,
+    WHOLE,
+    Schedule,
+)
 
 CALM = CRASHES.calm
 FIRST_RETRY = UPDATES.first
@@ -355,3 +366,13 @@ def test_a_crash_loop_is_remembered_while_others_are_repaired_and_forgotten_once
     beside = schedule.repaired(0.0, (B,)).fell(0.0, A, WANTED, 0)
     assert beside.retries[A].at == schedule.fell(0.0, A, WANTED, 0).retries[A].at == CRASHES.delay(2)
     assert set(schedule.repaired(CALM, (B,)).crashes) == {B}
+
+
+def test_what_is_left_again_and_again_is_overdue() -> None:
+    """Since it was left first, not since it was left last; what is done or not due meanwhile begins anew."""
+    schedule = Schedule().interrupted(10.0, [A]).interrupted(10.5, [A, B])
+    assert schedule.overdue(10.0 + PATIENCE) == {A}
+    assert schedule.overdue(10.5 + PATIENCE) == {A, B}
+    again = schedule.interrupted(11.0, [B]).interrupted(12.0, [A, B])
+    assert again.overdue(11.0 + PATIENCE) == {B}
+    assert again.interrupted(12.0, []).overdue(100.0) == frozenset()
