@@ -47,6 +47,8 @@ class ControlPlane:
     port: int = 0
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     tokens: dict[str, str] = field(default_factory=dict)
+    patience: float = 5.0
+    """Seconds that clients of the API wait for an answer."""
 
     @property
     def kubeconfig(self) -> Path:
@@ -171,7 +173,8 @@ class ControlPlane:
 
     def client(self, user: str = "owner") -> Client:
         """Make a client of one user."""
-        return Client(KubeConfig.from_file(self.root / f"{user}.kubeconfig"), trust_env=False)
+        config = KubeConfig.from_file(self.root / f"{user}.kubeconfig")
+        return Client(config, timeout=httpx2.Timeout(self.patience), trust_env=False)
 
     def _await(self) -> None:
         deadline = time.monotonic() + SECONDS

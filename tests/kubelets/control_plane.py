@@ -10,6 +10,7 @@ from tests.cluster.build import kubernetes
 from tests.cluster.controlplane import ControlPlane
 from tests.kubelets.node_files import GRACE
 from tests.kubelets.ranges import Ranges
+from tests.traffic.waiting import PATIENCE
 
 
 @dataclass(kw_only=True)
@@ -18,6 +19,8 @@ class KubeletControlPlane(ControlPlane):
 
     ranges: Ranges
     nodes: tuple[str, ...]
+    patience: float = PATIENCE
+    """Nobody takes this API away, but kubelets that begin keep a busy machine from answering."""
 
     @property
     def users(self) -> Mapping[str, str]:
