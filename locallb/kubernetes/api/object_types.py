@@ -9,7 +9,9 @@ from __future__ import annotations
 from functools import cache
 from typing import cast
 
+from lightkube.core.decoders import decode_list
 from lightkube.generic_resource import GenericNamespacedResource, create_global_resource, create_namespaced_resource
+from lightkube.models.meta_v1 import ObjectMeta, Status
 
 from locallb.config.registry import FRONTENDS
 from locallb.gateway.kinds import ApiKind
@@ -25,6 +27,20 @@ NAMESPACE = create_global_resource("", "v1", "Namespace", "namespaces")
 SECRET = create_namespaced_resource("", "v1", "Secret", "secrets")
 CONFIG_MAP = create_namespaced_resource("", "v1", "ConfigMap", "configmaps")
 POD = create_namespaced_resource("", "v1", "Pod", "pods")
+
+
+def _use_first() -> None:
+    """Use the client's structs before threads do: two that use one for the first time can crash the process.
+
+    msgspec then looks at its fields, and doesn't mind another thread that is about the same.
+    """
+    ObjectMeta.from_dict({})
+    Status.from_dict({})
+    for kind in (SLICE, NODE, NAMESPACE, POD):
+        decode_list(b'{"items": [], "metadata": {}}', kind)
+
+
+_use_first()
 
 
 @cache
