@@ -16,7 +16,7 @@ from tests.e2e.watching import Watch, becomes
 SCREEN = {"rich.console", "rich.live"}
 """What a terminal needs."""
 SDK = {"pulumi", "grpc", "google.protobuf", "opentelemetry", "debugpy"}
-SPARED = {"dill", "opentelemetry.exporter", "pulumi.automation._cmd", "urllib.request"}
+SPARED = {"dill", "opentelemetry.exporter", "opentelemetry.sdk", "pulumi.automation._cmd", "urllib.request"}
 """What the parts of the SDK bring that wait for their first use."""
 CLIENTS = {"docker", "httpx2", "kubernetes", "lightkube", "prometheus_client", "pulumi_docker", "pulumi_kubernetes"}
 REPORTS = {"locallb.report"}
@@ -81,6 +81,20 @@ def test_a_part_of_the_sdk_that_waits_is_there_when_it_is_used() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=120)
     assert done.stdout.split() == ["ResourceProvider", "LocalWorkspace"]
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_tracing_is_loaded_where_a_trace_is_to_be_continued(monkeypatch: pytest.MonkeyPatch, *, traced: bool) -> None:
+    """As the SDK does by itself: its calls are part of the trace that the environment names."""
+    monkeypatch.delenv("TRACEPARENT", raising=False)
+    if traced:
+        monkeypatch.setenv("TRACEPARENT", f"00-{'1' * 32}-{'2' * 16}-01")
+    program = (
+        "from locallb.engine.sdk_parts import defer; defer(); import pulumi, sys; from opentelemetry import trace;"
+        " print('opentelemetry.sdk' in sys.modules, type(trace.get_tracer_provider()).__module__)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == (["True", "opentelemetry.sdk.trace"] if traced else ["False", "opentelemetry.trace"])
 
 
 def _converged(watch: Watch) -> bool:
