@@ -5,6 +5,7 @@ It is imported before anything else and imports next to nothing: a signal may co
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import signal
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 DEBUG = "LOCALLB_DEBUG"
 """A variable; where it is set, what is a mistake of ours is shown with its traceback."""
+TRACE = "TRACEPARENT"
+"""A variable that names the trace which Pulumi's SDK continues (W3C Trace Context)."""
+_SELDOM = 20_000
+"""Objects that come before the garbage collector looks at what is new: nearly all that a command loads stays."""
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _OUTPUT, _ERRORS = 1, 2
 _CURSOR_BACK = b"\x1b[?25h"
@@ -29,6 +34,7 @@ _SENTENCE = b"error: interrupted; run the command again to finish\n"
 def prepare() -> None:
     """Make this process fit for a command: to call first of all, on the main thread."""
     _open_standard_streams()
+    gc.set_threshold(_SELDOM)
     for number in _ENDING:
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup, or in the background of a script
             signal.signal(number, leave)
@@ -58,9 +64,11 @@ def end_well_when_interrupted(first: Callable[[], object] = int) -> None:
 
 
 def finish(code: int) -> int:
-    """Write out what the streams still hold; return the exit code, another one if results could not be written.
+    """Write out what the streams still hold, and end this process; with another code if results could not be written.
 
-    A signal that comes from then on comes too late: the code says how the command ended.
+    A signal that comes from then on comes too late: the code says how the command ended. The interpreter isn't taken
+    down, which would free each object by itself; but where the SDK traces, this returns the code, as the interpreter's
+    end sends what was traced.
     """
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -72,7 +80,9 @@ def finish(code: int) -> int:
                 code = code or 1
     for number in _ENDING:  # not by a handler: the interpreter takes those away at its end
         signal.signal(number, signal.SIG_IGN)
-    return code
+    if TRACE in os.environ:
+        return code
+    os._exit(code)
 
 
 def _open_standard_streams() -> None:

@@ -16,6 +16,7 @@ import pytest
 
 import locallb
 from locallb.cli.exit_code import Exit
+from locallb.cli.process import TRACE
 from locallb.cli.projects.place import nearest_project
 from tests.e2e.support import CHECKOUT, Done, Stage, node, service, stage
 
@@ -111,17 +112,23 @@ def test_watch_without_a_reader_of_its_output_reports_it_and_ends(play: Stage) -
     assert "standard output was closed" in done.err
 
 
-def test_a_signal_at_the_very_end_comes_too_late() -> None:
-    """What was done has its exit code, also while the interpreter clears away."""
+@pytest.mark.parametrize("traced", [False, True])
+def test_a_signal_at_the_very_end_comes_too_late(monkeypatch: pytest.MonkeyPatch, *, traced: bool) -> None:
+    """What was done has its exit code, also while the interpreter clears away, which it does where the SDK traces."""
+    monkeypatch.delenv(TRACE, raising=False)
+    if traced:
+        monkeypatch.setenv(TRACE, "00-1-2-01")
     program = (
         "import atexit, os, signal, sys\n"
         "from locallb.cli.process import finish, prepare\n"
         "prepare()\n"
         "for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):\n"
         "    atexit.register(os.kill, os.getpid(), number)\n"
+        "atexit.register(print, 'cleared away')\n"
         "sys.exit(finish(3))\n"
     )
-    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=SECONDS).returncode == 3
+    done = subprocess.run([sys.executable, "-c", program], check=False, timeout=SECONDS, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (3, "cleared away\n" if traced else "")
 
 
 def test_a_failing_program_fails_where_exit_codes_are_thrown_away() -> None:
