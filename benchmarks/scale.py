@@ -25,8 +25,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from benchmarks.contestants import private_memory
 from benchmarks.figures import Spread, result, spreads, table, tell

@@ -11,8 +11,9 @@ import os
 import pwd
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from locallb.certificates.local import DOMAINS
 from locallb.certificates.signing import (
@@ -37,8 +38,7 @@ class AuthorityError(ClientError):
     """This user's own authority can't be used: one sentence."""
 
 
-@dataclass(frozen=True, slots=True)
-class Authority:
+class Authority(Struct, frozen=True):
     """This user's own authority, its key left where it is."""
 
     directory: Path

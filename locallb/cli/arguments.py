@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from locallb.cli.syntax.grammar import make_parser
 from locallb.model.faults import WHOLE, Delay, Failure
 from locallb.model.identities import ContextName
 
 
-@dataclass(frozen=True, slots=True)
-class Arguments:
+class Arguments(Struct, frozen=True):
     """A parsed command line."""
 
     command: str

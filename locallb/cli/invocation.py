@@ -11,8 +11,9 @@ import re
 import shlex
 import shutil
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from locallb.cli.arguments import Arguments
 
@@ -34,8 +35,7 @@ _TARGETS = {
 """Targets of the Makefile for commands."""
 
 
-@dataclass(frozen=True, slots=True)
-class Invocation:
+class Invocation(Struct, frozen=True):
     """What stood before and around the command."""
 
     program: str = _NAME

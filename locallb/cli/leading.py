@@ -6,11 +6,12 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
+
+from msgspec import Struct
 
 from locallb.config.lease_timing import Timing
 from locallb.config.settings import LeaderElection, Settings
@@ -74,8 +75,7 @@ class Holder(NamedTuple):
     """Whether it ran out by these clocks, and it isn't known yet whether it is renewed all the same."""
 
 
-@dataclass(slots=True)
-class LeaderLooks:
+class LeaderLooks(Struct):
     """Observes a Lease repeatedly: a holder that renews it in between leads, whatever the clocks show.
 
     A leader renews it every `retry_period`, so that half of one more is enough to see it.

@@ -6,18 +6,17 @@ import runpy
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import extend_path
 
+from msgspec import Struct
 from pulumi import RunError
 
 import components as ours
 from locallb.sources.workspace import Planned, handing
 
 
-@dataclass(slots=True)
-class Program:
+class Program(Struct):
     """`__main__.py`, run as the Pulumi CLI would; keeps what it read and planned.
 
     What a command prints afterwards is of that plan: if it read again, the world might have changed.

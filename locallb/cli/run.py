@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out

@@ -8,10 +8,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from locallb.config.settings import LeaderElection, Settings, SettingsError, Sharing
 from locallb.engine.backend.store import Store
@@ -63,8 +65,7 @@ def once_free(attempt: Callable[[], _Result], patience: float = PATIENCE) -> _Re
             time.sleep(PAUSE)
 
 
-@dataclass(frozen=True)
-class Session:
+class Session(Struct, frozen=True, dict=True):
     """A project's stack, opened. Making one reads `Pulumi.yaml` only."""
 
     project: Project

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_network
 from itertools import accumulate
 from operator import itemgetter
+
+from msgspec import Struct
 
 from locallb.config.settings import Pool
 from locallb.model.identities import Family, IPAddress
@@ -52,8 +53,7 @@ _BEYOND = 1 << 128
 """A number that no address has."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
+class Candidates(Struct, frozen=True):
     """The addresses of one family that a pool may hand out, numbered from 0 to `size` - 1 in ascending order."""
 
     family: Family

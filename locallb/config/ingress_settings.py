@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class AddressPer(StrEnum):
@@ -25,8 +26,7 @@ class Dialect(StrEnum):
     """`traefik.ingress.kubernetes.io/`."""
 
 
-@dataclass(frozen=True, slots=True)
-class IngressSettings:
+class IngressSettings(Struct, frozen=True):
     """Which Ingresses are served, and where."""
 
     class_name: str | None = None

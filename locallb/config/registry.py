@@ -8,14 +8,14 @@ planning imports nothing that has effects. Not here: the interfaces of implement
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Registry:
+
+class Registry(Struct, frozen=True):
     """The implementations of one seam."""
 
     packages: Mapping[str, str]

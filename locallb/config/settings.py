@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
+
+from msgspec import Struct, field
 
 from locallb.config.ingress_settings import IngressSettings
 from locallb.config.lease_timing import Timing
@@ -53,8 +54,7 @@ class Sharing(StrEnum):
     """All Services of the stack are served by a few proxies."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProxySettings:
+class ProxySettings(Struct, frozen=True):
     """The number of proxies, and how Services share them."""
 
     mode: Sharing = Sharing.PER_SERVICE
@@ -79,8 +79,7 @@ class PodRouting(StrEnum):
     """In the network namespace of each proxy that is a container with published ports."""
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerSettings:
+class ContainerSettings(Struct, frozen=True):
     """How containers of proxies are made, with a runtime that makes them."""
 
     image: ImageName = ImageName("")
@@ -97,8 +96,7 @@ class ContainerSettings:
     compat: Compat | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Pool:
+class Pool(Struct, frozen=True):
     """Addresses to hand out, and the Services that may get them: all if `namespaces` and `selector` are empty."""
 
     name: str
@@ -110,8 +108,7 @@ class Pool:
     selector: Mapping[str, str] = field(default_factory=lambda: EMPTY)
 
 
-@dataclass(frozen=True, slots=True)
-class Classes:
+class Classes(Struct, frozen=True):
     """Which spec.loadBalancerClass is ours."""
 
     default: bool = True
@@ -119,8 +116,7 @@ class Classes:
     names: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class PortRange:
+class PortRange(Struct, frozen=True):
     """Ports from `first` to `last`, both included, of one protocol or, with none, of any."""
 
     first: int
@@ -132,8 +128,7 @@ class PortRange:
         return f"{numbers}/{self.protocol}" if self.protocol else numbers
 
 
-@dataclass(frozen=True, slots=True)
-class Headroom:
+class Headroom(Struct, frozen=True):
     """What each pool must keep free: so many addresses, or such a part of them."""
 
     number: int
@@ -143,8 +138,7 @@ class Headroom:
         return f"{self.number}%" if self.percent else str(self.number)
 
 
-@dataclass(frozen=True, slots=True)
-class Policies:
+class Policies(Struct, frozen=True):
     """What a preview refuses. They stop nothing else: `up` doesn't look at them."""
 
     address_changes_forbidden: bool = False
@@ -158,8 +152,7 @@ class Policies:
     """No request is taken without TLS."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderElection:
+class LeaderElection(Struct, frozen=True):
     """The Lease by which several processes elect the one that serves the stack."""
 
     cluster: ClusterName
@@ -170,8 +163,7 @@ class LeaderElection:
     timing: Timing = field(default_factory=Timing)
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """A stack's configuration."""
 
     sources: tuple[Source, ...]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from locallb.model.errors import ClientError
 from locallb.model.fields import JsonObject
@@ -19,8 +20,7 @@ class BundleError(ClientError):
     """The carried definitions can't be read: one sentence."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bundle:
+class Bundle(Struct, frozen=True):
     """One release."""
 
     version: str

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from locallb.crds.bundle import Bundle, Document
 from locallb.model.fields import at, text_of
@@ -22,8 +23,7 @@ _RELEASE = re.compile(r"v(\d{1,6})\.(\d{1,6})\.(\d{1,6})(-[0-9A-Za-z.-]{1,40})?"
 DEFAULT = "standard"
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """One object as the release has it, and what the cluster has in its place."""
 
     document: Document
@@ -43,8 +43,7 @@ class Step:
         return self.had == self.has
 
 
-@dataclass(frozen=True, slots=True)
-class CrdPlan:
+class CrdPlan(Struct, frozen=True):
     """What becomes of each object, in the order in which they are written."""
 
     version: str

@@ -6,7 +6,7 @@ says which stack and which object has it. What has no marker of ours is somebody
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from locallb.model.identities import Home, ObjectKey, OwnerId, ZoneName
 from locallb.model.naming import digest
@@ -33,8 +33,7 @@ def marker_fault(name: str, zone: ZoneName) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class Marker:
+class Marker(Struct, frozen=True):
     """Whose a record set is."""
 
     owner: OwnerId

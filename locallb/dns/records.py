@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from ipaddress import ip_address
+
+from msgspec import Struct, field
 
 from locallb.dns.markers import marker_fault
 from locallb.dns.names import is_wildcard, name_fault, normal
@@ -27,8 +28,7 @@ MOST_TARGETS = 32
 """Addresses of one name, which all are to fit into one datagram."""
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
+class Name(Struct, frozen=True):
     """A name that is given: the addresses that it stands for or, in their place, another name."""
 
     name: str
@@ -52,8 +52,7 @@ class Name:
         return f"{self.name} {self.alias or ' '.join(map(str, self.addresses))}"
 
 
-@dataclass(frozen=True, slots=True)
-class NameRequest:
+class NameRequest(Struct, frozen=True):
     """Names that one object asks for, all with the same targets."""
 
     key: ObjectKey | None
@@ -70,16 +69,14 @@ class NameRequest:
         return str(self.key) if self.key else "local-lb:dns.records"
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """A name that its owner doesn't get."""
 
     key: ObjectKey | None
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
+class Names(Struct, frozen=True):
     """What is given to whom, and what isn't."""
 
     given: Mapping[ObjectKey | None, tuple[Name, ...]]
@@ -110,8 +107,7 @@ def assign(wishes: Iterable[NameRequest], settings: DnsSettings) -> Names:
     )
 
 
-@dataclass(slots=True)
-class _Room:
+class _Room(Struct):
     """How many names servers are told of, so that nobody's objects flood them."""
 
     _taken: Counter[ObjectKey | ClusterName] = field(default_factory=Counter)

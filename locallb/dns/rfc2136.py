@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import dns.exception
@@ -20,6 +19,7 @@ import dns.tsig
 import dns.tsigkeyring
 import dns.update
 import dns.zone
+from msgspec import Struct
 
 from locallb.dns.markers import TYPES, Marker, marker_name
 from locallb.dns.tsig import parse_key
@@ -39,8 +39,7 @@ class NameServerError(ClientError):
     """A name server doesn't answer, or doesn't take what it is told: one sentence."""
 
 
-@dataclass(frozen=True, slots=True)
-class NameServer:
+class NameServer(Struct, frozen=True):
     """The server of a zone, and the file that has the key for it."""
 
     zone: ZoneName

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from locallb.dns.blocks import block, with_block
 from locallb.dns.names import lies_in
@@ -34,8 +35,7 @@ class StubError(Exception):
     """Zones can't be put there: one sentence."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where the block of a stack is."""
 
     config_map: str

@@ -7,7 +7,8 @@ nobody has such records.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from locallb.dns.markers import TYPES, Marker, marker_name
 from locallb.model.identities import OwnerId
@@ -19,8 +20,7 @@ Records = Mapping[str, tuple[str, ...]]
 """Values by type."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerAnswer:
+class ServerAnswer(Struct, frozen=True):
     """What a server answers for a name. Whatever isn't ours may be a wildcard's."""
 
     records: Records
@@ -54,8 +54,7 @@ def _is_of(texts: tuple[str, ...], owner: OwnerId) -> bool:
     return bool(owner) and marker is not None and marker.owner == owner
 
 
-@dataclass(frozen=True, slots=True)
-class Set:
+class Set(Struct, frozen=True):
     """A record set: its name, type and values."""
 
     name: str
@@ -63,8 +62,7 @@ class Set:
     values: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
+class Update(Struct, frozen=True):
     """One message: all of it happens, or nothing."""
 
     present: tuple[Set, ...] = ()
@@ -76,8 +74,7 @@ class Update:
     gone: tuple[Set, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Former:
+class Former(Struct, frozen=True):
     """Whose records become ours."""
 
     marker: Marker | None = None

@@ -6,8 +6,9 @@ Not here: how the key `dns` is parsed (`config.parsing.dns`), and what is told t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
+
+from msgspec import Struct, field
 
 from locallb.dns.names import lies_in
 from locallb.model.identities import IPAddress, OwnerId, ZoneName, place
@@ -16,8 +17,7 @@ TTL = 60
 """Seconds for which an answer may be kept, where nobody says otherwise."""
 
 
-@dataclass(frozen=True, slots=True)
-class Embedded:
+class Embedded(Struct, frozen=True):
     """An Envoy of the stack answers, by UDP."""
 
     address: IPAddress
@@ -27,8 +27,7 @@ class Embedded:
         return place(self.address, self.port)
 
 
-@dataclass(frozen=True, slots=True)
-class Rfc2136:
+class Rfc2136(Struct, frozen=True):
     """A name server that takes updates."""
 
     address: IPAddress
@@ -44,16 +43,14 @@ class Rfc2136:
         return place(self.address, self.port)
 
 
-@dataclass(frozen=True, slots=True)
-class Zone:
+class Zone(Struct, frozen=True):
     """A zone, and its server."""
 
     name: ZoneName
     server: Embedded | Rfc2136
 
 
-@dataclass(frozen=True, slots=True)
-class DnsSettings:
+class DnsSettings(Struct, frozen=True):
     """The key `dns` of a stack."""
 
     zones: tuple[Zone, ...]

@@ -21,8 +21,9 @@ Not here: what is served (`plan`), writing the files and running Envoy (the prov
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from locallb.envoy import http
 from locallb.envoy.access_logs import reader
@@ -51,8 +52,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Versions:
+class Versions(Struct, frozen=True):
     """The `version_info` of the LDS and the CDS file: digests of what they say.
 
     Where listeners refer to routes and secrets, a digest of those files' versions follows that of the listeners.
@@ -62,8 +62,7 @@ class Versions:
     cds: str
 
 
-@dataclass(frozen=True)
-class Rendered:
+class Rendered(Struct, frozen=True):
     """The files of a proxy's directory, by name, and the versions that Envoy reports when they are active."""
 
     files: Mapping[str, str]

@@ -11,10 +11,11 @@ import re
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from locallb.envoy.bootstrap import ADMIN_SOCKET
 from locallb.model.errors import ClientError
@@ -34,8 +35,7 @@ class EnvoyAdminError(ClientError):
     """Envoy doesn't answer, or not as expected: one sentence."""
 
 
-@dataclass(frozen=True, slots=True)
-class Subscription:
+class Subscription(Struct, frozen=True):
     """What Envoy made of one file."""
 
     version: str = ""
@@ -50,8 +50,7 @@ class Subscription:
         return self.attempts == self.successes + self.rejected
 
 
-@dataclass(frozen=True, slots=True)
-class Subscriptions:
+class Subscriptions(Struct, frozen=True):
     """Listeners and clusters."""
 
     lds: Subscription

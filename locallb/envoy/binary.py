@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+
+from msgspec import Struct
 
 from locallb.model.errors import ClientError
 
@@ -18,8 +19,7 @@ class EnvoyBinaryError(ClientError):
     """There is no Envoy to run: one sentence."""
 
 
-@dataclass(frozen=True, slots=True)
-class EnvoyBinary:
+class EnvoyBinary(Struct, frozen=True):
     """A program and its version, as in `1.40.0`."""
 
     path: Path

@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 Json: TypeAlias = "Mapping[str, Json] | Sequence[Json] | str | float | bool"
 Message: TypeAlias = Mapping[str, Json]
@@ -44,8 +45,7 @@ def subscription(path: str) -> Message:
     return {"path_config_source": {"path": path}, "resource_api_version": "V3"}
 
 
-@dataclass(frozen=True, slots=True)
-class Discovered:
+class Discovered(Struct, frozen=True):
     """An LDS, CDS or EDS file: resources, and as their version the digest of them."""
 
     resources: Sequence[Message]

@@ -11,8 +11,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from locallb.envoy.access_logs import reader
 from locallb.envoy.clusters import cluster
@@ -30,8 +31,7 @@ Texts: TypeAlias = Mapping[str, str]
 """Listeners or clusters by name, each as canonical JSON."""
 
 
-@dataclass(frozen=True, slots=True)
-class RenderedPart:
+class RenderedPart(Struct, frozen=True):
     """The listeners and clusters of a part, and what proves that Envoy has them."""
 
     listeners: Texts
@@ -40,16 +40,14 @@ class RenderedPart:
     clusters_version: str
 
 
-@dataclass(frozen=True, slots=True)
-class Tag:
+class Tag(Struct, frozen=True):
     """Whose part a listener or cluster is, and which version of itself."""
 
     part: PartId
     version: str
 
 
-@dataclass(frozen=True, slots=True)
-class Tagged:
+class Tagged(Struct, frozen=True):
     """A listener or cluster in a file: whose part it is (empty where it doesn't say), and its canonical JSON."""
 
     part: PartId

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+
+from msgspec import Struct
 
 from locallb.envoy import rollout
 from locallb.envoy.access_logs import CLOSED, GATE, gate
@@ -48,8 +49,7 @@ def _writes_routes(step: rollout.Step) -> bool:
     return isinstance(step, rollout.Write) and step.name.startswith(rollout.ROUTES)
 
 
-@dataclass(slots=True)
-class Series:
+class Series(Struct):
     """Files that the Envoy in a directory gets one after the other; what it had refused before is asked once."""
 
     directory: Path

@@ -13,7 +13,9 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from locallb.envoy.access_logs import GATE
 from locallb.envoy.document import digest
@@ -36,8 +38,7 @@ LONGEST_PAUSE = 5.0
 """Seconds that a change waits at most for delayed requests: an ordered delay may be an hour."""
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(Struct, frozen=True):
     """Put a file into place; where it has a `version`, the next steps need Envoy to have taken it."""
 
     name: str
@@ -47,15 +48,13 @@ class Write:
     """New ones that the next steps lead to: Envoy answers 500 for those until their backends were checked once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Remove:
+class Remove(Struct, frozen=True):
     """Remove a file."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(Struct, frozen=True):
     """Release delayed requests, where an Envoy runs."""
 
     seconds: float

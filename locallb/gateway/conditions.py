@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import NamedTuple
+
+from msgspec.structs import asdict
 
 from locallb.model.fields import JsonObject
 from locallb.model.reasons import Reason

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from locallb.gateway.kinds import gathered
 from locallb.model.gateway.objects import Named, Reference, Route, RouteKind
@@ -20,8 +22,7 @@ MOST_REPLACED = 10
 """Routes that are put in the places of others; of more all are sorted again."""
 
 
-@dataclass(slots=True)
-class Gathering:
+class Gathering(Struct):
     """Knows what `gathered` made last. For one thread."""
 
     _given: Sequence[ObjectOfCluster] = ()
@@ -60,8 +61,7 @@ class Gathering:
         return made
 
 
-@dataclass(slots=True)
-class RoutesByParent:
+class RoutesByParent(Struct):
     """Knows which routes name each parent. For one thread and one cluster."""
 
     _routes: Sequence[Route] = ()

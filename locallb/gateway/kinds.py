@@ -7,9 +7,10 @@ that are used. Not here: the request that finds a cluster's kinds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from locallb.gateway.parsing.gateways import (
     parse_class,
@@ -38,8 +39,7 @@ Document = Mapping[Any, Any]
 _Kept = TypeVar("_Kept", bound=GatewayClass | Gateway | ListenerSet | BackendTlsPolicy | IngressClass | Ingress)
 
 
-@dataclass(frozen=True, slots=True)
-class ApiKind:
+class ApiKind(Struct, frozen=True):
     """A kind of Gateway API, or of another group."""
 
     name: str

@@ -8,8 +8,9 @@ and statuses (`status`).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain, compress, count, groupby
+
+from msgspec.structs import replace
 
 from locallb.gateway.conditions import Trouble
 from locallb.gateway.gathering import RoutesByParent
@@ -38,8 +39,7 @@ from locallb.model.objects import FamilyPolicy, Service, ServicePort
 from locallb.model.snapshot import LocalAuthority
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoundGateway(Bound):
+class BoundGateway(Bound, frozen=True, kw_only=True):
     """A Gateway of ours: its request, what is served, and the inputs of its status."""
 
     gateway: Gateway

@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from locallb.model.errors import ClientError
 from locallb.model.system_errors import refuse_scarcity, told
@@ -23,8 +24,7 @@ class DescriptorsError(ClientError):
     """It can't be told what processes hold: one sentence."""
 
 
-@dataclass(slots=True)
-class SocketOwners:
+class SocketOwners(Struct):
     """What was found."""
 
     ours: set[str] = field(default_factory=set)

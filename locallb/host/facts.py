@@ -8,9 +8,10 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
 from ipaddress import IPv4Network, IPv6Address, ip_address
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from locallb.config.settings import Pool
 from locallb.host.capabilities import NO_MACOS, is_macos

@@ -6,7 +6,8 @@ Pure. Not here: sharing the inotify budget among Services (`planning.proxies.cap
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from locallb.config.candidates import candidates, possible
 from locallb.config.settings import Pool
@@ -25,8 +26,7 @@ TIGHT = 8
 _INSTANCES = watches(Discovery.STATIC, 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """What bounds the number of proxies; each is what is left for new ones."""
 
     watches: int
@@ -42,8 +42,7 @@ class Limits:
     """Open files that a process may have."""
 
 
-@dataclass(frozen=True, slots=True)
-class Headroom:
+class Headroom(Struct, frozen=True):
     """How many proxies still fit, and why no more."""
 
     proxies: int

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from locallb.config.settings import Pool
 from locallb.host.headroom import Limits
@@ -23,8 +24,7 @@ class Level(StrEnum):
     """Something doesn't work now."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One line of the doctor's answer; `remedy` is empty where there is nothing to do."""
 
     level: Level
@@ -33,8 +33,7 @@ class Finding:
     remedy: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ProxySeen:
+class ProxySeen(Struct, frozen=True):
     """A proxy's directory of this stack, and what runs in it."""
 
     name: str
@@ -45,8 +44,7 @@ class ProxySeen:
     """Its files are what local-lb wrote there."""
 
 
-@dataclass(frozen=True, slots=True)
-class LockSeen:
+class LockSeen(Struct, frozen=True):
     """A lock of the stack."""
 
     holder: str
@@ -55,8 +53,7 @@ class LockSeen:
     """Its process has ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class NameSeen:
+class NameSeen(Struct, frozen=True):
     """A name of the stack, what its zone's server answers (None: nothing), and what this host's resolver does."""
 
     name: str
@@ -65,8 +62,7 @@ class NameSeen:
     by_resolver: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class HostInspection:
+class HostInspection(Struct, frozen=True):
     """Everything that the doctor looks at, at one moment."""
 
     python: tuple[int, int]

@@ -8,9 +8,10 @@ from __future__ import annotations
 import socket
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
+
+from msgspec import Struct
 
 from locallb.host.descriptors import socket_owners
 from locallb.model.errors import ClientError
@@ -26,8 +27,7 @@ class SocketError(ClientError):
     """A connection can't be had: one sentence."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """A line of the kernel's tables of sockets. `state` is its hexadecimal code, LISTEN for instance."""
 
     address: IPAddress

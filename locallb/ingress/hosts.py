@@ -12,8 +12,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from locallb.gateway.hostnames import specificity
 from locallb.model.gateway.ingresses import Ingress, IngressPath, IngressRule
@@ -45,8 +47,7 @@ class _Entry(NamedTuple):
     routes: Routes
 
 
-@dataclass(slots=True)
-class Hosts:
+class Hosts(Struct):
     """All hosts of some Ingresses."""
 
     by_source: bool = False
@@ -141,8 +142,7 @@ def within_bounds(ingresses: Sequence[Ingress], most: int) -> Iterator[Ingress]:
         yield replace(ingress, rules=(), tls=(), default=None, problem=why, refused=())
 
 
-@dataclass(slots=True)
-class _Room:
+class _Room(Struct):
     """How many routes of all hosts there may be yet: each host has its own, and those of hosts that stand for it."""
 
     left: int

@@ -6,8 +6,9 @@ Not here: which path takes a request (`hosts`), and what annotations mean (`anno
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple, TypeAlias
+
+from msgspec.structs import replace
 
 from locallb.ingress.annotations.policy import Canary, Location, Policy
 from locallb.ingress.backends import IngressBackends

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from locallb.config.ingress_settings import Dialect, IngressSettings
 from locallb.config.settings import Settings
@@ -38,8 +39,7 @@ MOST_TOLD = 50
 """Troubles that are told of one Ingress."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoundIngresses(Bound):
+class BoundIngresses(Bound, frozen=True, kw_only=True):
     """Ingresses that have an address together, the oldest first."""
 
     ingresses: tuple[Ingress, ...]

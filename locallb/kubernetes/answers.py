@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from locallb.model.fields import JsonObject
 
@@ -23,8 +24,7 @@ class AnswerError(ValueError):
     """This isn't what a Kubernetes API says: a few words."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListPage:
+class ListPage(Struct, frozen=True):
     """A page of a list."""
 
     objects: list[Object]
@@ -34,8 +34,7 @@ class ListPage:
     """What to ask the next page with; empty on the last one."""
 
 
-@dataclass(frozen=True, slots=True)
-class WatchLine:
+class WatchLine(Struct, frozen=True):
     """A line of a watch: what happened to an object, or in place of one what went wrong."""
 
     type: str

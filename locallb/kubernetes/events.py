@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from locallb.ingress.kinds import ROUTED_KINDS
 from locallb.kubernetes.frontend import frontend
@@ -34,8 +35,7 @@ LONGEST_NOTE, LONGEST_WORD = 1024, 128
 _LONGEST_NAME = 253
 
 
-@dataclass(frozen=True, slots=True)
-class Allowance:
+class Allowance(Struct, frozen=True):
     """How many events a Service may still be told: a bucket that fills with time."""
 
     tokens: int = BURST

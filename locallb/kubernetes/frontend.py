@@ -7,9 +7,10 @@ listeners that it wants. Not here: which objects are ours (`planning.selection`)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast
+
+from msgspec import Struct
 
 from locallb.config.registry import FRONTENDS
 from locallb.kubernetes.status_patch import ObservedStatus, Published
@@ -21,8 +22,7 @@ Document = Mapping[Any, Any]
 _SILENT = ObservedStatus()
 
 
-@dataclass(frozen=True, slots=True)
-class FrontendRead:
+class FrontendRead(Struct, frozen=True):
     """What one object means. Neither `wanted` nor `malformed`: it gets nothing, and that is fine."""
 
     wanted: Service | None = None
@@ -36,8 +36,7 @@ class FrontendRead:
     """Why it counts for nothing, where its user must hear of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frontend:
+class Frontend(Struct, frozen=True):
     """One kind of object."""
 
     kind: ObjectKind

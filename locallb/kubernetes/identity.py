@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from locallb.gateway.kinds import CLUSTER_SCOPED
 from locallb.kubernetes import pod_ranges
@@ -14,8 +15,7 @@ _OF_CLUSTERS = {"Node", "Namespace", *pod_ranges.VERSIONS, *CLUSTER_SCOPED, "Ing
 """Kinds without a namespace."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Identity:
+class Identity(Struct, frozen=True, order=True):
     """What an object is called within its cluster; fields that aren't texts are empty."""
 
     kind: str

@@ -8,16 +8,17 @@ threads, and what a leader may do.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from locallb.config.lease_timing import Timing
 from locallb.model.fields import JsonObject, object_of
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseRecord:
+class LeaseRecord(Struct, frozen=True):
     """A Lease, as far as it matters."""
 
     holder: str
@@ -28,8 +29,7 @@ class LeaseRecord:
     """metadata.resourceVersion: it changes with every renewal."""
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(Struct, frozen=True):
     """A time in which one process is the leader."""
 
     number: int
@@ -37,8 +37,7 @@ class Term:
     """From then on it doesn't count, whatever the Lease says."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """One process in the election."""
 
     identity: str

@@ -7,8 +7,9 @@ spec.podCIDRs say is then nobody's, or the same. What can't be read is told and 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from ipaddress import ip_network
+
+from msgspec.structs import replace
 
 from locallb.model.fields import FieldError, Fields, as_text
 from locallb.model.formatting import shown

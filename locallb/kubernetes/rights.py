@@ -6,14 +6,13 @@ audit log tells that none of those for Services is unused.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 NAME = "local-lb"
 """Of the ServiceAccount, the ClusterRole and the binding."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """A PolicyRule of rbac.authorization.k8s.io/v1 for one resource."""
 
     group: str

@@ -10,8 +10,10 @@ matters of it (`ObservedStatus`). Not here: when what is true, and requests.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from locallb.model.fields import JsonObject, at, object_of, objects_of
 from locallb.model.identities import Uid
@@ -27,11 +29,10 @@ PORT_MAPPING = f"{DOMAIN}/PortMapping"
 """The condition that tells where clients find ports on an address that all Services share."""
 Live: TypeAlias = JsonObject
 """A Service as the API gives it."""
-_CONDITION = tuple(field.name for field in fields(Condition))
+_CONDITION = Condition.__struct_fields__
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
+class Published(Struct, frozen=True):
     """What we say in the status of a Service."""
 
     ingress: tuple[Ingress, ...] = ()
@@ -46,8 +47,7 @@ class Published:
 NOTHING = Published()
 
 
-@dataclass(frozen=True, slots=True)
-class ObservedStatus:
+class ObservedStatus(Struct, frozen=True):
     """What a Service says of what is ours to write."""
 
     claimed: bool = False

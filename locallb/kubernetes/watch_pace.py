@@ -8,7 +8,9 @@ follower sends no more than `MOST` requests in a second. Not here: what is asked
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from locallb.model.pacing import Backoff, Pace
 
@@ -21,8 +23,7 @@ MOST = 6
 """Requests in a second: a list of three pages, a watch, and two more."""
 
 
-@dataclass(frozen=True, slots=True)
-class WatchPace:
+class WatchPace(Struct, frozen=True):
     """One follower's. Lists and watches are asked about with `wait` before each, and reported after."""
 
     lists: Backoff = field(default_factory=lambda: Backoff(LISTS))

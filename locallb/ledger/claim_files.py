@@ -9,9 +9,10 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
+
+from msgspec import Struct
 
 from locallb.ledger import lock
 from locallb.ledger.address_claims import AddressClaims
@@ -46,8 +47,7 @@ _OTHERS = 0o055
 _OPEN = 0o644
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimFiles:
+class ClaimFiles(Struct, frozen=True):
     """The files in `path`, which needn't be there yet."""
 
     path: Path

@@ -14,11 +14,12 @@ import stat
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner, SharingKey
@@ -48,8 +49,7 @@ class LedgerError(ClientError):
     """An address can't be claimed, or the ledger can't be used: one sentence."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimFile:
+class ClaimFile(Struct, frozen=True):
     """A file of the ledger."""
 
     path: Path

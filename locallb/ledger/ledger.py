@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from locallb.kubernetes.api.limits.fence import FENCE, Fence
 from locallb.ledger import lock

@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from locallb.ledger.claim_files import ClaimFiles
 from locallb.ledger.claims import LedgerError, claimed_in, entry_name, entry_text, read_entry, unfinished
@@ -22,8 +23,7 @@ from locallb.model.system_errors import reason, refusal
 from locallb.storage import files
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimRequest:
+class ClaimRequest(Struct, frozen=True):
     """A claim that shall be: with a key for `sharing`, others of the same stack who have it are no hindrance."""
 
     address: IPAddress
@@ -62,8 +62,7 @@ def rounds(wanted: Iterable[ClaimRequest]) -> list[list[ClaimRequest]]:
     return made
 
 
-@dataclass(slots=True)
-class _Round:
+class _Round(Struct):
     """What of one address is wanted in a round, and by whom."""
 
     number: int = 0

@@ -7,10 +7,11 @@ project's.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct
 
 from locallb.host.netlink import RouteError
 from locallb.ledger.ledger import UNKNOWN, Ledger
@@ -35,8 +36,7 @@ class LeftoverKind(StrEnum):
     """To pods, in this host's table."""
 
 
-@dataclass(frozen=True, slots=True)
-class Leftover:
+class Leftover(Struct, frozen=True):
     """One thing that no state knows. `ours` tells whether it may be removed from here."""
 
     sort: str

@@ -6,8 +6,9 @@ Not here: names in embedded zones, which go with their proxy.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from locallb.config.settings import Settings
 from locallb.dns.markers import Marker
@@ -19,8 +20,7 @@ from locallb.model.errors import ClientError
 from locallb.model.identities import Home
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class LeftName:
+class LeftName(Struct, frozen=True, order=True):
     """A name that no state knows."""
 
     name: str

@@ -7,7 +7,8 @@ this stack would serve, and that have our condition. What `up` takes up again by
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from locallb.config.settings import Settings
 from locallb.kubernetes.access.errors import KubeError
@@ -30,8 +31,7 @@ from locallb.planning.selection import is_ours
 from locallb.storage import paths
 
 
-@dataclass(frozen=True, slots=True)
-class LeftService:
+class LeftService(Struct, frozen=True):
     """A Service that waits for a finalizer that no state knows."""
 
     owner: Owner

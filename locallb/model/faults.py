@@ -6,9 +6,11 @@ Not here: how a fault is ordered, and how Envoy injects it.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from locallb.model.identities import UpstreamName
 
@@ -26,8 +28,7 @@ _LONGEST = 3600 * 1000
 """Milliseconds that a request may be delayed by: an hour, after which its client will have given up."""
 
 
-@dataclass(frozen=True, slots=True)
-class Delay:
+class Delay(Struct, frozen=True):
     """How much later requests go on."""
 
     milliseconds: int
@@ -54,8 +55,7 @@ class Delay:
         return f"{self.milliseconds}ms{_of_some(self.share)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """What requests are answered with, in place of a backend's answer."""
 
     status: int
@@ -79,8 +79,7 @@ class Failure:
         return f"{self.status}{_of_some(self.share)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """Shares in hundredths of a percent; those of connections are together at most all."""
 
     until: str
@@ -157,8 +156,7 @@ def parse_fault(text: str) -> Fault:
 _SHARES = "refuse", "hang", "reset"
 
 
-@dataclass(frozen=True, slots=True)
-class Down:
+class Down(Struct, frozen=True):
     """Backends that count as if they refused, to the end that whoever serves them ends it by."""
 
     names: frozenset[str]
@@ -170,8 +168,7 @@ class Down:
         _require_end(self.until)
 
 
-@dataclass(frozen=True, slots=True)
-class Detour:
+class Detour(Struct, frozen=True):
     """Where connections go instead, to its end."""
 
     upstream: UpstreamName
@@ -182,8 +179,7 @@ class Detour:
 _Ends = TypeVar("_Ends", Fault, Down)
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(Struct, frozen=True):
     """What was ordered for one Service by a command, beside what its annotation says."""
 
     fault: Fault | None = None

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import ip_address
 from typing import Any, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from locallb.model.formatting import clipped, shown
 from locallb.model.identities import IPAddress
@@ -30,8 +31,7 @@ class FieldError(Exception):
     """A field can't be used: its path and value and, after a semicolon, the remedy."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fields:
+class Fields(Struct, frozen=True):
     """An object and its path, such as `spec.ports[0]`; empty for a whole document."""
 
     path: str

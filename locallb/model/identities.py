@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import NamedTuple, NewType
+
+from msgspec import Struct
 
 IPAddress = IPv4Address | IPv6Address
 
@@ -195,8 +196,7 @@ class Home(NamedTuple):
         return f"{self.project}/{self.stack} at {self.root}"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Owner:
+class Owner(Struct, frozen=True, order=True):
     """The full identity of what owns an address or a proxy."""
 
     home: Home

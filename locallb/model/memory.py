@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import chain, compress, count, repeat
 from operator import eq, is_, is_not
 from typing import Any, Generic, TypeAlias, TypeVar
+
+from msgspec import Struct, field
 
 _Made = TypeVar("_Made")
 _Item = TypeVar("_Item")
@@ -20,8 +21,7 @@ _FEW = 10
 """Rows that are looked for one by one."""
 
 
-@dataclass(slots=True)
-class Memory(Generic[_Made]):
+class Memory(Struct, Generic[_Made]):
     """Knows by key what was made, and of what. Nobody may change either. For one thread and one purpose."""
 
     same: Callable[[Any, Any], bool] = eq
@@ -68,8 +68,7 @@ AnyMemory: TypeAlias = Memory[Any]
 """One for results of several types: under each key stands one type, which whoever asks for it names."""
 
 
-@dataclass(slots=True)
-class RowCache(Generic[_Made]):
+class RowCache(Struct, Generic[_Made]):
     """Knows what was made of each of many objects, of which the most are the very same ones the next time.
 
     Those cost nearly nothing: where others stand is found in one go, and only these are looked at one by one. With more
@@ -114,8 +113,7 @@ class RowCache(Generic[_Made]):
             self._frame, self._given, self._made = frame, (), ()
 
 
-@dataclass(slots=True)
-class BlockCache(Generic[_Made]):
+class BlockCache(Struct, Generic[_Made]):
     """Knows what was made of each member of many blocks, of which the most are the very same ones the next time.
 
     Of another block only those members are new that stood in none of the blocks that it may have come from. For one

@@ -8,9 +8,10 @@ these types never mix.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
+
+from msgspec import Struct, field
 
 from locallb.model.faults import NO_ORDER, Fault, Order
 from locallb.model.identities import (
@@ -68,8 +69,7 @@ class TrafficPolicy(StrEnum):
     LOCAL = "Local"
 
 
-@dataclass(frozen=True, slots=True)
-class ServicePort:
+class ServicePort(Struct, frozen=True):
     """An entry of spec.ports. `node_port` is 0 where none is allocated; `target_port` a number or a port's name."""
 
     port: int
@@ -94,15 +94,13 @@ class ServicePort:
         return f"{self.port}/{self.protocol}"
 
 
-@dataclass(frozen=True, slots=True)
-class IngressEntry:
+class IngressEntry(Struct, frozen=True):
     """An entry of status.loadBalancer.ingress that has an address."""
 
     address: IPAddress
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
+class Service(Struct, frozen=True):
     """A Service of type LoadBalancer, as far as a load balancer cares (core/v1 Service)."""
 
     key: ObjectKey
@@ -151,8 +149,7 @@ class Service:
         return tuple(order.until for order in (self.failing, self.ordered.down) if order)
 
 
-@dataclass(frozen=True, slots=True)
-class MalformedService:
+class MalformedService(Struct, frozen=True):
     """A Service of type LoadBalancer that can't be understood: it becomes a rejection, never an exception."""
 
     key: ObjectKey
@@ -163,8 +160,7 @@ class MalformedService:
     labels: Mapping[str, str] = field(default_factory=lambda: EMPTY)
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """A Node: where NodePorts answer (core/v1 Node). `addresses` are its InternalIPs."""
 
     cluster: ClusterName
@@ -180,8 +176,7 @@ class Node:
     """What of it can't be read and is left out: a sentence each."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodRanges:
+class PodRanges(Struct, frozen=True):
     """Ranges that the CNI gave a Node's pods, as an object of its own says it."""
 
     node: NodeName
@@ -189,8 +184,7 @@ class PodRanges:
     odd: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointPort:
+class EndpointPort(Struct, frozen=True):
     """An entry of an EndpointSlice's ports; `port` 0 where it has none."""
 
     port: int
@@ -198,8 +192,7 @@ class EndpointPort:
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True):
     """An entry of an EndpointSlice's endpoints. `ready` counts an unknown condition as ready, as the API says."""
 
     addresses: tuple[IPAddress, ...]
@@ -211,8 +204,7 @@ class Endpoint:
     """The name of the Pod that it is; empty for anything else."""
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointSlice:
+class EndpointSlice(Struct, frozen=True):
     """An EndpointSlice of a Service (discovery.k8s.io/v1, label kubernetes.io/service-name)."""
 
     service: ObjectKey

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict, deque
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 _MOST_STEPS = 64
 """Failures in a row after which a wait grows no more: numbers stay finite."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(Struct, frozen=True):
     """How often something is tried at most."""
 
     first: float
@@ -40,8 +41,7 @@ class Pace:
         return max(self.floor, min(self.longest, grown) * (1 + self.spread * chance))
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
+class Backoff(Struct, frozen=True):
     """Attempts at one thing: how they ended, and when the next may begin."""
 
     pace: Pace
@@ -89,8 +89,7 @@ class Backoff:
         return replace(self, not_before=min(self.not_before, max(now, self._earliest)))
 
 
-@dataclass(slots=True)
-class Credit:
+class Credit(Struct):
     """Turns that whoever changes brings: `each`, once in a `life`, and lost at its end. Time never runs backwards."""
 
     each: int = 0
@@ -129,8 +128,7 @@ class Credit:
             del self._ends[who]
 
 
-@dataclass(slots=True)
-class Quota:
+class Quota(Struct):
     """Turns of many who do the same: no more than `most` within any `span`, and a few more that are owed or brought."""
 
     most: int

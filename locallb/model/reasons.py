@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class Reason(StrEnum):
@@ -63,8 +64,7 @@ OF_THE_HOST = frozenset(
 """Reasons that may clear without an event: what is in the way is another process, stack or setting of this host."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Problem:
+class Problem(Struct, frozen=True, order=True):
     """A reason code and one sentence: the object, the value, the remedy."""
 
     reason: Reason

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from locallb.model.faults import Detour, Fault
 from locallb.model.http.backends import BackendTls, HttpBackends
 from locallb.model.http.serving import AnyCertificate, HttpListener
@@ -37,13 +39,11 @@ class Backend:
         return place(self.address, self.port)
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectCheck:
+class ConnectCheck(Struct, frozen=True):
     """A backend is healthy while a TCP connection to it opens."""
 
 
-@dataclass(frozen=True, slots=True)
-class HttpCheck:
+class HttpCheck(Struct, frozen=True):
     """A backend is healthy while GET `path` on `port` of its Node answers 200 (kube-proxy's health ports)."""
 
     port: int
@@ -53,8 +53,7 @@ class HttpCheck:
 HealthCheck = ConnectCheck | HttpCheck | None
 
 
-@dataclass(frozen=True, slots=True)
-class Upstream:
+class Upstream(Struct, frozen=True):
     """The backends of one port in one family. `name` is ours (`tcp-8080-ipv4`): it becomes a file name."""
 
     name: UpstreamName
@@ -81,8 +80,7 @@ class Upstream:
         return self.http.tls if self.http else self.bytes_by
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
+class Listener(Struct, frozen=True):
     """One address, port and protocol that clients use, and the upstream behind it."""
 
     address: IPAddress
@@ -113,8 +111,7 @@ class Listener:
         return place(self.address, self.port)
 
 
-@dataclass(frozen=True, slots=True)
-class ServedName:
+class ServedName(Struct, frozen=True):
     """A name, or a wildcard, and the addresses that are answered."""
 
     name: str
@@ -122,8 +119,7 @@ class ServedName:
     ttl: int
 
 
-@dataclass(frozen=True, slots=True)
-class NameListener:
+class NameListener(Struct, frozen=True):
     """One address and port at which DNS questions are answered from a table, by UDP."""
 
     address: IPAddress
@@ -137,8 +133,7 @@ class NameListener:
         return f"{place(self.address, self.port)}/{Protocol.UDP}"
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedPort:
+class PublishedPort(Struct, frozen=True):
     """A port of a container that Docker publishes: clients use `address`:`port`, Envoy listens at `container_port`."""
 
     address: IPAddress
@@ -147,8 +142,7 @@ class PublishedPort:
     container_port: int
 
 
-@dataclass(frozen=True, slots=True)
-class Proxy:
+class Proxy(Struct, frozen=True):
     """One Envoy: what it is called, how it discovers endpoints and what it serves."""
 
     name: ProxyName
@@ -179,8 +173,7 @@ class Proxy:
         return (*self.listeners, *self.http, *self.names)
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """What one Service has of a proxy that is the stack's."""
 
     id: PartId

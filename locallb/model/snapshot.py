@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
+
+from msgspec import Struct, field
 
 from locallb.model.faults import Order
 from locallb.model.gateway.of_cluster import ObjectOfCluster
@@ -39,8 +40,7 @@ _NO_ROUTES: Mapping[ClusterName, tuple[PodRoute, ...]] = MappingProxyType({})
 _NO_HEALTH_PORTS: Mapping[ClusterName, frozenset[Family]] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(Struct, frozen=True):
     """How a live cluster's API is reached: by reference, never with a credential in it."""
 
     kubeconfig: str
@@ -84,8 +84,7 @@ def places_of(ports: Iterable[MappedPort]) -> frozenset[Place]:
     return frozenset(port.place for port in ports)
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """An address that is held, and by whom: an entry of the ledger, or of this stack's own state."""
 
     address: IPAddress
@@ -113,8 +112,7 @@ class Claim:
         return self.address.version, int(self.address), self.owner, self.problem
 
 
-@dataclass(frozen=True, slots=True)
-class HeldProxy:
+class HeldProxy(Struct, frozen=True):
     """What a Service's own proxy is like that runs, as far as it shall stay so."""
 
     service: ObjectKey
@@ -139,8 +137,7 @@ class HeldProxyAssignment(NamedTuple):
     """Nobody else can be served by it: it is among the proxies of their own as well."""
 
 
-@dataclass(frozen=True, slots=True)
-class Socket:
+class Socket(Struct, frozen=True):
     """A socket that isn't ours and keeps (address, port) from being bound; a wildcard's address is 0.0.0.0 or ::."""
 
     address: IPAddress
@@ -150,8 +147,7 @@ class Socket:
     """`name (pid)` where it may be read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Subnet:
+class Subnet(Struct, frozen=True):
     """A subnet of the Docker network on which ports are published: an entry of its IPAM configuration."""
 
     network: IPNetwork
@@ -160,8 +156,7 @@ class Subnet:
     """IPRange: what Docker chooses from; None where it is the whole subnet."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostFacts:
+class HostFacts(Struct, frozen=True):
     """What this host allows. The defaults are those of a host without limits, for tests and previews elsewhere."""
 
     unprivileged_port_start: int = 0
@@ -187,8 +182,7 @@ class HostFacts:
     """Those of the Docker network on which ports are published."""
 
 
-@dataclass(frozen=True, slots=True)
-class Contents:
+class Contents(Struct, frozen=True):
     """How much one source had, whatever became of it."""
 
     cluster: ClusterName
@@ -198,8 +192,7 @@ class Contents:
     """Files that were read; None for a running cluster."""
 
 
-@dataclass(frozen=True, slots=True)
-class LocalAuthority:
+class LocalAuthority(Struct, frozen=True):
     """This user's own authority for certificates, as far as plans ask."""
 
     fingerprint: Fingerprint = Fingerprint("")
@@ -209,8 +202,7 @@ class LocalAuthority:
     """Days from 1970 to the moment of the snapshot."""
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """Everything that a plan is made from, read at one moment."""
 
     home: Home

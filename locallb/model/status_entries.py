@@ -6,12 +6,12 @@ The provider's schema has the same types. Not here: when they are written (`kube
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class IngressPort:
+
+class IngressPort(Struct, frozen=True):
     """A port of an ingress entry (core/v1 PortStatus)."""
 
     port: int
@@ -30,8 +30,7 @@ class EntryName(NamedTuple):
 NAMELESS = EntryName()
 
 
-@dataclass(frozen=True, slots=True)
-class Ingress:
+class Ingress(Struct, frozen=True):
     """An address in a Service's status (core/v1 LoadBalancerIngress)."""
 
     ip: str
@@ -42,8 +41,7 @@ class Ingress:
     named: EntryName = NAMELESS
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """A condition in a Service's status that isn't dated yet."""
 
     type: str
@@ -54,8 +52,7 @@ class Condition:
     message: str
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Event:
+class Event(Struct, frozen=True, order=True):
     """An event of events.k8s.io/v1 that isn't dated yet."""
 
     type: str

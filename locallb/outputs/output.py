@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import Struct
 
 from locallb.config.registry import OUTPUTS
 from locallb.planning.planned import Placement, Plan, Rejection
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 Planned = Placement | Rejection
 
 
-@dataclass(frozen=True, slots=True)
-class Telling:
+class Telling(Struct, frozen=True):
     """One load balancer, or none, that is told of; and where in the program."""
 
     planned: Planned

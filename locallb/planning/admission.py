@@ -7,8 +7,10 @@ address or a proxy is chosen.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from locallb.config.settings import Settings
 from locallb.model.identities import IPAddress, ObjectKey
@@ -24,8 +26,7 @@ from locallb.planning.proxies.assignment import ProxyAssignment, ProxyAssignment
 FindProblems = Callable[[Service], PortProblems]
 
 
-@dataclass(frozen=True, slots=True)
-class Admission:
+class Admission(Struct, frozen=True):
     """The Services that are placed, column by column in the order of keys, and what became of the others."""
 
     services: tuple[Service, ...]

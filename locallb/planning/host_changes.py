@@ -7,7 +7,8 @@ socket means for a port or an address (`ports`, `addresses`), or inotify instanc
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from locallb.config.settings import Settings
 from locallb.model.identities import IPAddress

@@ -7,7 +7,9 @@ placed again, however many there are. Where that isn't certain, everything is pl
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from locallb.config.settings import Settings, Sharing
 from locallb.model.identities import IPAddress, ObjectKey
@@ -20,8 +22,7 @@ from locallb.planning.proxies.assignment import ProxyAssignment
 from locallb.planning.proxies.placing import Placed
 
 
-@dataclass(frozen=True, slots=True)
-class LastPlan:
+class LastPlan(Struct, frozen=True):
     """A plan, and its inputs."""
 
     snapshot: Snapshot

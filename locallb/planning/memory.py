@@ -6,10 +6,12 @@ A plan made with it is the plan made without it (a law in the tests). Not here: 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import compress
 from typing import Any, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from locallb.config.settings import ProxySettings, Settings
 from locallb.gateway.routes.bound import Bound
@@ -37,8 +39,7 @@ _Question = tuple[Snapshot, Sequence[Service], Settings]
 _AssignmentInputs = tuple[Sequence[Service], Snapshot, ProxySettings, Mapping[ObjectKey, int]]
 
 
-@dataclass(slots=True)
-class PlanMemory:
+class PlanMemory(Struct):
     """Placements and addresses of one plan, each with what it was made from. For one thread."""
 
     statuses: Memory[PlannedStatus] = field(default_factory=Memory)

@@ -6,8 +6,9 @@ Not here: which of several owners keeps a name and which names are valid (`dns.r
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain, islice
+
+from msgspec.structs import replace
 
 from locallb.dns.names import is_hostname, normal
 from locallb.dns.records import Name, NameRequest, Names, Refusal, assign, ttl_of

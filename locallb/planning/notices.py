@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from locallb.config.settings import Settings
 from locallb.model.faults import ALL, Fault
@@ -29,8 +30,7 @@ TOLD_OF_THE_STACK = _OF_ORDERS | {OTHERS, PROXY_PROTOCOL}
 """Notices of single Services that stand among those of the whole plan, too."""
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(Struct, frozen=True):
     """An event's reason, and a sentence."""
 
     reason: str

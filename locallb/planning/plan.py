@@ -8,8 +8,10 @@ problems, rejections, notices). Not here: reading Services, choosing addresses, 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from locallb.config.settings import PodRouting, Settings
 from locallb.envoy.http import watched_by_chains
@@ -81,8 +83,7 @@ def _place_only_changed(snapshot: Snapshot, settings: Settings, memory: PlanMemo
     return last.with_others(snapshot, placed)
 
 
-@dataclass(frozen=True, slots=True)
-class _Inputs:
+class _Inputs(Struct, frozen=True):
     """What all placements are made from besides their Services."""
 
     snapshot: Snapshot

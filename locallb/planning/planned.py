@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
+
+from msgspec import Struct
 
 from locallb.config.status_settings import IpMode, StatusOrder
 from locallb.dns.records import Name
@@ -32,8 +34,7 @@ class Via(StrEnum):
     """Its families differ."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedPort:
+class PlannedPort(Struct, frozen=True):
     """A port of a placement: the listeners that serve it, and why one is missing where the families differ."""
 
     port: ServicePort
@@ -68,16 +69,14 @@ def _upstreams(listener: Listener | HttpListener) -> Iterator[UpstreamName]:
         yield from (target.upstream for target in targets if target.upstream)
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedPart:
+class PlannedPart(Struct, frozen=True):
     """The part of a Service in one of the stack's proxies, and its texts for Envoy."""
 
     part: Part
     rendered: RenderedPart
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedStatus:
+class PlannedStatus(Struct, frozen=True):
     """The planned part of the status of a Gateway API object or an Ingress in a running cluster."""
 
     owner: Owner
@@ -88,11 +87,11 @@ class PlannedStatus:
     """Of the object that it was made from."""
     gateway: ObjectKey | None = None
     """Whose proof it waits for: a ListenerSet's, where what it has is served; it adds nothing to the digest."""
-    key: ObjectKey = field(init=False, repr=False, compare=False)
-    """Which object; noted once, as plans have thousands that are asked for it again and again."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "key", self.owner.service)
+    @property
+    def key(self) -> ObjectKey:
+        """Return which object."""
+        return self.owner.service
 
     @property
     def words(self) -> tuple[object, ...]:
@@ -105,8 +104,7 @@ class PlannedStatus:
         return digest([owner_fields(self.owner), *self.words])
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedNews:
+class PlannedNews(Struct, frozen=True):
     """The events of an Ingress in a running cluster."""
 
     owner: Owner
@@ -122,8 +120,7 @@ class PlannedNews:
         return self.owner.service
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(Struct, frozen=True):
     """A Service that gets addresses. A port without backends stays closed; the addresses stay."""
 
     owner: Owner
@@ -160,11 +157,11 @@ class Placement:
     """What Ingresses of a running cluster are told that are served here."""
     news: tuple[PlannedNews, ...] = ()
     """And what they are told by events, those too of which nothing is served."""
-    key: ObjectKey = field(init=False, repr=False, compare=False)
-    """Which Service; noted once, as that of a PlannedStatus."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "key", self.owner.service)
+    @property
+    def key(self) -> ObjectKey:
+        """Return which Service."""
+        return self.owner.service
 
     @property
     def mapped(self) -> tuple[MappedPort, ...]:
@@ -173,8 +170,7 @@ class Placement:
         return tuple(MappedPort(port.port, port.protocol, port.mapped) for port in ports)
 
 
-@dataclass(frozen=True, slots=True)
-class Rejection:
+class Rejection(Struct, frozen=True):
     """A Service that gets nothing, and why."""
 
     key: ObjectKey
@@ -188,8 +184,7 @@ class Rejection:
     """As of a Placement."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedProxy:
+class PlannedProxy(Struct, frozen=True):
     """A proxy, its owner, and Envoy's files. One of the stack's gets the rest of its configuration from placements."""
 
     proxy: Proxy
@@ -221,8 +216,7 @@ class PlannedProxy:
         return digest([self.proxy.id, owner_fields(self.owner), dict(self.rendered.files), *run, *routes, *serves])
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """The desired state, sorted by Service; proxies of the stack come last."""
 
     placements: tuple[Placement, ...] = ()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
+
+from msgspec import Struct
 
 from locallb.model.identities import ClusterName, Digest, Home, ObjectKey, Owner, ProxyName
 from locallb.model.naming import digest, owner_fields, proxy_owner
@@ -14,8 +15,7 @@ ROUTES, ZONES = "pod-routes", "dns-zones"
 """The second part of the names of what the stack has for a cluster; names of Services have three."""
 
 
-@dataclass(frozen=True, slots=True)
-class _ForCluster:
+class _ForCluster(Struct, frozen=True):
     cluster: ClusterName
     home: Home
     part: ClassVar[str]
@@ -32,8 +32,7 @@ class _ForCluster:
         return self.owner.service
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedRoutes(_ForCluster):
+class PlannedRoutes(_ForCluster, frozen=True):
     """The routes to the pods of a cluster in this host's table."""
 
     routes: tuple[PodRoute, ...]
@@ -45,8 +44,7 @@ class PlannedRoutes(_ForCluster):
         return digest([owner_fields(self.owner), [str(route) for route in self.routes]])
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedZones(_ForCluster):
+class PlannedZones(_ForCluster, frozen=True):
     """The zones that the pods of a running cluster are to resolve."""
 
     access: Access

@@ -6,9 +6,10 @@ Not here: starting, watching and ending runs (`runtimes.runtime`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Protocol, cast
+
+from msgspec import Struct
 
 from locallb.config.registry import RUNTIMES
 from locallb.config.settings import Settings
@@ -45,8 +46,7 @@ class PlannedRun(Protocol):
         """Whether it uses the proxy's directory by this user's group."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunInputs:
+class RunInputs(Struct, frozen=True):
     """What a run is planned from, besides its proxy."""
 
     owner: Owner

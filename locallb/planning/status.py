@@ -6,8 +6,10 @@ Pure: the observation is an argument. Not here: how rows are printed, and how pr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from locallb.dns.names import is_wildcard
 from locallb.model.identities import IPAddress, ObjectKey
@@ -30,8 +32,7 @@ class State(StrEnum):
     """It gets nothing until something changes; the reason says what."""
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(Struct, frozen=True):
     """What a proxy answered: the listeners that are bound, and why others are not."""
 
     listening: frozenset[str] = frozenset()
@@ -42,8 +43,7 @@ NOT_DEPLOYED = "NotDeployed"
 """Why something is pending that the next update brings about."""
 
 
-@dataclass(frozen=True, slots=True)
-class PortRow:
+class PortRow(Struct, frozen=True):
     """The state of one port; `reason` is empty while it serves."""
 
     port: ServicePort
@@ -54,8 +54,7 @@ class PortRow:
     """Where its connections go first; None where nothing listens."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """The state of one Service."""
 
     key: ObjectKey

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+
+from msgspec import Struct
 
 from locallb.model.errors import ClientError
 from locallb.programs.program import Program, ProgramError
@@ -29,8 +30,7 @@ class GitError(ClientError):
     """A revision can't be read: one sentence."""
 
 
-@dataclass(frozen=True, slots=True)
-class Revision:
+class Revision(Struct, frozen=True):
     """A commit of the repository in which `project` lies."""
 
     project: Path
@@ -96,8 +96,7 @@ class Revision:
             position = start + size + 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(Struct, frozen=True):
     path: str
     object: str
     link: bool

@@ -15,9 +15,10 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+
+from msgspec import Struct
 
 from locallb.model.errors import ClientError
 from locallb.model.formatting import clipped, printable
@@ -46,8 +47,7 @@ class ProgramError(ClientError):
         """The sentence without its subject and its remedy."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """A program that ended by itself."""
 
     code: int
@@ -62,8 +62,7 @@ class Ended:
         return printable(lines[-1].strip()[-_WORDS:]) if lines else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(Struct, frozen=True):
     """A program, and what it may do."""
 
     words: tuple[str, ...]

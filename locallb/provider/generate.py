@@ -56,7 +56,7 @@ _PLAIN = _Words("list of {}", {"string": "string", "integer": "integer", "boolea
 
 
 def properties_module(schema: Schema) -> str:
-    """Make locallb/resources/properties.py: a frozen dataclass for each type, each resource's inputs and its state."""
+    """Make locallb/resources/properties.py: a frozen Struct for each type, each resource's inputs and its state."""
     return "\n".join([*_properties_head(schema), *_type_classes(schema), *_resource_classes(schema)])
 
 
@@ -138,7 +138,7 @@ def _properties_head(schema: Schema) -> Iterator[str]:
     yield from _docstring(f"Typed properties of our resources, for the provider. {_WARNING}", "")
     yield ""
     yield from ("from __future__ import annotations", "")
-    yield from ("from collections.abc import Mapping", "from dataclasses import dataclass, field", "")
+    yield from ("from collections.abc import Mapping", "", "from msgspec import Struct", "")
     names: dict[str, list[str]] = {}
     resources = json.dumps(schema["resources"])
     for name, module in (_OURS | dict.fromkeys(_NAMES.values(), _OURS["Owner"])).items():
@@ -153,29 +153,29 @@ def _properties_head(schema: Schema) -> Iterator[str]:
 def _type_classes(schema: Schema) -> Iterator[str]:
     for token, record in schema["types"].items():
         if _short(token) not in _OURS:
-            yield from _dataclass(_short(token), record["description"], record["properties"])
+            yield from _struct(_short(token), record["description"], record["properties"], "Struct")
 
 
 def _resource_classes(schema: Schema) -> Iterator[str]:
     for token, resource in schema["resources"].items():
         name = _short(token)
-        inputs, needed = resource["inputProperties"], resource["requiredInputs"]
-        yield from _dataclass(f"{name}Inputs", f"What a program says of its `{name}`.", inputs, needed=needed)
+        inputs = resource["inputProperties"]
+        optional = inputs.keys() - set(resource["requiredInputs"])
+        yield from _struct(f"{name}Inputs", f"What a program says of its `{name}`.", inputs, "Struct", optional)
         about = f"What is known of one `{name}`: its inputs and its outputs."
-        yield from _dataclass(f"{name}State", about, _outputs(resource), f"{name}Inputs")
+        yield from _struct(f"{name}State", about, _outputs(resource), f"{name}Inputs", optional)
     yield ""
 
 
-def _dataclass(
-    name: str, about: str, fields: Mapping[str, Schema], base: str = "", needed: Collection[str] | None = None
-) -> Iterator[str]:
-    yield from ("", "", "@dataclass(frozen=True, slots=True)", f"class {name}{f'({base})' if base else ''}:")
+def _struct(name: str, about: str, fields: Schema, base: str, optional: Collection[str] = ()) -> Iterator[str]:
+    """Write a class; where a property may be missing, all fields are given by name."""
+    yield from ("", "", f"class {name}({base}, frozen=True{', kw_only=True' if optional else ''}):")
     yield f'    """{about}"""'
     if fields:
         yield ""
     for field, value in fields.items():
         identity = _NAMES.get(field) or _NAMES.get(f"{name}.{field}")
-        blank = "" if needed is None or field in needed else ' = field(default="", kw_only=True)'
+        blank = ' = ""' if field in optional else ""
         yield f"    {field}: {identity or _written(value, _TYPED)}{blank}"
         yield from _docstring(value["description"], "    ")
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError
 from locallb.envoy.fragments import Tag, tag
@@ -30,8 +31,7 @@ _ALL = ".*"
 _Wanted: TypeAlias = tuple[PartId, frozenset[str]]
 
 
-@dataclass(frozen=True, slots=True)
-class PartSeen:
+class PartSeen(Struct, frozen=True):
     """What runs of a part: versions of listeners and clusters by name, and why a listener can't be as it should."""
 
     listeners: Mapping[str, str]
@@ -63,8 +63,7 @@ def _look(admin: EnvoyAdmin, wanted: Sequence[_Wanted]) -> list[PartSeen]:
     return [dumped.seen(part, names_of_part) for part, names_of_part in wanted]
 
 
-@dataclass(frozen=True, slots=True)
-class _Dumped:
+class _Dumped(Struct, frozen=True):
     """What an Envoy told."""
 
     listeners: Mapping[str, JsonObject]
@@ -86,8 +85,7 @@ class _Dumped:
         return _seen(part, names, self.listeners, self.clusters.get(part, {}) if names else {})
 
 
-@dataclass(slots=True, eq=False)
-class _OneLook:
+class _OneLook(Struct, eq=False):
     """What each Envoy had at some moment since this began, or why it can't be asked."""
 
     _turns: dict[Path, Lock] = field(default_factory=dict)

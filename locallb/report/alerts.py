@@ -7,8 +7,9 @@ addresses that change, wider exposure, less access. Not here: how a format marks
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from locallb.model.formatting import counted, few
 from locallb.model.reasons import Reason
@@ -33,8 +34,7 @@ class Topic(StrEnum):
     """Clients that may not come any more, and ports without a backend."""
 
 
-@dataclass(frozen=True, slots=True)
-class Alert:
+class Alert(Struct, frozen=True):
     """One sentence."""
 
     topic: Topic

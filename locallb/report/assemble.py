@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import fields
 
 from locallb.config.settings import Settings
 from locallb.model.identities import ObjectKey
@@ -39,4 +38,4 @@ def assembled(
 
 
 def _differing(old: Settings, new: Settings) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(Settings) if getattr(old, field.name) != getattr(new, field.name))
+    return tuple(name for name in Settings.__struct_fields__ if getattr(old, name) != getattr(new, name))

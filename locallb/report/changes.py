@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from locallb.model.identities import ObjectKey
 from locallb.model.reasons import Problem
@@ -59,8 +61,7 @@ class What(StrEnum):
     """Resources that aren't as declared; only where a Service is repaired."""
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """One difference: its port (empty for the whole Service), and the texts before and after."""
 
     what: What
@@ -69,8 +70,7 @@ class Difference:
     after: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceChange:
+class ServiceChange(Struct, frozen=True):
     """One Service on both sides."""
 
     key: ObjectKey
@@ -102,16 +102,14 @@ class Gate(StrEnum):
     TLS = "tls"
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
+class Violation(Struct, frozen=True):
     """One thing that a policy forbids: a sentence with the object, the value and the remedy."""
 
     gate: Gate
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """Everything that a reader of a change wants to know."""
 
     stack: str

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
+
+from msgspec import Struct
 
 from locallb.model.fields import at, object_of, objects_of, text_of, texts_of
 from locallb.model.identities import IPAddress, IPNetwork, Protocol
@@ -20,8 +21,7 @@ _PLACE = re.compile(r"(?:(?P<four>[\d.]+)|\[(?P<six>[^]]+)\]):(?P<port>\d{1,5})/
 """A listener's name, as `serving.Listener.name` makes it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
+class Listener(Struct, frozen=True):
     """A listener as clients meet it."""
 
     address: IPAddress
@@ -59,8 +59,7 @@ def _routes(files: Mapping[str, str], listener: Iterable[Mapping[str, object]]) 
     return (part for name in names for resource in _resources(files, f"{name}.json") for part in _walk(resource))
 
 
-@dataclass(frozen=True, slots=True)
-class Entrance:
+class Entrance(Struct, frozen=True):
     """What of requests, or of connections by name, a port takes."""
 
     port: str

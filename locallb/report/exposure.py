@@ -8,9 +8,11 @@ of this is what can't be reached any more.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from ipaddress import ip_network
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from locallb.model.identities import Family, IPAddress, IPNetwork
 from locallb.model.network.ranges import covered
@@ -30,8 +32,7 @@ class Wider(StrEnum):
     SOURCES = "source-ranges-widened"
 
 
-@dataclass(frozen=True, slots=True)
-class Exposure:
+class Exposure(Struct, frozen=True):
     """One thing that became reachable."""
 
     kind: Wider
@@ -58,8 +59,7 @@ class Narrower(StrEnum):
 _SEEN_BACKWARDS = dict(zip(Wider, Narrower, strict=True))
 
 
-@dataclass(frozen=True, slots=True)
-class Narrowing:
+class Narrowing(Struct, frozen=True):
     """One thing that can't be reached any more."""
 
     kind: Narrower

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from locallb.config.candidates import Candidates, candidates, possible
 from locallb.config.settings import Settings
@@ -13,8 +14,7 @@ from locallb.model.snapshot import Snapshot
 from locallb.report.sides import Side
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(Struct, frozen=True):
     """One family of one pool: `size` addresses, of which our Services have `used`, and `free` are available.
 
     The rest is held by others, kept by a pin, or not usable on this host.

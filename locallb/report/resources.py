@@ -10,8 +10,10 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import MappingProxyType
+
+from msgspec import Struct, field
 
 from locallb.envoy.fragments import as_files
 from locallb.model import state_resource
@@ -26,8 +28,7 @@ _READ = {state_resource.ADDRESS, state_resource.PORTS, state_resource.CONFIG, st
 _LABEL = re.compile(r"(\d{1,5})/(TCP|UDP|SCTP)(?:=(\d{1,5}))?(?: (\w+))?")
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(Struct, frozen=True):
     """A resource with the properties that it is declared with (JSON-like values, from anybody)."""
 
     type: str
@@ -35,8 +36,7 @@ class Resource:
     inputs: Mapping[str, object]
 
 
-@dataclass(slots=True)
-class _Parts:
+class _Parts(Struct):
     """The resources of one Service."""
 
     addresses: list[IPAddress] = field(default_factory=list)

@@ -6,10 +6,13 @@ Where something isn't known on a side it is None, and never compared.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from ipaddress import get_mixed_type_key
 from types import MappingProxyType
+
+from msgspec import Struct, field
 
 from locallb.envoy.fragments import as_files
 from locallb.model.identities import ClusterName, IPAddress, IPNetwork, ObjectKey, Protocol, UpstreamName
@@ -20,7 +23,7 @@ from locallb.model.snapshot import Snapshot
 from locallb.planning.planned import Placement, Plan, PlannedPort, PlannedProxy, Via
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Port:
     """A port of a Service, as its clients and its backends meet it."""
 
@@ -38,7 +41,7 @@ class Port:
     """The code of the reason why it is closed somewhere."""
     message: str = ""
     """The sentence behind it; empty where only the code was deployed."""
-    via: Via | None = field(default=None, compare=False)
+    via: Via | None = dataclasses.field(default=None, compare=False)
     """Where connections go first; None where it was deployed: the backends themselves tell."""
 
     @property
@@ -47,7 +50,7 @@ class Port:
         return f"{self.number}/{self.protocol}{f'={self.mapped}' if self.mapped else ''}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Balancer:
     """The load balancer of one Service."""
 
@@ -60,18 +63,17 @@ class Balancer:
     envoy: str = ""
     container: tuple[str, ...] = ()
     """Image, limits and network of its container; empty where it is a process."""
-    routes: tuple[str, ...] | None = field(default=None, compare=False)
+    routes: tuple[str, ...] | None = dataclasses.field(default=None, compare=False)
     """What a Gateway or Ingresses serve, a line a route; None where that isn't known (what was deployed)."""
-    files: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), compare=False)
+    files: Mapping[str, str] = dataclasses.field(default_factory=lambda: MappingProxyType({}), compare=False)
     """What its Envoy is told, for questions that few ask."""
-    every_name: bool = field(default=False, compare=False)
+    every_name: bool = dataclasses.field(default=False, compare=False)
     """Whether TLS passes through for every hostname, which those files don't tell from any TCP."""
     fingerprint: str = ""
     """A digest of all that is declared for it: equal exactly where nothing is to be done."""
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+class Side(Struct, frozen=True):
     """All Services of one side."""
 
     label: str

@@ -1,6 +1,6 @@
-"""Converts between JSON-like values and our frozen dataclasses, by the dataclasses' own annotations.
+"""Converts between JSON-like values and records (frozen Structs), by their own annotations.
 
-A NamedTuple in a dataclass is no object of its own: its fields stand among the dataclass's. Of these, one with a
+A NamedTuple in one is no object of its own: its fields stand among the others. Of these, one with a
 default may be missing, and isn't written while it has that; likewise a field that is given by name only. A property
 that isn't known yet (in a preview) is the string UNKNOWN in its field, whatever the field's type; only the preview's
 code meets it. Not here: what values mean.
@@ -8,7 +8,6 @@ code meets it. Not here: what values mean.
 
 from __future__ import annotations
 
-import dataclasses
 import types
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -18,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar, get_origin
 from pulumi.runtime.rpc import UNKNOWN
 
 from locallb.resources.exact import Odd, exactly
-from locallb.resources.forms import ABSENT, form_of, shape
+from locallb.resources.forms import ABSENT, form_of, is_record, shape
 from locallb.resources.values import Values, holds_unknown
 
 T = TypeVar("T")
@@ -42,7 +41,7 @@ def is_unknown(value: object) -> bool:
 
 
 def decode(kind: type[T], properties: Values) -> T:
-    """Read a dataclass. Raises CodecError with every property that is missing, superfluous or of another type."""
+    """Read a record. Raises CodecError with every property that is missing, superfluous or of another type."""
     with suppress(Odd):
         return exactly(kind, properties)
     failures: list[tuple[str, str]] = []
@@ -53,14 +52,14 @@ def decode(kind: type[T], properties: Values) -> T:
 
 
 def recall(kind: type[T], properties: Values) -> T:
-    """Read a dataclass from a state, perhaps written by another version: what is missing or odd there is blank."""
+    """Read a record from a state, perhaps written by another version: what is missing or odd there is blank."""
     with suppress(Odd):
         return exactly(kind, properties)
     return _record(kind, properties, "", None)
 
 
 def encode(record: object) -> dict[str, Any]:
-    """Write a dataclass, keys sorted as the state has them."""
+    """Write a record, keys sorted as the state has them."""
     form = form_of(type(record))
     given = form.properties(record)
     written = {name: value(given[name]) for name in form.names}
@@ -122,7 +121,7 @@ def _typed(hint: object, given: object, path: str, failures: _Failures) -> objec
     if isinstance(given, Mapping):
         if origin is Mapping:
             return {key: _field(inner, item, f"{path}[{key!r}]", failures) for key, item in given.items()}
-        if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        if is_record(hint):
             return _record(hint, given, f"{path}.", failures)
     if hint is int and not isinstance(given, bool) and isinstance(given, int | float) and int(given) == given:
         return int(given)
@@ -146,7 +145,7 @@ def _kind_of(given: object) -> str:
 def _blank(hint: object) -> object:
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return next(iter(hint))
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+    if is_record(hint):
         form = form_of(hint)
         return form.make({name: _blank(inner) for name, inner in form.hints.items()})
     return _BLANKS[get_origin(hint) or hint]

@@ -1,4 +1,4 @@
-"""The fast path of decoding: properties that are exactly as their dataclass has them, which nearly all are.
+"""The fast path of decoding: properties that are exactly as their record has them, which nearly all are.
 
 Whatever is missing, superfluous, unknown or of another type is `Odd`: then `codec` reads all of it again, and says what
 is wrong or what stands in its place.
@@ -6,7 +6,6 @@ is wrong or what stands in its place.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import cache, partial
@@ -15,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from pulumi.runtime.rpc import UNKNOWN
 
-from locallb.resources.forms import ABSENT, Form, form_of, shape
+from locallb.resources.forms import ABSENT, Form, form_of, is_record, shape
 from locallb.resources.values import Values
 
 T = TypeVar("T")
@@ -23,7 +22,7 @@ _Reader: TypeAlias = Callable[[Any], object]
 
 
 _How: TypeAlias = tuple[Form, tuple[tuple[str, _Reader, object], ...]]
-"""What a dataclass is, how to read each property, and what stands for one that is missing."""
+"""What a record is, how to read each property, and what stands for one that is missing."""
 
 
 class Odd(Exception):  # noqa: N818 - no error: there is another way
@@ -31,7 +30,7 @@ class Odd(Exception):  # noqa: N818 - no error: there is another way
 
 
 def exactly(kind: type[T], properties: Values) -> T:
-    """Read a dataclass. Raises Odd."""
+    """Read a record. Raises Odd."""
     form, readers = _readers(kind)
     fields: dict[str, object] = {}
     missing = 0
@@ -46,7 +45,7 @@ def exactly(kind: type[T], properties: Values) -> T:
     return made
 
 
-def _read_how(kind: Any) -> _How:  # noqa: ANN401 - any dataclass
+def _read_how(kind: Any) -> _How:  # noqa: ANN401 - any record
     form = form_of(kind)
     return form, tuple((name, _reader(hint), form.defaults.get(name, ABSENT)) for name, hint in form.hints.items())
 
@@ -65,7 +64,7 @@ def _reader(hint: Any) -> _Reader:  # noqa: ANN401 - any annotation
         return partial(_list, _reader(inner))
     if origin is Mapping:
         return partial(_mapping, _reader(inner))
-    return partial(_object, hint) if isinstance(hint, type) and dataclasses.is_dataclass(hint) else _odd
+    return partial(_object, hint) if is_record(hint) else _odd
 
 
 def _text(given: object) -> object:

@@ -1,15 +1,16 @@
-"""The form of a dataclass as properties: their names and types, and how the dataclass is made of them.
+"""The form of a record (a Struct) as properties: their names and types, and how it is made of them.
 
 Not here: reading and writing values (`codec`, and `exact` for those that are as they shall be).
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, get_args, get_origin, get_type_hints
+from inspect import Parameter, signature
+from typing import Any, TypeGuard, get_args, get_origin, get_type_hints
+
+from msgspec import Struct
 
 ABSENT = object()
 """In place of a property that isn't there."""
@@ -22,9 +23,13 @@ def shape(hint: Any) -> tuple[object, object]:  # noqa: ANN401 - any annotation
     return get_origin(hint) or hint, arguments[0 if get_origin(hint) is tuple else -1] if arguments else None
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
-    """What a dataclass is as properties."""
+def is_record(hint: object) -> TypeGuard[type[Struct]]:
+    """Return whether an annotation is a Struct, so that its fields are properties."""
+    return isinstance(hint, type) and issubclass(hint, Struct)
+
+
+class Form(Struct, frozen=True):
+    """What a record is as properties."""
 
     kind: Any
     fields: tuple[str, ...]
@@ -50,22 +55,24 @@ class Form:
         return given
 
 
-def _form_of(kind: Any) -> Form:  # noqa: ANN401 - any dataclass
-    fields = tuple(field.name for field in dataclasses.fields(kind))
-    own = _hints(kind, fields)
+def _form_of(kind: Any) -> Form:  # noqa: ANN401 - any record
+    own = _hints(kind, kind.__struct_fields__)
     flat: dict[str, Any] = {field: hint for field, hint in own.items() if hasattr(hint, "_fields")}
     hints: dict[str, object] = {}
     for field, hint in own.items():
         hints |= _hints(hint, flat[field]._fields) if field in flat else {field: hint}
-    defaults = {field.name: field.default for field in dataclasses.fields(kind) if field.kw_only}
+    by_name = (
+        parameter for parameter in signature(kind).parameters.values() if parameter.kind is Parameter.KEYWORD_ONLY
+    )
+    defaults = {each.name: each.default for each in by_name if each.default is not Parameter.empty}
     defaults |= {name: default for inner in flat.values() for name, default in inner._field_defaults.items()}
-    return Form(kind, fields, flat, hints, tuple(sorted(hints)), defaults)
+    return Form(kind, kind.__struct_fields__, flat, hints, tuple(sorted(hints)), defaults)
 
 
-def _hints(kind: Any, names: Sequence[str]) -> Mapping[str, object]:  # noqa: ANN401 - any dataclass or NamedTuple
+def _hints(kind: Any, names: Sequence[str]) -> Mapping[str, object]:  # noqa: ANN401 - any class with fields
     hints = get_type_hints(kind)
     return {name: getattr(hints[name], "__supertype__", hints[name]) for name in names}
 
 
 form_of: Callable[[Any], Form] = cache(_form_of)
-"""Returns what a dataclass is as properties."""
+"""Returns what a record is as properties."""

@@ -6,7 +6,8 @@ Made from locallb/provider/schema.json by `python -m locallb.provider.generate`:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from locallb.model.identities import (
     ContainerId,
@@ -25,8 +26,7 @@ from locallb.model.snapshot import Access
 from locallb.model.status_entries import Condition, Event, Ingress
 
 
-@dataclass(frozen=True, slots=True)
-class Versions:
+class Versions(Struct, frozen=True):
     """Versions of a proxy's configuration, as in the `version_info` of its files."""
 
     lds: str
@@ -35,8 +35,7 @@ class Versions:
     """Version of the clusters."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListenerState:
+class ListenerState(Struct, frozen=True):
     """State of a listener in a proxy."""
 
     listener: str
@@ -47,8 +46,7 @@ class ListenerState:
     """Reason of the failure; empty while it serves."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoopbackAddressInputs:
+class LoopbackAddressInputs(Struct, frozen=True):
     """What a program says of its `LoopbackAddress`."""
 
     address: str
@@ -65,16 +63,14 @@ class LoopbackAddressInputs:
     """
 
 
-@dataclass(frozen=True, slots=True)
-class LoopbackAddressState(LoopbackAddressInputs):
+class LoopbackAddressState(LoopbackAddressInputs, frozen=True):
     """What is known of one `LoopbackAddress`: its inputs and its outputs."""
 
     claim: str
     """Path of the ledger with the claim."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoopbackPortsInputs:
+class LoopbackPortsInputs(Struct, frozen=True):
     """What a program says of its `LoopbackPorts`."""
 
     address: str
@@ -91,16 +87,14 @@ class LoopbackPortsInputs:
     """
 
 
-@dataclass(frozen=True, slots=True)
-class LoopbackPortsState(LoopbackPortsInputs):
+class LoopbackPortsState(LoopbackPortsInputs, frozen=True):
     """What is known of one `LoopbackPorts`: its inputs and its outputs."""
 
     claim: str
     """Path of the ledger with the claim."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProxyConfigInputs:
+class ProxyConfigInputs(Struct, frozen=True, kw_only=True):
     """What a program says of its `ProxyConfig`."""
 
     proxy: ProxyId
@@ -118,12 +112,11 @@ class ProxyConfigInputs:
     """Versions in lds.json and cds.json."""
     shared: bool
     """Whether this user's group may use the directory too, for a container."""
-    serves: str = field(default="", kw_only=True)
+    serves: str = ""
     """Key of the only Gateway, or the only Ingresses, that a proxy of the stack serves; optional."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProxyConfigState(ProxyConfigInputs):
+class ProxyConfigState(ProxyConfigInputs, frozen=True, kw_only=True):
     """What is known of one `ProxyConfig`: its inputs and its outputs."""
 
     directory: str
@@ -132,8 +125,7 @@ class ProxyConfigState(ProxyConfigInputs):
     """sha256 (hex) of bootstrap.json."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServedCertificateInputs:
+class ServedCertificateInputs(Struct, frozen=True, kw_only=True):
     """What a program says of its `ServedCertificate`."""
 
     proxy: ProxyId
@@ -157,23 +149,21 @@ class ServedCertificateInputs:
     """
     shared: bool
     """Whether this user's group may read the files too, for a container."""
-    serves: str = field(default="", kw_only=True)
+    serves: str = ""
     """Key of the only object that a proxy of the stack serves; optional.
 
     One of another cluster replaces the resource.
     """
 
 
-@dataclass(frozen=True, slots=True)
-class ServedCertificateState(ServedCertificateInputs):
+class ServedCertificateState(ServedCertificateInputs, frozen=True, kw_only=True):
     """What is known of one `ServedCertificate`: its inputs and its outputs."""
 
     chain: str
     """Name of the certificate's file."""
 
 
-@dataclass(frozen=True, slots=True)
-class LocalCertificateInputs:
+class LocalCertificateInputs(Struct, frozen=True):
     """What a program says of its `LocalCertificate`."""
 
     proxy: ProxyId
@@ -197,8 +187,7 @@ class LocalCertificateInputs:
     """Whether this user's group may read the files too, for a container."""
 
 
-@dataclass(frozen=True, slots=True)
-class LocalCertificateState(LocalCertificateInputs):
+class LocalCertificateState(LocalCertificateInputs, frozen=True):
     """What is known of one `LocalCertificate`: its inputs and its outputs."""
 
     chain: str
@@ -209,8 +198,7 @@ class LocalCertificateState(LocalCertificateInputs):
     """Expiry time (RFC 3339)."""
 
 
-@dataclass(frozen=True, slots=True)
-class EnvoyProcessInputs:
+class EnvoyProcessInputs(Struct, frozen=True):
     """What a program says of its `EnvoyProcess`."""
 
     proxy: ProxyId
@@ -223,8 +211,7 @@ class EnvoyProcessInputs:
     """Version of Envoy. A process of the new version takes over from the old one."""
 
 
-@dataclass(frozen=True, slots=True)
-class EnvoyProcessState(EnvoyProcessInputs):
+class EnvoyProcessState(EnvoyProcessInputs, frozen=True):
     """What is known of one `EnvoyProcess`: its inputs and its outputs."""
 
     pid: int
@@ -235,8 +222,7 @@ class EnvoyProcessState(EnvoyProcessInputs):
     """Path of the program."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodmanContainerInputs:
+class PodmanContainerInputs(Struct, frozen=True):
     """What a program says of its `PodmanContainer`."""
 
     proxy: ProxyId
@@ -269,16 +255,14 @@ class PodmanContainerInputs:
     """Labels in addition to those of every local-lb container."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodmanContainerState(PodmanContainerInputs):
+class PodmanContainerState(PodmanContainerInputs, frozen=True):
     """What is known of one `PodmanContainer`: its inputs and its outputs."""
 
     container: ContainerId
     """Id of the container."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceConfigInputs:
+class ServiceConfigInputs(Struct, frozen=True):
     """What a program says of its `ServiceConfig`."""
 
     proxy: ProxyId
@@ -293,13 +277,11 @@ class ServiceConfigInputs:
     """Envoy clusters by name, as canonical JSON with their tag."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceConfigState(ServiceConfigInputs):
+class ServiceConfigState(ServiceConfigInputs, frozen=True):
     """What is known of one `ServiceConfig`: its inputs and its outputs."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReachableInputs:
+class ReachableInputs(Struct, frozen=True):
     """What a program says of its `Reachable`."""
 
     proxy: ProxyId
@@ -318,16 +300,14 @@ class ReachableInputs:
     """Whether Docker publishes the listeners' ports: connections to them must arrive at the proxy."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReachableState(ReachableInputs):
+class ReachableState(ReachableInputs, frozen=True):
     """What is known of one `Reachable`: its inputs and its outputs."""
 
     ports: tuple[ListenerState, ...]
     """Observed state of each listener."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceClaimInputs:
+class ServiceClaimInputs(Struct, frozen=True):
     """What a program says of its `ServiceClaim`."""
 
     access: Access
@@ -336,16 +316,14 @@ class ServiceClaimInputs:
     """The Service, including its uid: the same name with another uid is another Service."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceClaimState(ServiceClaimInputs):
+class ServiceClaimState(ServiceClaimInputs, frozen=True):
     """What is known of one `ServiceClaim`: its inputs and its outputs."""
 
     finalizer: str
     """The finalizer."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceStatusInputs:
+class ServiceStatusInputs(Struct, frozen=True):
     """What a program says of its `ServiceStatus`."""
 
     access: Access
@@ -360,13 +338,11 @@ class ServiceStatusInputs:
     """Whether entries of other controllers are removed."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceStatusState(ServiceStatusInputs):
+class ServiceStatusState(ServiceStatusInputs, frozen=True):
     """What is known of one `ServiceStatus`: its inputs and its outputs."""
 
 
-@dataclass(frozen=True, slots=True)
-class GatewayStatusInputs:
+class GatewayStatusInputs(Struct, frozen=True):
     """What a program says of its `GatewayStatus`."""
 
     access: Access
@@ -379,13 +355,11 @@ class GatewayStatusInputs:
     """Generation of the object that the status is for."""
 
 
-@dataclass(frozen=True, slots=True)
-class GatewayStatusState(GatewayStatusInputs):
+class GatewayStatusState(GatewayStatusInputs, frozen=True):
     """What is known of one `GatewayStatus`: its inputs and its outputs."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceEventsInputs:
+class ServiceEventsInputs(Struct, frozen=True):
     """What a program says of its `ServiceEvents`."""
 
     access: Access
@@ -396,8 +370,7 @@ class ServiceEventsInputs:
     """Events for the current situation."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceEventsState(ServiceEventsInputs):
+class ServiceEventsState(ServiceEventsInputs, frozen=True):
     """What is known of one `ServiceEvents`: its inputs and its outputs."""
 
     tokens: int
@@ -406,8 +379,7 @@ class ServiceEventsState(ServiceEventsInputs):
     """Time in Unix seconds from which this number grows again."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodRoutesInputs:
+class PodRoutesInputs(Struct, frozen=True):
     """What a program says of its `PodRoutes`."""
 
     owner: Owner
@@ -421,16 +393,14 @@ class PodRoutesInputs:
     """Each as `ip route` writes it, such as `10.244.1.0/24 via 172.18.0.3`."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodRoutesState(PodRoutesInputs):
+class PodRoutesState(PodRoutesInputs, frozen=True):
     """What is known of one `PodRoutes`: its inputs and its outputs."""
 
     metric: int
     """Their metric, which together with protocol 78 distinguishes them from all other routes."""
 
 
-@dataclass(frozen=True, slots=True)
-class DnsNameInputs:
+class DnsNameInputs(Struct, frozen=True):
     """What a program says of its `DnsName`."""
 
     owner: Owner
@@ -455,16 +425,14 @@ class DnsNameInputs:
     """Types and values, such as `A 127.77.0.5`, sorted."""
 
 
-@dataclass(frozen=True, slots=True)
-class DnsNameState(DnsNameInputs):
+class DnsNameState(DnsNameInputs, frozen=True):
     """What is known of one `DnsName`: its inputs and its outputs."""
 
     marked: OwnerId
     """The owner that its ownership records actually have."""
 
 
-@dataclass(frozen=True, slots=True)
-class StubZonesInputs:
+class StubZonesInputs(Struct, frozen=True):
     """What a program says of its `StubZones`."""
 
     owner: Owner
@@ -475,8 +443,7 @@ class StubZonesInputs:
     """Zones with their servers, such as `test 172.18.0.1:5300`, sorted."""
 
 
-@dataclass(frozen=True, slots=True)
-class StubZonesState(StubZonesInputs):
+class StubZonesState(StubZonesInputs, frozen=True):
     """What is known of one `StubZones`: its inputs and its outputs."""
 
     config_map: str

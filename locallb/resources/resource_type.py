@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from locallb.model.identities import Owner
 from locallb.resources.codec import is_unknown
 from locallb.storage import paths
 from locallb.storage.proxy_directories import is_id
 
-InputsT = TypeVar("InputsT")
-StateT = TypeVar("StateT")
+InputsT = TypeVar("InputsT", bound=Struct)
+StateT = TypeVar("StateT", bound=Struct)
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """What new inputs change, which of that needs another resource, and in which order."""
 
     changed: frozenset[str] = frozenset()
@@ -87,10 +87,9 @@ class ResourceType(ABC, Generic[InputsT, StateT]):
         return self.root is not None and paths.is_another_directory(owner.home.root, str(self.root))
 
 
-def changed(old: object, new: object) -> frozenset[str]:
+def changed(old: Struct, new: Struct) -> frozenset[str]:
     """Name the inputs that differ from the state."""
-    names = [field.name for field in dataclasses.fields(_record(new))]
-    return frozenset(name for name in names if getattr(old, name) != getattr(new, name))
+    return frozenset(name for name in new.__struct_fields__ if getattr(old, name) != getattr(new, name))
 
 
 def proxy_faults(proxy: str) -> Iterator[tuple[str, str]]:
@@ -104,11 +103,6 @@ def id_faults(name: str, value: str) -> Iterator[tuple[str, str]]:
         yield name, f"{value!r} isn't twelve hex digits"
 
 
-def grown(kind: type[StateT], inputs: object, **outputs: object) -> StateT:
+def grown(kind: type[StateT], inputs: Struct, **outputs: object) -> StateT:
     """Make a state from inputs and outputs."""
-    given = {field.name: getattr(inputs, field.name) for field in dataclasses.fields(_record(inputs))}
-    return kind(**{**given, **outputs})
-
-
-def _record(value: Any) -> Any:  # noqa: ANN401 - any dataclass
-    return value
+    return kind(**{**asdict(inputs), **outputs})

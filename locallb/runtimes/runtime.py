@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
+
+from msgspec import Struct
 
 from locallb.config.registry import RUNTIMES
 from locallb.config.settings import Settings
@@ -31,8 +32,7 @@ class UnfitError(ClientError):
     """This host's runtime can't do what the configuration wants: one sentence."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostRun:
+class HostRun(Struct, frozen=True):
     """A run that is on this host, whether a state knows it or not."""
 
     sort: str

@@ -7,8 +7,9 @@ address; where that needn't be so it is told.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from locallb.config.settings import Settings
 from locallb.model.identities import Home, Protocol

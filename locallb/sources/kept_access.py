@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec import Struct
 
 from locallb.kubernetes.access.kubeconfig_file import UNWRITTEN
 from locallb.kubernetes.parsing.documents import DocumentError, read_documents
@@ -41,8 +42,7 @@ class GeneratedAccess:
     refused: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ServerAddress:
+class ServerAddress(Struct, frozen=True):
     """How a server is reached from here."""
 
     url: str

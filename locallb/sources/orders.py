@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from operator import attrgetter, is_
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from locallb.model.errors import ClientError
 from locallb.model.faults import NO_ORDER, Down, Fault, Order, at_time, parse_fault
@@ -44,8 +46,7 @@ class OrdersError(ClientError):
     """The file of orders isn't as it must be to order more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Orders:
+class Orders(Struct, frozen=True):
     """What is in force at one moment."""
 
     now: str
@@ -79,8 +80,7 @@ class Orders:
         return replace(service, ordered=order, fault=fault)
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
+class _Kept(Struct, frozen=True):
     """What the file has."""
 
     orders: Mapping[ObjectKey, Order]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from locallb.kubernetes.parsing.relevant import Document
 from locallb.model.errors import ClientError
@@ -27,8 +28,7 @@ FilesOfObjects = Mapping[str, Objects]
 """Objects by the path of their file."""
 
 
-@dataclass(slots=True)
-class KeptTexts:
+class KeptTexts(Struct):
     """What whoever keeps readings again and again has written of a source."""
 
     entries: RowCache[str] = field(default_factory=RowCache)
@@ -37,8 +37,7 @@ class KeptTexts:
     """All of the last one."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadCache:
+class ReadCache(Struct, frozen=True):
     """The directory of the readings of one stack. It is made when the first one is kept."""
 
     directory: Path

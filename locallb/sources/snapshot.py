@@ -6,10 +6,12 @@ What is held is read first, because it decides whether a source that can't be re
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import chain, takewhile
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from locallb.config.settings import PodRouting, Settings, Sharing
 from locallb.host.facts import may_change_routes, with_routes
@@ -38,8 +40,7 @@ MOST_SENTENCES = 50
 _Part = TypeVar("_Part")
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotResult:
+class SnapshotResult(Struct, frozen=True):
     """A snapshot, and what the user must hear about it."""
 
     snapshot: Snapshot

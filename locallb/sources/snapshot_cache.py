@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from locallb.config.settings import Settings
 from locallb.config.source import Source
@@ -48,8 +49,7 @@ PATIENCE = 600.0
 """Seconds that a cluster of kind may be in the making: one that isn't up after that is looked at by the full pass."""
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(Struct, frozen=True):
     """What may be different since the last look; what is read for the first time needs none."""
 
     everything: bool = False
@@ -65,8 +65,7 @@ class Changes:
     routes: bool = False
 
 
-@dataclass(slots=True)
-class SnapshotCache:
+class SnapshotCache(Struct):
     """For one thread, but `changed` is called from any, with the cluster whose source has something new.
 
     `resources` gives those of the stack's state, in blocks: the very same ones where nothing changed.

@@ -9,10 +9,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from locallb.config.registry import SOURCES
 from locallb.config.source import Finder, Source
@@ -29,8 +31,7 @@ Source_contra = TypeVar("Source_contra", bound=Source, contravariant=True)
 FinderT = TypeVar("FinderT", bound=Finder)
 
 
-@dataclass(frozen=True, slots=True)
-class SourceResult:
+class SourceResult(Struct, frozen=True):
     """What a source has, and how far that is what it has now."""
 
     parsed: Parsed
@@ -40,8 +41,7 @@ class SourceResult:
     """How much was read; None where that isn't known."""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceRead:
+class SourceRead(Struct, frozen=True):
     """What one source has, and how its Services are told what they got."""
 
     reading: SourceResult
@@ -132,8 +132,7 @@ class SourceType(ABC, Generic[S]):
         raise SourceError(f"source {source.cluster} is a running cluster and can't be compared; compare manifests")
 
 
-@dataclass(frozen=True, slots=True)
-class Found(Generic[Source_co]):
+class Found(Struct, Generic[Source_co], frozen=True):
     """The sources that a finder names, and what the user must hear of them."""
 
     sources: tuple[Source_co, ...] = ()

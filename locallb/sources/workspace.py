@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from locallb.config.settings import Settings
 from locallb.model.identities import Home
@@ -39,8 +41,7 @@ def handing(planned: Planned | None) -> Iterator[None]:
         _HANDED.reset(token)
 
 
-@dataclass(frozen=True, slots=True)
-class Workspace:
+class Workspace(Struct, frozen=True):
     """Which stack it is, how it is configured, and what is known of it. For one thread."""
 
     home: Home

@@ -7,13 +7,15 @@ directories are not (and named). What can't be read is an answer, not an error. 
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import stat
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from locallb.model.errors import ClientError
 from locallb.model.system_errors import refusal
@@ -38,25 +40,25 @@ class FolderError(ClientError):
     """The directory, or the only file, can't be read; the message is the reason only."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class FolderFile:
     """A file, or a directory that can't be read: `path` is relative, with slashes; `why` is empty where all is well."""
 
     path: str
     data: bytes = b""
     why: str = ""
-    stamp: stamps.Stamp | None = field(default=None, compare=False)
+    stamp: stamps.Stamp | None = dataclasses.field(default=None, compare=False)
     """As long as the file has this one it has these bytes; None where that can't be said."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Folder:
     """What a directory has, sorted by path."""
 
     files: tuple[FolderFile, ...] = ()
     links: tuple[str, ...] = ()
     """Links to directories, which were not followed."""
-    is_plain: bool = field(default=False, compare=False)
+    is_plain: bool = dataclasses.field(default=False, compare=False)
     """Whether all could be read, and each file lies here only: under one name, and no link leads to it."""
 
 
@@ -64,8 +66,7 @@ class _ChangedError(Exception):
     """Something changed between two looks at it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Bytes that are read: of one file, and of all of them."""
 
     file: int
@@ -112,8 +113,7 @@ def counted(size: int) -> int:
     return max(_LEAST, size)
 
 
-@dataclass(slots=True)
-class _Walk:
+class _Walk(Struct):
     """One walk. A patient one gives up where something changes, the other takes it as it is."""
 
     endings: tuple[str, ...]

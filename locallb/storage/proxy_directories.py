@@ -12,9 +12,11 @@ import re
 import secrets
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TypeGuard
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from locallb.model.errors import ClientError
 from locallb.model.identities import Digest, Owner, ProxyId, ProxyName
@@ -44,8 +46,7 @@ class ProxiesError(ClientError):
     """A proxy's directory can't be made, used or removed: one sentence."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProxyDirectory:
+class ProxyDirectory(Struct, frozen=True):
     """A directory of the root, and whose it is. `owner` is None where that can't be read: never touch it."""
 
     id: ProxyId
@@ -55,8 +56,7 @@ class ProxyDirectory:
     """The readable name."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessRecord:
+class ProcessRecord(Struct, frozen=True):
     """What was started in a directory."""
 
     pid: int

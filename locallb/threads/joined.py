@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from threading import Event, Lock
 from typing import Generic, TypeVar, cast
+
+from msgspec import Struct
 
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")
@@ -20,8 +21,7 @@ LONGEST = 0.5
 """Seconds that a call waits for those who are expected, however they come."""
 
 
-@dataclass(slots=True, eq=False)
-class _Ticket(Generic[Question, Answer]):
+class _Ticket(Struct, Generic[Question, Answer], eq=False):
     """A question that waits, and how that ended."""
 
     question: Question

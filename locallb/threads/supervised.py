@@ -11,8 +11,9 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from locallb.model.pacing import Backoff, Pace
 from locallb.model.system_errors import of_host
@@ -57,8 +58,7 @@ class Task(StrEnum):
     TELLER = "teller"
 
 
-@dataclass(frozen=True, slots=True)
-class Escape:
+class Escape(Struct, frozen=True):
     """Something that nobody expected ended the work of a thread, or a part of it."""
 
     task: Task

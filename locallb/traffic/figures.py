@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
 from operator import add
+
+from msgspec import Struct, field
+from msgspec.structs import astuple
 
 _WHOLE = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(Struct, frozen=True):
     """What became of connections and requests since their proxy was told of the backend."""
 
     connections: int = 0
@@ -30,7 +31,7 @@ class Counts:
     """Answered with 500 and more, or not at all."""
 
     def __add__(self, other: Counts) -> Counts:
-        return Counts(*(map(add, _values(self), _values(other))))
+        return Counts(*(map(add, astuple(self), astuple(other))))
 
     def since(self, before: Counts) -> Counts:
         """Return what came after an earlier look; all of it where the counting began again in between."""
@@ -40,24 +41,18 @@ class Counts:
         return Counts(**{**gained, "active": self.active})
 
 
-def _values(counts: Counts) -> tuple[int, ...]:
-    return tuple(getattr(counts, figure.name) for figure in fields(counts))
-
-
 def _pairs(counts: Counts, before: Counts) -> Iterable[tuple[str, int, int]]:
-    return ((figure.name, getattr(counts, figure.name), getattr(before, figure.name)) for figure in fields(counts))
+    return zip(counts.__struct_fields__, astuple(counts), astuple(before), strict=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Bin:
+class Bin(Struct, frozen=True):
     """A range of values, of which `low` is the least."""
 
     low: float
     width: float
 
 
-@dataclass(frozen=True, slots=True)
-class Latencies:
+class Latencies(Struct, frozen=True):
     """How many requests took how long, in milliseconds."""
 
     counts: Mapping[Bin, int] = field(default_factory=dict)
@@ -87,8 +82,7 @@ class Latencies:
         return Latencies(Counter(self.counts) - Counter(before.counts))
 
 
-@dataclass(frozen=True, slots=True)
-class Details:
+class Details(Struct, frozen=True):
     """What a proxy counts only where the stack asks for it."""
 
     received: int = 0
@@ -108,8 +102,7 @@ class Details:
         return Details(self.received - before.received, self.sent - before.sent, latencies)
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamFigures:
+class UpstreamFigures(Struct, frozen=True):
     """What flowed to the backends of one upstream of a proxy."""
 
     backends: Mapping[str, Counts] = field(default_factory=dict)

@@ -7,7 +7,8 @@ Pure. Not here: who takes them (`reading`), and how a line is printed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from locallb.envoy.access_logs import NONE
 from locallb.model.identities import ObjectKey
@@ -20,8 +21,7 @@ _TEXT = 1
 _LENGTH_DELIMITED, _FIXED = 2, {1: 8, 5: 4}
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """A connection, or a request, that has ended."""
 
     time: str

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from locallb.model.identities import ObjectKey, ProxyName, UpstreamName
 from locallb.model.serving import Upstream
@@ -19,8 +21,7 @@ Read = Mapping[ProxyName, Mapping[str, UpstreamFigures]]
 """Figures by upstream, of each proxy that answered."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrafficRow:
+class TrafficRow(Struct, frozen=True):
     """What flows through ports of a Service."""
 
     key: ObjectKey

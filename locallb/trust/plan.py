@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from locallb.model.identities import Fingerprint
 
@@ -29,8 +30,7 @@ class Kind(StrEnum):
     """A Mac's."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoreEntry:
+class StoreEntry(Struct, frozen=True):
     """What a store has under one name."""
 
     name: str
@@ -40,8 +40,7 @@ class StoreEntry:
     """It is not only there."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrustStore:
+class TrustStore(Struct, frozen=True):
     """A store that programs of this host ask."""
 
     kind: Kind
@@ -61,16 +60,14 @@ class TrustStore:
     """Only root may change it, and we aren't root."""
 
 
-@dataclass(frozen=True, slots=True)
-class Believed:
+class Believed(Struct, frozen=True):
     """The certificate of an authority."""
 
     fingerprint: Fingerprint
     file: str
 
 
-@dataclass(frozen=True, slots=True)
-class TrustStep:
+class TrustStep(Struct, frozen=True):
     """One certificate that a store is to get or to lose."""
 
     store: TrustStore
@@ -97,8 +94,7 @@ class TrustStep:
         return tuple(map(shlex.join, self.commands))
 
 
-@dataclass(frozen=True, slots=True)
-class TrustPlan:
+class TrustPlan(Struct, frozen=True):
     """The steps, done ones among them, and what to mind."""
 
     steps: tuple[TrustStep, ...]

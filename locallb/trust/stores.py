@@ -9,9 +9,10 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from locallb.certificates.store import subject_of_user
 from locallb.model.identities import Fingerprint

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 from locallb.config.settings import Settings
 from locallb.model.identities import ClusterName, ObjectKey
@@ -41,8 +42,7 @@ class Cause(StrEnum):
     FULL = "full pass"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Mark:
+class Mark(Struct, frozen=True, order=True):
     """Something may have changed."""
 
     cause: Cause
@@ -52,8 +52,7 @@ class Mark:
         return f"{self.cause} {self.subject}".rstrip()
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(Struct, frozen=True):
     """The stack was planned again."""
 
     plan: Plan
@@ -76,8 +75,7 @@ class Planned:
     """Load balancers that are as planned if the state says true, which is to be checked."""
 
 
-@dataclass(frozen=True, slots=True)
-class Updated:
+class Updated(Struct, frozen=True):
     """Some load balancers were updated, or checked and found as planned."""
 
     services: tuple[ObjectKey, ...]
@@ -93,8 +91,7 @@ class Updated:
     """Those of which nothing had to be changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Struct, frozen=True):
     """The stack couldn't be read, planned or updated as a whole: one sentence, told at each try."""
 
     sentence: str
@@ -102,27 +99,23 @@ class Failed:
     """What sort of thing it was: source, configuration, engine or host."""
 
 
-@dataclass(frozen=True, slots=True)
-class Converged:
+class Converged(Struct, frozen=True):
     """Everything is as planned, as far as it can be; `waiting` load balancers are to be tried again."""
 
     waiting: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Stopped:
+class Stopped(Struct, frozen=True):
     """The loop has ended; the data plane goes on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Leading:
+class Leading(Struct, frozen=True):
     """This process serves the stack from now on, or leaves that to another one."""
 
     leads: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
+class Broken(Struct, frozen=True):
     """Something that nobody expected ended the work of a thread, which begins again by itself: one sentence."""
 
     task: str
@@ -130,8 +123,7 @@ class Broken:
     sentence: str
 
 
-@dataclass(frozen=True, slots=True)
-class Pulse:
+class Pulse(Struct, frozen=True):
     """When the loop's thread was last seen to go on, by the monotonic clock, and whether it is at work."""
 
     at: float

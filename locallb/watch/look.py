@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from locallb.planning.planned import Plan
 from locallb.sources.snapshot import SnapshotResult
@@ -17,8 +18,7 @@ from locallb.watch.marks.schedule import Schedule
 from locallb.watch.planner import Planner
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """What a pass is for. Times are monotonic seconds."""
 
     marks: frozenset[Mark]

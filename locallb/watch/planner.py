@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from itertools import chain
+
+from msgspec import Struct, field
 
 from locallb.config.settings import Settings
 from locallb.engine.engine import Engine
@@ -31,8 +32,7 @@ _WHOLE = frozenset({Cause.START, Cause.FULL, Cause.CONFIGURATION})
 _UNKNOWN = object()
 
 
-@dataclass(slots=True)
-class Planner:
+class Planner(Struct):
     """For one thread. `load` reads the configuration; `mark` is for whatever the stack is followed by."""
 
     home: Home

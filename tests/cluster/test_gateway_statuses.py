@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import yaml
 from lightkube import ApiError, Client
 from lightkube.generic_resource import create_global_resource
 from lightkube.types import PatchType
+from msgspec.structs import replace
 
 from locallb.gateway.kinds import KINDS
 from locallb.gateway.status.patch import says

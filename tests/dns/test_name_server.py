@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import dns.query
 import dns.update
 import pytest
+from msgspec.structs import replace
 
 from locallb.dns.markers import early_owner_id
 from locallb.dns.owner_ids import establish, owner_id
@@ -38,7 +38,7 @@ def wanted(
     given = DnsNameInputs(
         whose, ZONE, f"{name}.{ZONE}", "127.0.0.1", server.port, "", OwnerId(""), OwnerId(""), 60, records
     )
-    return replace(given, **more)  # type: ignore[arg-type]
+    return replace(given, **more)
 
 
 def by_hand(server: Bind, change: str, name: str, *rest: object) -> None:
@@ -110,9 +110,7 @@ def test_records_of_other_owners_are_never_changed(server: Bind) -> None:
 
 def blank(new: DnsNameInputs) -> DnsNameState:
     """Return the state that an earlier version, or an interrupted creation, has of it."""
-    return DnsNameState(
-        **{field: getattr(new, field) for field in DnsNameInputs.__dataclass_fields__}, marked=OwnerId("")
-    )
+    return DnsNameState(**{field: getattr(new, field) for field in DnsNameInputs.__struct_fields__}, marked=OwnerId(""))
 
 
 def test_two_hosts_with_the_same_directory_leave_each_others_names_alone(server: Bind, tmp_path: Path) -> None:

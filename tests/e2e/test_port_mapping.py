@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from locallb.ledger.ledger import Ledger
 from locallb.planning.addresses.port_mapping import COUNT, FIRST

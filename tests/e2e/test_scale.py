@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from locallb.host.facts import host_facts
 from tests.e2e.support import Backend, Stage, ask, node, port, service

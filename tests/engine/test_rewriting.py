@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,6 +11,7 @@ from time import time_ns
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from locallb.engine.backend.backups import NEWEST, Backups
 from locallb.engine.backend.rewriting import Rewriter

@@ -1,12 +1,12 @@
 """What is kept of a resource to write it quickly is what writing it again gives: laws against the plain computation."""
 
-from dataclasses import replace
 from operator import is_
 from pathlib import Path
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from locallb.engine.state.blocks import MOST
 from locallb.engine.state.checkpoint import FORMAT, VERSION, Checkpoint, format_checkpoint, parse_checkpoint

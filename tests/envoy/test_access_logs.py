@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import socket
 from contextlib import ExitStack
-from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from locallb.envoy import Rendered
 from locallb.envoy.access_logs import CLOSED, GATE, gate

@@ -6,13 +6,13 @@ import json
 import socket
 import ssl
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from locallb.envoy import render
 from locallb.envoy.admin import EnvoyAdmin

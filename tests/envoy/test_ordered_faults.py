@@ -8,12 +8,12 @@ import socket
 import time
 from collections import Counter
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from locallb.envoy import ARGUMENTS, Rendered
 from locallb.model.faults import WHOLE, Delay, Failure, Fault, parse_fault

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import socket
 import socketserver
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
+from msgspec.structs import replace
 
 from locallb.model.objects import Discovery, ProxyProtocol
 from locallb.model.serving import Backend, ConnectCheck, HttpCheck
@@ -73,10 +74,10 @@ def test_proxy_protocol_sends_the_clients_address_to_backends(  # noqa: PLR0913 
     """Address and port of the client, in either version; a health port, which knows nothing of it, answers."""
     (health,) = nodes("H", first=31)
     with reading(block[1]) as backend:
-        asked = replace(backend, checked_at=health.backend.address)
+        asked = dataclasses.replace(backend, checked_at=health.backend.address)
         chosen = HttpCheck(health.port) if check == "http" else check
         listener, upstream = serve(block[100], [])
-        wanted = replace(upstream, backends=(asked,), proxy_protocol=version, health=chosen)  # type: ignore[arg-type]  # a parameter
+        wanted = replace(upstream, backends=(asked,), proxy_protocol=version, health=chosen)  # a parameter
         envoy = start(rendering((listener, wanted), discovery=discovery))
         eventually(lambda: "membership_healthy: 1" in envoy.get("/stats?filter=membership_healthy"), "it is healthy")
         answer, port = ask(block[100], block[150])

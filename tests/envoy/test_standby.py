@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from locallb.model.identities import Protocol
 from locallb.model.objects import Discovery

@@ -5,10 +5,10 @@ from __future__ import annotations
 import socket
 import time
 from contextlib import ExitStack
-from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
+from msgspec.structs import replace
 
 from locallb.envoy import Rendered
 from locallb.model.identities import Protocol

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from ipaddress import ip_address
 from random import Random
 from typing import TypeVar
@@ -12,6 +11,7 @@ from typing import TypeVar
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from locallb.envoy import Rendered, render, watches
 from locallb.model.identities import Protocol, ProxyId, ProxyName, UpstreamName

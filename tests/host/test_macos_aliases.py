@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from locallb.config.parsing.pools import DEFAULT_POOL, parse_range
 from locallb.config.settings import Pool

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
+from msgspec.structs import replace
 
 from locallb.dns.zones import Embedded, Rfc2136, Zone
 from locallb.host.setup.hosts_file import HOSTS, read_names

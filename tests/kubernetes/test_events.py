@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from locallb.config.parsing.pools import DEFAULT_POOL
 from locallb.config.settings import Classes, Settings

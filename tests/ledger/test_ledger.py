@@ -12,13 +12,13 @@ import sys
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from ipaddress import IPv4Address, ip_address
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from locallb.ledger.claims import ClaimFile, LedgerError, read_entry
 from locallb.ledger.ledger import UNKNOWN, Ledger

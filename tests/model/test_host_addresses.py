@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from ipaddress import ip_address, ip_network
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from locallb.config.candidates import candidates, possible
 from locallb.config.parsing.pools import parse_range

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from ipaddress import ip_address, ip_network
 
 import pytest
+from msgspec.structs import replace
 
 from locallb.model.network.routes import Route
 from locallb.model.network.routing_rules import Rule, diversions

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from locallb.cli.page.lanes import Subject, lane, subjects
 from locallb.cli.page.rates import rates

@@ -8,10 +8,12 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from unittest import mock
+
+from msgspec.structs import replace
 
 from components.stack import declare
 from locallb.engine.engine import Engine

@@ -7,11 +7,11 @@ an address outside every pool and one that is never handed out are among those t
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from ipaddress import ip_address, ip_network
 from typing import Any
 
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from locallb.config.settings import Classes, Pool, Settings
 from locallb.model.identities import (

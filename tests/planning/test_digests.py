@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
+from msgspec.structs import replace
 
 from components.digests import balancer_digest, rejection_digest
 from locallb.config.status_settings import IpMode, StatusOrder

@@ -5,11 +5,11 @@ That the plan is the one made from nothing is a law of plans (`test_plan_laws`),
 
 from __future__ import annotations
 
-from dataclasses import replace
 from ipaddress import ip_address
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from locallb.config.parsing.pools import DEFAULT_POOL
 from locallb.config.settings import ProxySettings, Settings, Sharing

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
+from msgspec.structs import replace
 
 from locallb.config.parsing.settings import parse_settings
 from locallb.kubernetes.annotations import NAME_IN_STATUS_ANNOTATION

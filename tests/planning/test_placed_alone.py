@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from locallb.config.parsing.pools import DEFAULT_POOL
 from locallb.config.parsing.settings import parse_settings
@@ -374,7 +375,7 @@ OTHER_FIELDS: Mapping[str, Any] = {
 """Another value for each field of a Service."""
 
 
-@pytest.mark.parametrize("name", [each.name for each in fields(Service)])
+@pytest.mark.parametrize("name", Service.__struct_fields__)
 def test_a_service_is_placed_alone_where_only_what_is_its_own_has_changed(name: str) -> None:
     """Each field by itself; a field that is new counts as one that concerns others until somebody looks at it."""
     others = {name: OTHER_FIELDS[name]}
@@ -409,7 +410,7 @@ OTHER_FACTS: Mapping[str, Any] = {
 """Another value for each field of a snapshot, but for those of which a few may be others."""
 
 
-@pytest.mark.parametrize("name", [each.name for each in fields(Snapshot) if each.name not in {"services", "slices"}])
+@pytest.mark.parametrize("name", [each for each in Snapshot.__struct_fields__ if each not in {"services", "slices"}])
 def test_service_is_not_placed_alone_when_another_part_of_the_snapshot_changed(name: str) -> None:
     """Each part by itself, beside a Service that could be placed alone."""
     last, moved = known(snapshot(A, B), OWN), service("a", 9090)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import fields, replace
 from ipaddress import ip_address
 from random import Random
 from typing import TypeVar
@@ -12,6 +11,7 @@ from typing import TypeVar
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from locallb.config.parsing.pools import DEFAULT_POOL
 from locallb.config.settings import Settings
@@ -79,13 +79,13 @@ def test_a_plan_that_was_carried_out_is_a_fixpoint(snapshot: Snapshot, settings:
 @st.composite
 def mixtures(draw: st.DrawFn, first: Snapshot, second: Snapshot) -> Snapshot:
     """Take a snapshot with some fields of another, and with one of its Services a little different."""
-    names = [field.name for field in fields(Snapshot) if field.name != "home"]
+    names = [field for field in Snapshot.__struct_fields__ if field != "home"]
     taken = {name: getattr(second, name) for name in draw(st.sets(st.sampled_from(names)))}
     mixed = replace(first, **taken)
     if not mixed.services or not second.services:
         return mixed
     place, donor = draw(st.integers(0, len(mixed.services) - 1)), draw(st.sampled_from(second.services))
-    of_service = [field.name for field in fields(Service) if field.name != "key"]
+    of_service = [field for field in Service.__struct_fields__ if field != "key"]
     given_up = {name: getattr(donor, name) for name in draw(st.sets(st.sampled_from(of_service), max_size=3))}
     services = list(mixed.services)
     services[place] = replace(services[place], **given_up)

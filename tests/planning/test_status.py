@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from ipaddress import ip_address
 from typing import cast
 
 import pytest
+from msgspec.structs import replace
 
 from locallb.cli.display.service_table import services_json
 from locallb.config.status_settings import IpMode, StatusOrder

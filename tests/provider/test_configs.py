@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from locallb.envoy.admin import EnvoyAdmin
 from locallb.ledger.ledger import LedgerError
@@ -110,7 +111,7 @@ def test_a_directory_of_another_is_refused(driver: Driver, wanted: Wanted, root:
 def test_a_service_created_again_keeps_its_proxy(driver: Driver, wanted: Wanted) -> None:
     """Another uid signs the directory again, with and without a state that knows it."""
     state = driver.create("ProxyConfig", wanted.config)
-    again = replace(wanted, owner=replace(wanted.owner, uid=owner(Path("/"), uid="u2").uid))
+    again = replace(wanted, owner=structs.replace(wanted.owner, uid=owner(Path("/"), uid="u2").uid))
     assert driver.diff("ProxyConfig", state, again.config).diffs == ["owner"]
     updated = driver.update("ProxyConfig", state, again.config)
     assert driver.read("ProxyConfig", updated) == updated

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from http.server import BaseHTTPRequestHandler
 from ipaddress import ip_address
@@ -16,6 +17,7 @@ from typing import Any
 
 import grpc
 import pytest
+from msgspec.structs import replace
 
 from locallb.envoy import render
 from locallb.model.faults import Delay, Fault
@@ -52,12 +54,12 @@ class World:
 
 
 CHANGES: tuple[Callable[[World, int], World], ...] = (
-    lambda world, n: replace(world, weights=(1 + n % 7, 1 + n % 5)),
-    lambda world, n: replace(world, routes=1 + n % 3),
-    lambda world, n: replace(world, backends=((0,), (1,), (0, 1))[n % 3]),
-    lambda world, _: replace(world, certificate=1 - world.certificate),
-    lambda world, _: replace(world, renamed=not world.renamed),
-    lambda world, _: replace(world, delay=1 - world.delay),
+    lambda world, n: dataclasses.replace(world, weights=(1 + n % 7, 1 + n % 5)),
+    lambda world, n: dataclasses.replace(world, routes=1 + n % 3),
+    lambda world, n: dataclasses.replace(world, backends=((0,), (1,), (0, 1))[n % 3]),
+    lambda world, _: dataclasses.replace(world, certificate=1 - world.certificate),
+    lambda world, _: dataclasses.replace(world, renamed=not world.renamed),
+    lambda world, _: dataclasses.replace(world, delay=1 - world.delay),
 )
 
 
@@ -199,7 +201,7 @@ def test_http_changes_lose_no_request(stack: Stack) -> None:
 
 def test_a_delayed_request_comes_to_a_backend_that_leaves_the_routes_meanwhile(stack: Stack) -> None:
     """Envoy chooses the cluster before the delay, and answers 500 where it is gone afterwards."""
-    stack.change(replace(stack.world, delay=1000, weights=(0, 1)))
+    stack.change(dataclasses.replace(stack.world, delay=1000, weights=(0, 1)))
     told: list[str] = []
     with ExitStack() as running:
         client = Client(stack.wanted.address)
@@ -208,7 +210,7 @@ def test_a_delayed_request_comes_to_a_backend_that_leaves_the_routes_meanwhile(s
         asking = threading.Thread(target=lambda: told.append(_status(client)))
         asking.start()
         running.callback(asking.join)
-        stack.change(replace(stack.world, renamed=True))
+        stack.change(dataclasses.replace(stack.world, renamed=True))
     assert told == ["fine"]
 
 
@@ -246,7 +248,7 @@ def test_routes_lead_to_another_service_once_its_backends_were_checked(stack: St
         asking = threading.Thread(target=rate.run, args=(stop,))
         asking.start()
         try:
-            stack.change(replace(stack.world, renamed=True, weights=(0, 1)))
+            stack.change(dataclasses.replace(stack.world, renamed=True, weights=(0, 1)))
         finally:
             stop.set()
             asking.join()

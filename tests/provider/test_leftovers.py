@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.values import Properties, Value

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from threading import Barrier
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from locallb.envoy import render_empty, render_part
 from locallb.envoy.admin import EnvoyAdmin
@@ -308,7 +310,7 @@ def test_spare_configured_by_an_interrupted_run_is_reset(driver: Driver, shared:
     state = {**shared.config, "directory": str(Proxies(paths.proxies_root()).path(shared.id))}
     state["bootstrap"] = fingerprint(shared.config["files"])
     with echo() as backend:
-        files = {**replace(whole, ports={8080: backend}).config["files"], **shared.config["files"]}
+        files = {**dataclasses.replace(whole, ports={8080: backend}).config["files"], **shared.config["files"]}
         taken = driver.update("ProxyConfig", state, {**shared.config, "files": files, "serves": "c/gateways/n/web"})
         assert taken["serves"] == "c/gateways/n/web"
         assert accepts(f"{net}.21", 8080)

@@ -9,7 +9,6 @@ import selectors
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import grpc
 import pulumi
 import pytest
 from google.protobuf import json_format, struct_pb2
+from msgspec.structs import replace
 from pulumi.provider.experimental import provider as protocol
 from pulumi.provider.experimental.property_value import PropertyValue
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc

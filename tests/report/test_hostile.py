@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import html.parser
 import io
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from locallb.cli.console import Out
 from locallb.cli.reports.text import print_report
@@ -66,7 +67,9 @@ def hostile_report() -> Report:
     balancers, rejections = dict(side.balancers), {}
     for number, text in enumerate(HOSTILE):
         key = ObjectKey(ClusterName(text), text, text)
-        bad = replace(web, key=key, ports=tuple(replace(p, problem="NoBackends", message=text) for p in web.ports))
+        bad = dataclasses.replace(
+            web, key=key, ports=tuple(dataclasses.replace(p, problem="NoBackends", message=text) for p in web.ports)
+        )
         balancers[key] = bad
         rejections[ObjectKey(ClusterName("c"), text, str(number))] = (Problem(Reason.IN_USE, f"{text} {text}"),)
     new = Side(HOSTILE[0], balancers, rejections, tuple(HOSTILE))

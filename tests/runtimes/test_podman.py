@@ -6,7 +6,6 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 from unittest import mock
@@ -15,6 +14,7 @@ import pytest
 from docker.errors import APIError
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import SettingsError

@@ -6,10 +6,10 @@ A new one is tested here by its line in the registry alone.
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
+from msgspec.structs import replace
 
 from locallb.config.entries import output_entry, source_entry
 from locallb.config.parsing.settings import parse_settings

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from ipaddress import ip_network
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import PodRouting, Settings, SettingsError

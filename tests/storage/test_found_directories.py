@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, ProxyId, ProxyName, Uid
 from locallb.storage import found_directories, proxy_directories

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from locallb.model.identities import Fingerprint
 from locallb.trust.plan import Believed, Kind, StoreEntry, TrustStep, TrustStore, entry_name, plan_trust, plan_untrust

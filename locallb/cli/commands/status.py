@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
@@ -56,8 +58,7 @@ def status(session: Session, args: Arguments, out: Out) -> int:
     return Exit.FAILED if reading.complaints else Exit.OK
 
 
-@dataclass(frozen=True)
-class _Leader:
+class _Leader(Struct, frozen=True):
     """The process that serves a stack which several may serve."""
 
     line: str = ""

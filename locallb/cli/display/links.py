@@ -6,8 +6,9 @@ parsed, or a name of letters, digits, hyphens and dots. Not here: opening them (
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from ipaddress import IPv6Address
+
+from msgspec import Struct
 
 from locallb.cli.display.service_table import is_routed
 from locallb.dns.names import is_hostname, name_fault
@@ -22,8 +23,7 @@ _HTTPS = frozenset({443, 8443})
 _WEB = frozenset({80, 443, 8080, 8443})
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(Struct, frozen=True):
     """Where a browser finds a port."""
 
     key: ObjectKey

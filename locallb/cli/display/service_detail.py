@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from locallb.cli.console import Out
 from locallb.cli.display.service_table import STYLES
@@ -16,8 +17,7 @@ from locallb.storage.proxy_directories import Proxies
 _LABEL = 11
 
 
-@dataclass(frozen=True, slots=True)
-class Detail:
+class Detail(Struct, frozen=True):
     """A Service's row, its proxy, and by port where its connections go; both empty for one that gets nothing."""
 
     row: Row

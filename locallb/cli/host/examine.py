@@ -7,9 +7,11 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from locallb.cli.session import Session
 from locallb.config.settings import Pool, SettingsError
@@ -34,7 +36,6 @@ from locallb.model.snapshot import Claim, HostFacts
 from locallb.model.state_resource import CONFIG, PROCESS
 from locallb.planning.addresses.pool_routes import pool_routes
 from locallb.runtimes.process import processes
-from locallb.runtimes.process.processes import Process
 from locallb.sources import SourceError
 from locallb.sources.workspace import Planned
 from locallb.storage import files, paths
@@ -48,8 +49,7 @@ Found = TypeVar("Found")
 Otherwise = TypeVar("Otherwise")
 
 
-@dataclass
-class Troubles:
+class Troubles(Struct):
     """What could not be looked at, collected."""
 
     findings: list[Finding]
@@ -220,7 +220,7 @@ def _proxy(config: ResourceState, run: ResourceState | None) -> ProxySeen:
     path = paths.proxies_root() / str(config.id)
     known = run.outputs if run else {}
     pid = known.get("pid")
-    alive = isinstance(pid, int | float) and processes.is_alive(Process(int(pid), str(known.get("started"))))
+    alive = isinstance(pid, int | float) and processes.is_alive(processes.Process(int(pid), str(known.get("started"))))
     kept = isinstance(wanted, dict) and all(_read(path / file) == text for file, text in wanted.items())
     shared = bool(config.inputs.get("shared"))  # in a container, whose process only Docker knows
     answers = (shared or alive) and path.is_dir() and EnvoyAdmin(path).answers()

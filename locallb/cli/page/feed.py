@@ -11,8 +11,9 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from threading import Condition
+
+from msgspec import Struct
 
 SILENCE = 4.0
 """Seconds after which a reader is told that somebody is there."""
@@ -24,8 +25,7 @@ GONE = 2000
 """Lanes that are remembered to be gone; a reader who knows none of them is told everything instead."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """A JSON text, and which change brought it."""
 
     number: int

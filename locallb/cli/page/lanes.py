@@ -7,7 +7,8 @@ traffic (`rates`), and the updates of each reader (`feed`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from locallb.cli.watching.board import View
 from locallb.model.http.serving import ANY, HttpListener, HttpRoutes
@@ -23,8 +24,7 @@ BACKENDS, HOSTS, ROUTES = 50, 50, 100
 Document = Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(Struct, frozen=True):
     """All that a lane is made of."""
 
     view: View

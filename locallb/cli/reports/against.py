@@ -7,9 +7,11 @@ Services that keep their address on a host keep it here, and only real changes s
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from locallb.config.settings import Settings, SettingsError
 from locallb.engine.state.errors import EngineError
@@ -31,8 +33,7 @@ from locallb.storage.scratch import scratch
 NEW = "the manifests"
 
 
-@dataclass(frozen=True, slots=True)
-class Tree:
+class Tree(Struct, frozen=True):
     """A project's files at one moment: where they are, and the stack's settings there."""
 
     label: str
@@ -42,8 +43,7 @@ class Tree:
     """Whether the settings are its own, to be compared; not those of the new side for another directory."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Old:
+class _Old(Struct, frozen=True):
     """The old side: its plan, or a sentence why there is none."""
 
     label: str

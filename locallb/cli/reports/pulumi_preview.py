@@ -6,8 +6,9 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from locallb.cli.reports.against import open_project
 from locallb.engine.state.project import load_config

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import attrgetter
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from locallb.cli.watching.relay import Batch
 from locallb.model.identities import ObjectKey
@@ -24,8 +26,7 @@ UPDATING, FAILED, NO_ANSWER = "Updating", "UpdateFailed", "NoAnswer"
 """Reasons that only a watch knows, beside those of the plan."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowChange:
+class RowChange(Struct, frozen=True):
     """The last update of a Service."""
 
     at: float
@@ -34,8 +35,7 @@ class RowChange:
     """From the first mark on."""
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(Struct, frozen=True):
     """A Service, as it is now."""
 
     row: Row
@@ -47,8 +47,7 @@ class View:
         return self.row.state is not State.SERVING
 
 
-@dataclass(slots=True)
-class Board:
+class Board(Struct):
     """For one thread."""
 
     planned: Planned | None = None

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass, replace
 from threading import Condition
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from locallb.planning.planned import Plan
 from locallb.watch.events import LoopEvent, Planned
@@ -18,16 +20,14 @@ MOST = 1000
 """Events that may wait."""
 
 
-@dataclass(frozen=True, slots=True)
-class RelayedEvent:
+class RelayedEvent(Struct, frozen=True):
     """An event, with only the sentences of its plan, and its time (seconds since the epoch)."""
 
     at: float
     event: LoopEvent
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """Events to report together."""
 
     entries: tuple[RelayedEvent, ...] = ()

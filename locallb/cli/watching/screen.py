@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 
+from msgspec import Struct, field
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
@@ -34,8 +34,7 @@ _ENDINGS = "Ctrl-C ends the watch, not what serves", "Ctrl-C ends the watch"
 """The longest that there is room for."""
 
 
-@dataclass
-class Screen:
+class Screen(Struct):
     """The content of the screen; printing draws it for the terminal's current size."""
 
     stack: str
@@ -138,8 +137,7 @@ class Screen:
         return Text(f"and {left} more, {f'{troubled} of them troubled' if troubled else 'all serving'}", "dim")
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
+class _Column(Struct, frozen=True):
     """A column: from which width of the terminal on, and how wide at most."""
 
     head: str

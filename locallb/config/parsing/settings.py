@@ -7,9 +7,10 @@ are refused by name, never ignored. Not here: how the stack file is found and de
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import cast
+
+from msgspec.structs import replace
 
 from locallb.config.candidates import candidates, listed
 from locallb.config.entries import output_entry, source_entry

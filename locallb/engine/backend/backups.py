@@ -8,8 +8,9 @@ import re
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from locallb.engine.state.files import Files
 
@@ -30,8 +31,7 @@ def kept(times: Iterable[int], now: int) -> frozenset[int]:
     return frozenset(wanted)
 
 
-@dataclass(frozen=True)
-class Backups:
+class Backups(Struct, frozen=True):
     """The backups of one stack: `<stack>.<nanoseconds>.json` in a folder, as the official command line names them."""
 
     folder: Path

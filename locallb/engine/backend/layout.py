@@ -1,11 +1,11 @@
 """Where one stack's files lie in a file backend: those of the official command line, and the journal beside them."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import Struct
 
-@dataclass(frozen=True)
-class Layout:
+
+class Layout(Struct, frozen=True):
     """The places of one stack's files in `backend`, the folder that holds `.pulumi`."""
 
     backend: Path

@@ -13,10 +13,11 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from uuid import uuid4
+
+from msgspec import Struct
 
 from locallb.engine.state.checkpoint import timestamp
 from locallb.engine.state.errors import LockHeld
@@ -28,8 +29,7 @@ _KERNEL = Path("/proc/sys/kernel/random/boot_id")
 _CLOCK_SLACK = 2.0  # seconds that a process may seem to have started after its own lock
 
 
-@dataclass(frozen=True)
-class Holder:
+class Holder(Struct, frozen=True):
     """Who made a lock file."""
 
     path: Path

@@ -7,8 +7,9 @@ looked at.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from locallb.engine.state.errors import StateBroken, StateUnusable
 from locallb.engine.state.integrity import check_resources

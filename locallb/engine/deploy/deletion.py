@@ -6,9 +6,10 @@ resource may still need is kept as well.
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from queue import SimpleQueue
+
+from msgspec import Struct
 
 from locallb.engine.deploy.events import Severity
 from locallb.engine.deploy.interrupts import waited_for
@@ -24,8 +25,7 @@ _REFUSED = {"protect": "protect", "retainOnDelete": "retain_on_delete"}
 _Key = int | str
 
 
-@dataclass
-class Deleter:
+class Deleter(Struct):
     """Deletes a set of resources; the keys are URNs of live resources and numbers of old instances."""
 
     steps: Steps

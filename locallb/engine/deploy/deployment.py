@@ -5,8 +5,10 @@ after everything that it depends on was answered. Decides as the official comman
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from threading import RLock
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from locallb.engine.deploy.events import Op, Severity
 from locallb.engine.deploy.goal import Goal, Outcome, Reply
@@ -23,8 +25,7 @@ from locallb.engine.state.urns import is_provider, make_urn
 from locallb.engine.state.values import Properties, Value, changes_between, has_unknown, without_unknown
 
 
-@dataclass
-class Deployment:
+class Deployment(Struct):
     """The state of one run of a program."""
 
     project: str

@@ -4,9 +4,10 @@ Events come from several threads, one at a time. They never influence the update
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 from locallb.engine.state.values import PropertyChange, Value
 
@@ -33,8 +34,7 @@ class Severity(StrEnum):
     ERROR = "error"
 
 
-@dataclass(frozen=True)
-class Diagnostic:
+class Diagnostic(Struct, frozen=True):
     """A sentence for the user; `urn` is empty when it concerns the whole stack, `debug` holds a full traceback."""
 
     severity: Severity
@@ -43,8 +43,7 @@ class Diagnostic:
     debug: str = ""
 
 
-@dataclass(frozen=True)
-class Subject:
+class Subject(Struct, frozen=True):
     """The resource that an event is about."""
 
     urn: str
@@ -53,8 +52,7 @@ class Subject:
     parent: str
 
 
-@dataclass(frozen=True)
-class StepRecord:
+class StepRecord(Struct, frozen=True):
     """One operation, planned (in previews) or done; `seconds` is the time it took, 0 in previews."""
 
     op: Op
@@ -64,8 +62,7 @@ class StepRecord:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True)
-class StepPlanned:
+class StepPlanned(Struct, frozen=True):
     """In a preview: this would happen."""
 
     op: Op
@@ -73,8 +70,7 @@ class StepPlanned:
     changes: tuple[PropertyChange, ...] = ()
 
 
-@dataclass(frozen=True)
-class StepStarted:
+class StepStarted(Struct, frozen=True):
     """An operation begins."""
 
     op: Op
@@ -82,8 +78,7 @@ class StepStarted:
     changes: tuple[PropertyChange, ...] = ()
 
 
-@dataclass(frozen=True)
-class StepDone:
+class StepDone(Struct, frozen=True):
     """An operation succeeded."""
 
     op: Op
@@ -92,8 +87,7 @@ class StepDone:
     changes: tuple[PropertyChange, ...] = ()
 
 
-@dataclass(frozen=True)
-class StepFailed:
+class StepFailed(Struct, frozen=True):
     """An operation failed; the resource's dependents are skipped."""
 
     op: Op
@@ -102,8 +96,7 @@ class StepFailed:
     seconds: float
 
 
-@dataclass(frozen=True)
-class DiagnosticEvent:
+class DiagnosticEvent(Struct, frozen=True):
     """A sentence for the user, as soon as it is known."""
 
     diagnostic: Diagnostic
@@ -117,8 +110,7 @@ def ignore(_event: Event) -> None:
     """Listen to nothing."""
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(Struct, frozen=True):
     """How a run ended.
 
     `changes` counts resources per operation as Pulumi does: default providers don't count, a replacement counts once

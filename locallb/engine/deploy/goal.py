@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 
+from msgspec import Struct, field
 from pulumi.runtime.proto import resource_pb2
 
 from locallb.engine.providers.wire import from_struct
@@ -15,8 +15,7 @@ from locallb.engine.state.values import Properties, Value, number
 Request = resource_pb2.RegisterResourceRequest
 
 
-@dataclass(frozen=True)
-class Goal:
+class Goal(Struct, frozen=True):
     """A resource as the program wants it.
 
     `delete_before_replace` is None when the program doesn't say. `timeouts` are seconds by operation (create, update,
@@ -120,8 +119,7 @@ class Outcome(Enum):
     OUTSIDE = "outside"
 
 
-@dataclass(frozen=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """What the program is told: outputs are empty unless the outcome is good."""
 
     urn: str

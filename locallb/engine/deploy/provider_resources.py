@@ -6,9 +6,11 @@ one configures the provider object and nothing else.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from threading import RLock
 from uuid import uuid4
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from locallb.engine.deploy.events import Op
 from locallb.engine.deploy.goal import Goal
@@ -34,8 +36,7 @@ from locallb.engine.state.values import UNKNOWN, Properties, Value, changes_betw
 _INTERNAL = "__internal"
 
 
-@dataclass
-class ProviderResources:
+class ProviderResources(Struct):
     """The providers of one run. `config` is the stack's, whose keys `<package>:…` configure default providers."""
 
     project: str

@@ -7,7 +7,9 @@ that only one that matters counts; its data is taken over in any case.
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from locallb.engine.deploy.events import Op, Severity
 from locallb.engine.deploy.interrupts import waited_for
@@ -26,8 +28,7 @@ _MANY = 150
 """Resources of one look from which on it is worth while to ask for all that there is, not for each: fifty Services."""
 
 
-@dataclass(frozen=True)
-class Refresher:
+class Refresher(Struct, frozen=True):
     """Refreshes resources; as its own command (`counting`) the changes are the result, otherwise only a first step."""
 
     steps: Steps

@@ -3,9 +3,10 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from threading import RLock
 from time import monotonic
+
+from msgspec import Struct, field
 
 from locallb.engine.deploy.events import (
     Diagnostic,
@@ -35,8 +36,7 @@ def subject_of(resource: ResourceState) -> Subject:
     return Subject(resource.urn, resource.type, resource.name, resource.parent)
 
 
-@dataclass
-class Reporter:
+class Reporter(Struct):
     """The run's book-keeping; `planning` makes every step a planned one."""
 
     listener: Listener

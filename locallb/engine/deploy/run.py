@@ -5,7 +5,8 @@ Not here: which parts a run has (`engine.engine`).
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from locallb.engine.deploy.deletion import Deleter
 from locallb.engine.deploy.provider_resources import ProviderResources
@@ -17,8 +18,7 @@ from locallb.engine.deploy.steps import Steps
 from locallb.engine.deploy.unwanted import Unwanted
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """One preview, update, refresh, look or destruction."""
 
     reporter: Reporter

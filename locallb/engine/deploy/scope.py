@@ -6,11 +6,11 @@ a program doesn't export stay unless the scope is everything.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """The URNs of the root resources that an update is about; None stands for everything."""
 
     roots: frozenset[str] | None = None

@@ -7,7 +7,8 @@ it made may exist. (The official command line keeps creations pending until the 
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from locallb.engine.deploy.events import Severity
 from locallb.engine.deploy.provider_resources import ProviderResources
@@ -19,8 +20,7 @@ from locallb.engine.state.resource import Pending, ResourceState
 from locallb.engine.state.snapshot import End, is_stack
 
 
-@dataclass(frozen=True)
-class Settler:
+class Settler(Struct, frozen=True):
     """Resolves the pending operations below those roots for which `concerns` holds, by URN, and `kinds`, by kind."""
 
     steps: Steps

@@ -6,8 +6,10 @@ is right is decided elsewhere (`deployment`, `deletion`).
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from threading import BoundedSemaphore
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from locallb.engine.backend.store import Recorder
 from locallb.engine.deploy.events import Op
@@ -23,8 +25,7 @@ from locallb.engine.state.values import UNKNOWN, PropertyChange, Value, has_unkn
 Changes = tuple[PropertyChange, ...]
 
 
-@dataclass(frozen=True)
-class Steps:
+class Steps(Struct, frozen=True):
     """Executes operations, at most as many at a time as `slots` has; in a preview only as far as providers plan."""
 
     recorder: Recorder

@@ -5,7 +5,8 @@ part would have declared or still uses can't be told from what is unwanted.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from locallb.engine.deploy.deployment import Deployment
 from locallb.engine.deploy.goal import Outcome
@@ -14,8 +15,7 @@ from locallb.engine.state.snapshot import is_stack
 from locallb.engine.state.urns import is_provider
 
 
-@dataclass(frozen=True)
-class Unwanted:
+class Unwanted(Struct, frozen=True):
     """Live resources, and old instances by number, to be deleted."""
 
     live: tuple[ResourceState, ...]

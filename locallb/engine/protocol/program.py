@@ -10,12 +10,12 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 from types import TracebackType
 
 import pulumi
+from msgspec import Struct
 from pulumi.runtime import set_all_config
 from pulumi.runtime.settings import ROOT, SETTINGS, Settings, configure
 from pulumi.runtime.stack import run_in_stack
@@ -30,8 +30,7 @@ from locallb.engine.state.errors import HostRefused, is_of_host
 Program = Callable[[], object]
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """What a program can ask about its surroundings."""
 
     project: str
@@ -41,8 +40,7 @@ class Setting:
     preview: bool
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """Why a program broke off: a sentence, and for surprises the traceback."""
 
     message: str

@@ -9,10 +9,10 @@ in the same state. Concerns programs that this engine runs: the official CLI nev
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pulumi
+from msgspec.structs import replace
 from pulumi.runtime import rpc
 from pulumi.runtime.settings import SETTINGS, get_root_resource
 

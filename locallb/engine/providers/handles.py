@@ -9,10 +9,10 @@ many resources are only looked at.
 
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from threading import Lock
 from typing import Any, TypeAlias, TypeVar
 
+from msgspec import Struct
 from pulumi.provider.experimental.provider import (
     CheckRequest,
     CheckResponse,
@@ -40,8 +40,7 @@ OneLook: TypeAlias = Callable[[], AbstractContextManager[None]]
 _REPLACING = frozenset((PropertyDiffKind.ADD_REPLACE, PropertyDiffKind.DELETE_REPLACE, PropertyDiffKind.UPDATE_REPLACE))
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """A provider's answer about a changed resource; `changes` is None when it doesn't know."""
 
     changes: bool | None
@@ -50,8 +49,7 @@ class Difference:
     delete_before_replace: bool = False
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Struct, frozen=True):
     """What a provider read of a resource; None stands for a resource that is gone."""
 
     id: str

@@ -6,10 +6,11 @@ refused in one sentence; nothing is guessed or repaired.
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from time import time_ns
+
+from msgspec import Struct, field
 
 from locallb.engine.state.errors import StateBroken, StateUnusable, Unsupported, refusal, unreadable
 from locallb.engine.state.integrity import check_manifest, check_pending, check_resources, magic_of
@@ -33,8 +34,7 @@ _DECODER = json.JSONDecoder()
 _UNSUPPORTED_FIELDS = {"external": "a resource that was only read", "taint": "a tainted resource"}
 
 
-@dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(Struct, frozen=True):
     """A state file's content: the resources, and what stands around them.
 
     `time` is the manifest's and identifies this writing; empty when there is no state yet.

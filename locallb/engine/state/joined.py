@@ -5,8 +5,9 @@ together are the bytes that all resources joined at once give (a law in the test
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from operator import attrgetter
+
+from msgspec.structs import replace
 
 from locallb.engine.state.blocks import Block, Blocks
 from locallb.engine.state.slots import Piece

@@ -8,8 +8,9 @@ went; a line cut short is a change that didn't happen yet as far as anybody know
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from locallb.engine.state.errors import StateBroken, StateUnusable, StateUnwritable, unreadable
 from locallb.engine.state.files import Files
@@ -68,8 +69,7 @@ class Journal:
         self._files.remove(self._path)
 
 
-@dataclass(frozen=True)
-class Leftover:
+class Leftover(Struct, frozen=True):
     """A journal that a run left behind."""
 
     base: str

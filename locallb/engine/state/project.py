@@ -7,13 +7,13 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 import yaml
+from msgspec import Struct
 
 from locallb.engine.state.errors import EngineError, ProjectError, Unsupported, refusal
 from locallb.engine.state.values import Value
@@ -48,8 +48,7 @@ _Loader.yaml_implicit_resolvers = {
 _Loader.add_implicit_resolver(_BOOLEAN, re.compile(r"true|True|TRUE|false|False|FALSE"), list("tTfF"))
 
 
-@dataclass(frozen=True)
-class Project:
+class Project(Struct, frozen=True):
     """A Pulumi project with a file backend.
 
     `root` is the folder of `Pulumi.yaml`, `main` the program's, `stack_config_dir` that of the stacks' files;

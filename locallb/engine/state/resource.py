@@ -6,8 +6,10 @@ Fields that this engine doesn't use itself (`protect`, `sourcePosition`, …) ar
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from locallb.engine.state.urns import name_of, split_reference
 from locallb.engine.state.values import Properties, Value
@@ -35,8 +37,7 @@ def compact(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-@dataclass(frozen=True)
-class ResourceState:
+class ResourceState(Struct, frozen=True, dict=True):
     """A resource of the state.
 
     `delete` marks an old instance that a replacement left to be deleted; `pending_replacement` one that is already
@@ -189,8 +190,7 @@ def _property_dependencies(value: Value) -> PropertyDependencies | None:
     return None if value is None else {key: _texts(urns) for key, urns in _object(value).items()}
 
 
-@dataclass(frozen=True)
-class Pending:
+class Pending(Struct, frozen=True):
     """An operation that was under way: `kind` is creating, updating, deleting (or another word of the CLI's)."""
 
     kind: str

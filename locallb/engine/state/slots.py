@@ -5,9 +5,10 @@ few pieces has none: it is as the official command line writes it. Not here: the
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import compress, count
 from operator import is_not
+
+from msgspec import Struct
 
 ROOM = 8192
 """Bytes behind a piece that comes: for a few ports that its Services may get."""
@@ -17,8 +18,7 @@ FEW = 8
 """Pieces of a file that is written whole each time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """Some of a file's bytes; room goes before the last `cut` of them. `data` is known by identity."""
 
     data: bytes
@@ -26,8 +26,7 @@ class Piece:
     separator: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(Struct, frozen=True):
     """A piece, where it begins, and where the next one does."""
 
     piece: Piece

@@ -5,9 +5,11 @@ state file's: everything after what it refers to; old instances that wait for th
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from threading import RLock
 from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from locallb.engine.state.blocks import Blocks, Listing, the_very_same
 from locallb.engine.state.errors import StateBroken
@@ -15,45 +17,39 @@ from locallb.engine.state.resource import Pending, ResourceState
 from locallb.engine.state.urns import STACK_TYPE
 
 
-@dataclass(frozen=True)
-class Put:
+class Put(Struct, frozen=True):
     """Add a resource, or set it again."""
 
     resource: ResourceState
 
 
-@dataclass(frozen=True)
-class Supersede:
+class Supersede(Struct, frozen=True):
     """Set a resource again and keep the old instance, under a number, for its deletion."""
 
     resource: ResourceState
     number: int
 
 
-@dataclass(frozen=True)
-class Drop:
+class Drop(Struct, frozen=True):
     """Forget a resource."""
 
     urn: str
 
 
-@dataclass(frozen=True)
-class Free:
+class Free(Struct, frozen=True):
     """Forget an old instance, by its number."""
 
     number: int
 
 
-@dataclass(frozen=True)
-class Begin:
+class Begin(Struct, frozen=True):
     """Note that an operation begins, under a number."""
 
     number: int
     operation: Pending
 
 
-@dataclass(frozen=True)
-class End:
+class End(Struct, frozen=True):
     """Note that the operation of this number ended."""
 
     number: int

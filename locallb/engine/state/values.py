@@ -7,8 +7,9 @@ other shapes (`providers.wire`); a state is read without the SDK.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from locallb.engine.state.errors import Unsupported
 
@@ -43,8 +44,7 @@ def without_unknown(properties: Properties) -> dict[str, Value]:
     return {key: value for key, value in properties.items() if not has_unknown(value)}
 
 
-@dataclass(frozen=True)
-class PropertyChange:
+class PropertyChange(Struct, frozen=True):
     """One property that differs: its path (`ports[0].name`), the old and the new value, None where there is none."""
 
     path: str

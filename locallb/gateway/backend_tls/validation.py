@@ -7,7 +7,8 @@ policy (`policies`), and reading ConfigMaps, of which only certificates are kept
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from locallb.gateway.conditions import INVALID, Trouble
 from locallb.model.gateway.objects import Named, Reference
@@ -19,8 +20,7 @@ SYSTEM = "System"
 _CONFIG_MAP = ("", "ConfigMap")
 
 
-@dataclass(frozen=True, slots=True)
-class Validation:
+class Validation(Struct, frozen=True):
     """The result of validating a policy."""
 
     tls: BackendTls | Trouble

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from locallb.gateway.hostnames import covering, covers
 
@@ -18,8 +19,7 @@ MOST_AUTHORITIES = 16 << 20
 """Bytes of the authorities, in PEM, of all backends to which a proxy speaks: each has a copy of its own."""
 
 
-@dataclass(slots=True)
-class Capacity:
+class Capacity(Struct):
     """The remaining capacity, as routes are attached one after the other. Counts too much rather than too little."""
 
     left: int

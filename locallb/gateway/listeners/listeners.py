@@ -8,8 +8,10 @@ conditions (`gateway.status`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from locallb.certificates import local
 from locallb.gateway.conditions import Trouble
@@ -45,8 +47,7 @@ _WITH_NAMES = frozenset({ListenerProtocol.HTTPS.value, ListenerProtocol.TLS.valu
 """Protocols that may share a port where their hostnames differ, besides two listeners of HTTP."""
 
 
-@dataclass(frozen=True, slots=True)
-class BoundListener:
+class BoundListener(Struct, frozen=True):
     """A listener, what it may serve, and why it isn't served."""
 
     owner: Reference

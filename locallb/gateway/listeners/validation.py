@@ -7,7 +7,8 @@ Not here: certificates that listeners show (`listeners`), and reading ConfigMaps
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from locallb.gateway.conditions import Trouble
 from locallb.gateway.grants import Grants, not_permitted
@@ -20,8 +21,7 @@ _CONFIG_MAP = ("", "ConfigMap")
 _REF, _KIND = "InvalidCACertificateRef", "InvalidCACertificateKind"
 
 
-@dataclass(frozen=True, slots=True)
-class Clients:
+class Clients(Struct, frozen=True):
     """What clients are asked for at a port."""
 
     validation: ClientValidation | None = None

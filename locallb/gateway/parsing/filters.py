@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from locallb.gateway.parsing.fields import items, raw_items, texts
 from locallb.gateway.parsing.references import LARGEST_PORT, backend_ref

@@ -7,8 +7,9 @@ The bounds of the API's CRDs are checked again, because manifests never met an A
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from enum import StrEnum
+
+from msgspec.structs import replace
 
 from locallb.gateway.parsing.fields import duration, items, raw_items
 from locallb.gateway.parsing.filters import OF_BACKENDS, OF_GRPC, OF_HTTP, made, parse_filters

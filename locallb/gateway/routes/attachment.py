@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 from locallb.gateway.conditions import UNSUPPORTED, Trouble
 from locallb.gateway.hostnames import intersection, intersections
@@ -30,8 +31,7 @@ class Attached(NamedTuple):
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ParentVerdict:
+class ParentVerdict(Struct, frozen=True):
     """The verdict of one of a route's parents: accepted, or why not."""
 
     route: Route
@@ -41,8 +41,7 @@ class ParentVerdict:
     """Which of the listeners it is attached to, by number."""
 
 
-@dataclass(frozen=True, slots=True)
-class Attachment:
+class Attachment(Struct, frozen=True):
     """All that is attached to the listeners of one Gateway."""
 
     routes: Mapping[int, tuple[Attached, ...]]

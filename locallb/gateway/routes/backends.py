@@ -7,8 +7,9 @@ Service (`planning.backends`), and the answer where a reference leads nowhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from locallb.gateway.backend_tls.policies import Policies
 from locallb.gateway.backend_tls.validation import policy_trouble

@@ -7,7 +7,8 @@ Not here: how it comes about (`gateway.translation`, and `ingress.translation`),
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from locallb.gateway.conditions import Trouble
 from locallb.gateway.routes.backends import BackendTarget
@@ -19,8 +20,7 @@ from locallb.model.naming import part_id
 from locallb.model.objects import Service
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bound:
+class Bound(Struct, frozen=True, kw_only=True):
     """What a Gateway, or Ingresses that share an address, want of a proxy."""
 
     want: Service

@@ -7,8 +7,9 @@ loop. Not here: the patch that repairs it (`patch`), and when that is sent.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from locallb.gateway.kinds import KINDS, ApiKind, kind_of_object
 from locallb.gateway.parsing.gateways import parse_meta
@@ -25,8 +26,7 @@ _FIELDS = ("addresses", "attachedListenerSets", "supportedFeatures")
 _ADDRESSES = "loadBalancer"
 
 
-@dataclass(frozen=True, slots=True)
-class ObservedRouteStatus:
+class ObservedRouteStatus(Struct, frozen=True):
     """Our part of a status."""
 
     status: Status = field(default_factory=dict)

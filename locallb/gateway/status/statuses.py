@@ -7,9 +7,10 @@ others wrote, are added when it is written (`patch`). Not here: whether the prox
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from locallb.gateway.backend_tls.policies import Policies
 from locallb.gateway.conditions import (
@@ -65,8 +66,7 @@ class ApiStatus(NamedTuple):
     """Whose proof it waits for, as it says that what that Gateway serves is programmed; None for whoever tells that."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """What became of a Gateway on this host."""
 
     addresses: tuple[IPAddress, ...] = ()

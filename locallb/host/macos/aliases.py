@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from ipaddress import ip_address
+
+from msgspec import Struct
 
 from locallb.config.candidates import candidates
 from locallb.config.settings import Pool
@@ -21,8 +22,7 @@ MOST = 256
 _ENTRY = re.compile(r"^\s+inet6? (?P<address>[0-9a-fA-F:.]+)(?:%\S+)? ", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class PoolAlias:
+class PoolAlias(Struct, frozen=True):
     """An address of a pool, and whether lo0 has it."""
 
     pool: str

@@ -7,8 +7,9 @@ here: how a step is carried out (`changes`), and what a route may not break (`po
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from ipaddress import ip_address, ip_network
+
+from msgspec.structs import replace
 
 from locallb.host.macos.aliases import DEVICE, PoolAlias, removing
 from locallb.host.setup.hosts_file import removing_command

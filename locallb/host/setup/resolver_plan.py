@@ -7,7 +7,8 @@ Pure. Those for macOS are as its manual has them (resolver(5)), and nobody has t
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from locallb.dns.blocks import block_in
 from locallb.dns.zones import Zone

@@ -6,9 +6,10 @@ Not here: which steps there are (`plan`, `resolver_plan`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
+
+from msgspec import Struct, field
 
 from locallb.dns.zones import Zone
 from locallb.host.macos.aliases import PoolAlias
@@ -35,8 +36,7 @@ class StepKind(StrEnum):
     """The block of a zone in /etc/hosts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """One change of the host. `now` is empty where nothing is there, `wanted` where nothing shall be."""
 
     sort: StepKind
@@ -57,23 +57,20 @@ class Step:
         return self.now == self.wanted
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """A value that setup changed: what it found (empty: nothing) and what it put there."""
 
     found: str
     made: str
 
 
-@dataclass(frozen=True, slots=True)
-class SetupRecord:
+class SetupRecord(Struct, frozen=True):
     """What setup changed on this host, by sort and name, in the order in which it did."""
 
     changes: Mapping[tuple[StepKind, str], Kept] = field(default_factory=lambda: MappingProxyType({}))
 
 
-@dataclass(frozen=True, slots=True)
-class HostSeen:
+class HostSeen(Struct, frozen=True):
     """What the host is like now."""
 
     sysctls: Mapping[str, int]
@@ -97,8 +94,7 @@ class HostSeen:
     alias_notes: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Setup:
+class Setup(Struct, frozen=True):
     """The steps, done ones among them, what forbids all of it, and what to mind."""
 
     steps: tuple[Step, ...]

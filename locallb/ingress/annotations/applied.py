@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from locallb.ingress.annotations.policy import Policy
 from locallb.model.formatting import shown

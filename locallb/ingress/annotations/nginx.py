@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from locallb.ingress.annotations.policy import NONE, BackendProtocol, Canary, Location, Policy
 from locallb.ingress.annotations.values import Values

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from locallb.model.http.backends import Speaks
 from locallb.model.http.policies import Cors
@@ -11,8 +12,7 @@ from locallb.model.http.routes import Redirect, ValueMatch
 from locallb.model.identities import IPNetwork
 
 
-@dataclass(frozen=True, slots=True)
-class Canary:
+class Canary(Struct, frozen=True):
     """The Ingress takes a share of the requests of another one that has the same host and path."""
 
     weight: int = 0
@@ -22,8 +22,7 @@ class Canary:
     never: ValueMatch | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BackendProtocol:
+class BackendProtocol(Struct, frozen=True):
     """How backends are spoken to, whatever their port says."""
 
     speaks: Speaks
@@ -31,8 +30,7 @@ class BackendProtocol:
     """Whoever answers is believed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(Struct, frozen=True):
     """Where clients are sent instead of a backend."""
 
     status: int
@@ -49,8 +47,7 @@ class Location:
         return Redirect(self.status, scheme, name, int(port or 0))
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Struct, frozen=True):
     """What holds of all paths of an Ingress, its default backend's too."""
 
     expressions: bool = False

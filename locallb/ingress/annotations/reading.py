@@ -6,7 +6,8 @@ Those of Traefik are read here, those of ingress-nginx in `nginx`.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from locallb.config.ingress_settings import Dialect
 from locallb.ingress.annotations import nginx

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from ipaddress import ip_network
 from typing import TypeVar
+
+from msgspec import Struct, field
 
 from locallb.model.fields import FieldError
 from locallb.model.formatting import shown
@@ -21,8 +22,7 @@ _TRUE, _FALSE = {"1", "t", "T", "TRUE", "true", "True"}, {"0", "f", "F", "FALSE"
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
-@dataclass(slots=True)
-class Values:
+class Values(Struct):
     """The annotations of one controller that an Ingress has; it notes which were asked for."""
 
     prefix: str

@@ -12,9 +12,10 @@ import os
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
+
+from msgspec import Struct, field
 
 from locallb.kubernetes.access.errors import KubeconfigError, KubeError
 from locallb.model.fields import JsonObject
@@ -35,8 +36,7 @@ REST = 10.0
 PACE = Pace(first=REST, longest=REST, floor=REST, spread=0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Plugin:
+class Plugin(Struct, frozen=True):
     """A command that gives the credential of a context. Equal ones share their token."""
 
     access: Access
@@ -71,8 +71,7 @@ class _FailedError(Exception):
     """A plugin gave nothing: half a sentence."""
 
 
-@dataclass(slots=True)
-class _Credential:
+class _Credential(Struct):
     """The token of one plugin; `running` keeps a second run from beginning meanwhile."""
 
     token: str = ""

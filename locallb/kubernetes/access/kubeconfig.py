@@ -12,12 +12,12 @@ import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from lightkube import KubeConfig
 from lightkube.config.kubeconfig import SingleConfig
+from msgspec import Struct
 
 from locallb.kubernetes.access import in_cluster
 from locallb.kubernetes.access.errors import KubeconfigError, KubeError
@@ -43,8 +43,7 @@ Stamp: TypeAlias = tuple[tuple[int, int], ...]
 _PROXIES = ("http", "https", "socks5", "socks5h")
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
+class Connection(Struct, frozen=True):
     """How a cluster is reached."""
 
     config: SingleConfig
@@ -73,8 +72,7 @@ class Connection:
             request.extensions["sni_hostname"] = self.server_name
 
 
-@dataclass(frozen=True, slots=True)
-class Meaning:
+class Meaning(Struct, frozen=True):
     """What a kubeconfig says of one cluster, to be compared with what it says later."""
 
     access: Access

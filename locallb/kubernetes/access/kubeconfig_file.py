@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
+
+from msgspec import Struct, field
 
 from locallb.kubernetes.access import in_cluster
 from locallb.kubernetes.access.errors import KubeconfigError, KubeError, NoContextError
@@ -31,8 +32,7 @@ UNWRITTEN: dict[str, bytes] = {}
 """What files shall have that a preview may not write, by path: whoever reads one of these reads this."""
 
 
-@dataclass(frozen=True)
-class Content:
+class Content(Struct, frozen=True, dict=True):
     """What a kubeconfig says."""
 
     path: Path

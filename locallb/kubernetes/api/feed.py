@@ -13,13 +13,13 @@ import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
 import httpx2
 from lightkube import ConfigError
 from lightkube.config.client_adapter import user_auth
+from msgspec import Struct
 
 from locallb.kubernetes.access.auth import PluginAuth
 from locallb.kubernetes.access.errors import ForbiddenError, KubeconfigError, RefusedError, UnreachableError
@@ -62,8 +62,7 @@ class ExpiredError(Exception):
     """The server no longer knows what happened since: list again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True):
     """Something that happened to an object: ADDED, MODIFIED, DELETED; BOOKMARK and OPENED only tell a version.
 
     OPENED is ours: the server accepted the watch.

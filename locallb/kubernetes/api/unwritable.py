@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from locallb.kubernetes.access.errors import ForbiddenError, KubeError
 from locallb.model.identities import OF_INGRESSES, ObjectKind
@@ -19,8 +20,7 @@ PAUSE = 60.0
 """Seconds until a kind whose status may not be written is tried again."""
 
 
-@dataclass(slots=True)
-class _Refusals:
+class _Refusals(Struct):
     """Those of one file of rights in one cluster."""
 
     sentence: str

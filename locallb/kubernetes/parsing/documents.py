@@ -10,9 +10,9 @@ from __future__ import annotations
 import codecs
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import yaml
+from msgspec import Struct
 
 from locallb.kubernetes.parsing.yaml_builder import DEEPEST, Allowance, Builder, UnbuildableError, line_of
 
@@ -29,16 +29,14 @@ class DocumentError(Exception):
         self.what = what
 
 
-@dataclass(frozen=True, slots=True)
-class Repeated:
+class Repeated(Struct, frozen=True):
     """A key that an object has twice: the last one counts, as for Kubernetes."""
 
     line: int
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReadDocument:
+class ReadDocument(Struct, frozen=True):
     """A document and the keys that stand in it twice."""
 
     value: object

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from operator import attrgetter, itemgetter
 from typing import Any, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from locallb.gateway.status.observed import ObservedRouteStatus
 from locallb.kubernetes import pod_ranges
@@ -34,8 +36,7 @@ _Other: TypeAlias = Node | EndpointSlice | PodRanges
 _SILENT = ObservedStatus()
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
+class Parsed(Struct, frozen=True):
     """What a source has. `notices` are sentences about what was left out."""
 
     services: tuple[Service, ...] = ()
@@ -55,8 +56,7 @@ class Parsed:
     """What would make it better, for information."""
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedObject:
+class ParsedObject(Struct, frozen=True):
     """What one object means, whatever others there are."""
 
     document: Document
@@ -68,8 +68,7 @@ class ParsedObject:
     notices: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class ParseMemory:
+class ParseMemory(Struct):
     """What the objects of one cluster were understood as, for whoever comes with most of the very same again."""
 
     objects: RowCache[tuple[ParsedObject, ...]] = field(default_factory=RowCache)
@@ -171,8 +170,7 @@ def _left_out(cluster: ClusterName, identity: Identity, why: str) -> str:
     return f"{cluster}: {identity} is left out: {why}"
 
 
-@dataclass(slots=True)
-class _Gathering:
+class _Gathering(Struct):
     """What was read so far."""
 
     cluster: ClusterName

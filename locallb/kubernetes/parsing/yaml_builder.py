@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct, field
 from yaml import events
 
 DEEPEST = 200
@@ -37,8 +37,7 @@ class UnbuildableError(Exception):
     """The events are valid YAML, but no data for Kubernetes."""
 
 
-@dataclass(slots=True)
-class Allowance:
+class Allowance(Struct):
     """How much the aliases of one file may still stand for, whatever documents they are in."""
 
     most: int = MOST_ALIASED
@@ -51,8 +50,7 @@ class Allowance:
             raise UnbuildableError(f"its aliases stand for more than {self.most} characters")
 
 
-@dataclass(slots=True)
-class _Object:
+class _Object(Struct):
     """An object that is being built."""
 
     anchor: str | None
@@ -70,8 +68,7 @@ class _Object:
         return self.values
 
 
-@dataclass(slots=True)
-class _List:
+class _List(Struct):
     """A list that is being built."""
 
     anchor: str | None
@@ -83,8 +80,7 @@ class _List:
         return self.values
 
 
-@dataclass(slots=True)
-class _Anchored:
+class _Anchored(Struct):
     """What an anchor names, and how many characters that is; no value yet while it is being built."""
 
     value: object = None

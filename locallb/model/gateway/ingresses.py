@@ -6,7 +6,7 @@ how they are read (`ingress.parsing`), and who serves which (`ingress.classes`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from locallb.model.gateway.objects import Meta, Reference
 from locallb.model.http.routes import PathMatch
@@ -16,8 +16,7 @@ INGRESS_CONTROLLER = "local-lb.dev/ingress-controller"
 """spec.controller of our IngressClasses."""
 
 
-@dataclass(frozen=True, slots=True)
-class IngressClass:
+class IngressClass(Struct, frozen=True):
     """An IngressClass."""
 
     meta: Meta
@@ -27,8 +26,7 @@ class IngressClass:
     has_parameters: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class IngressBackend:
+class IngressBackend(Struct, frozen=True):
     """A port of a Service in the Ingress' namespace, by number or by name; or why it is none."""
 
     service: str = ""
@@ -37,8 +35,7 @@ class IngressBackend:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class IngressPath:
+class IngressPath(Struct, frozen=True):
     """A path of a rule; `match` is None where it can't be compared."""
 
     match: PathMatch | None
@@ -51,8 +48,7 @@ class IngressPath:
     """A path of this host that clients are sent to in place of a backend."""
 
 
-@dataclass(frozen=True, slots=True)
-class IngressRule:
+class IngressRule(Struct, frozen=True):
     """A rule: a host, empty for every one, and what its paths lead to; without paths all goes to the default."""
 
     host: str = ""
@@ -60,16 +56,14 @@ class IngressRule:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class IngressTls:
+class IngressTls(Struct, frozen=True):
     """An entry of spec.tls. Without hosts it is for every name, without a Secret for whoever makes certificates."""
 
     hosts: tuple[str, ...] = ()
     secret: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Ingress:
+class Ingress(Struct, frozen=True):
     """An Ingress."""
 
     meta: Meta

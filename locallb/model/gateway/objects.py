@@ -7,9 +7,10 @@ Not here: how they are read (`gateway.parsing`), what rules say (`rules`), who i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from locallb.model.faults import Fault
 from locallb.model.gateway.rules import Rule
@@ -59,8 +60,7 @@ class TlsMode(StrEnum):
     PASSTHROUGH = "Passthrough"
 
 
-@dataclass(frozen=True, slots=True)
-class Meta:
+class Meta(Struct, frozen=True):
     """Metadata of an object."""
 
     key: Named
@@ -93,8 +93,7 @@ class Reference(NamedTuple):
     key: Named
 
 
-@dataclass(frozen=True, slots=True)
-class ListenerTls:
+class ListenerTls(Struct, frozen=True):
     """TLS of a listener."""
 
     mode: TlsMode = TlsMode.TERMINATE
@@ -109,8 +108,7 @@ class ValidationMode(StrEnum):
     INSECURE = "AllowInsecureFallback"
 
 
-@dataclass(frozen=True, slots=True)
-class FrontendValidation:
+class FrontendValidation(Struct, frozen=True):
     """What clients are asked for: a certificate that an authority signed, of those in these objects."""
 
     authorities: tuple[Reference, ...]
@@ -118,8 +116,7 @@ class FrontendValidation:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
+class Listener(Struct, frozen=True):
     """An entry of the listeners of a Gateway or a ListenerSet."""
 
     name: str
@@ -133,8 +130,7 @@ class Listener:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class GatewayClass:
+class GatewayClass(Struct, frozen=True):
     """A GatewayClass."""
 
     meta: Meta
@@ -142,8 +138,7 @@ class GatewayClass:
     has_parameters: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class WantedAddress:
+class WantedAddress(Struct, frozen=True):
     """An entry of spec.addresses: an address, or why it is none that we can give."""
 
     text: str
@@ -152,8 +147,7 @@ class WantedAddress:
     """None where any address of the type will do, or where `type` is another one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Gateway:
+class Gateway(Struct, frozen=True):
     """A Gateway."""
 
     meta: Meta
@@ -180,8 +174,7 @@ class Gateway:
         return Reference(GROUP, "Gateway", self.meta.key)
 
 
-@dataclass(frozen=True, slots=True)
-class ListenerSet:
+class ListenerSet(Struct, frozen=True):
     """A ListenerSet: listeners for another's Gateway."""
 
     meta: Meta
@@ -195,8 +188,7 @@ class ListenerSet:
         return Reference(GROUP, "ListenerSet", self.meta.key)
 
 
-@dataclass(frozen=True, slots=True)
-class ParentRef:
+class ParentRef(Struct, frozen=True):
     """An entry of a route's parentRefs."""
 
     group: str
@@ -206,15 +198,14 @@ class ParentRef:
     port: int = 0
     written: tuple[tuple[str, str | int], ...] = ()
     """As it stands in the route, which is how its status names it."""
-    reference: Reference = field(init=False, repr=False, compare=False)
-    """Made once: plans of many routes ask for it again and again."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "reference", Reference(self.group, self.kind, self.key))
+    @property
+    def reference(self) -> Reference:
+        """Return which object it is."""
+        return Reference(self.group, self.kind, self.key)
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Struct, frozen=True):
     """A route of any kind; those of TCP, UDP and TLS have rules with backends only."""
 
     kind: RouteKind
@@ -223,8 +214,8 @@ class Route:
     hostnames: tuple[str, ...] = ()
     rules: tuple[Rule, ...] = ()
     problem: str = ""
-    reference: Reference = field(init=False, repr=False, compare=False)
-    """What it is called; made once, likewise."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "reference", Reference(GROUP, self.kind.value, self.meta.key))
+    @property
+    def reference(self) -> Reference:
+        """Return which object it is."""
+        return Reference(GROUP, self.kind.value, self.meta.key)

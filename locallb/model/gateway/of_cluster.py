@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
+
+from msgspec import Struct, field
 
 from locallb.model.gateway.ingresses import Ingress, IngressClass
 from locallb.model.gateway.objects import Gateway, GatewayClass, ListenerSet, Named, Route
@@ -13,8 +14,7 @@ from locallb.model.identities import ClusterName, Digest
 from locallb.model.objects import EMPTY, ServicePort
 
 
-@dataclass(frozen=True, slots=True)
-class BackendService:
+class BackendService(Struct, frozen=True):
     """A Service of any type as the backend of a route."""
 
     key: Named
@@ -25,16 +25,14 @@ class BackendService:
     """It is of type ExternalName, which no route may lead to."""
 
 
-@dataclass(frozen=True, slots=True)
-class Namespace:
+class Namespace(Struct, frozen=True):
     """A Namespace, as far as selectors ask."""
 
     name: str
     labels: Mapping[str, str] = field(default_factory=lambda: EMPTY)
 
 
-@dataclass(frozen=True, slots=True)
-class TlsSecret:
+class TlsSecret(Struct, frozen=True):
     """A Secret of type kubernetes.io/tls, by reference, or why it is no certificate."""
 
     key: Named
@@ -47,8 +45,7 @@ class TlsSecret:
     """Whether its key is of a kind with which Envoy doesn't serve by QUIC."""
 
 
-@dataclass(frozen=True, slots=True)
-class AuthorityBundle:
+class AuthorityBundle(Struct, frozen=True):
     """A ConfigMap with certificates of authorities, or why there are none that can be used."""
 
     key: Named
@@ -80,8 +77,7 @@ class ObjectOfCluster(NamedTuple):
     object: ApiObject
 
 
-@dataclass(frozen=True, slots=True)
-class GatewayObjects:
+class GatewayObjects(Struct, frozen=True):
     """All that one cluster has of Gateway API and of Ingresses, and what it refers to."""
 
     cluster: ClusterName

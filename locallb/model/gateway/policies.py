@@ -5,14 +5,14 @@ As in `objects`, frozen and under the API's own names. Not here: what comes of t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from locallb.model.gateway.objects import GROUP, Meta, Named, Reference
 
 
-@dataclass(frozen=True, slots=True)
-class ReferenceGrant:
+class ReferenceGrant(Struct, frozen=True):
     """Who may refer to what of a grant's namespace."""
 
     namespace: str
@@ -32,8 +32,7 @@ class PolicyTarget(NamedTuple):
     """The name of a Service's port; empty for every port."""
 
 
-@dataclass(frozen=True, slots=True)
-class BackendTlsPolicy:
+class BackendTlsPolicy(Struct, frozen=True):
     """How TLS to the backends of Services is done."""
 
     meta: Meta

@@ -6,14 +6,13 @@ A value that can't be served is the rule's `problem`, so that the rules beside i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from locallb.model.http.policies import NO_CHANGES, Cors, HeaderChanges, Retry, Session
 from locallb.model.http.routes import Match, PathRewrite, Redirect
 
 
-@dataclass(frozen=True, slots=True)
-class BackendRef:
+class BackendRef(Struct, frozen=True):
     """A reference to a backend, its namespace filled in."""
 
     group: str
@@ -29,16 +28,14 @@ class BackendRef:
         return f"{self.namespace}/{self.name}" + (f":{self.port}" if self.port else "")
 
 
-@dataclass(frozen=True, slots=True)
-class MirrorRef:
+class MirrorRef(Struct, frozen=True):
     """A backend that gets copies of a share of the requests."""
 
     backend: BackendRef
     per_million: int = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Filters:
+class Filters(Struct, frozen=True):
     """What is done to requests and answers, whoever they come from."""
 
     request: HeaderChanges = NO_CHANGES
@@ -55,8 +52,7 @@ class Filters:
         return bool(self.hostname or self.path)
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """A rule. One without a backend answers by itself: with a redirect, or 500. Times are milliseconds."""
 
     matches: tuple[Match, ...] = (Match(),)

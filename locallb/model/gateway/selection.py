@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from locallb.model.objects import EMPTY
 
@@ -18,8 +19,7 @@ class From(StrEnum):
     NONE = "None"
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(Struct, frozen=True):
     """An entry of a label selector's matchExpressions."""
 
     key: str
@@ -27,8 +27,7 @@ class Requirement:
     values: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Selector:
+class Selector(Struct, frozen=True):
     """A label selector; an empty one selects all."""
 
     labels: Mapping[str, str] = field(default_factory=lambda: EMPTY)
@@ -56,8 +55,7 @@ def _meets(requirement: Requirement, labels: Mapping[str, str]) -> bool:
             return False
 
 
-@dataclass(frozen=True, slots=True)
-class Allowed:
+class Allowed(Struct, frozen=True):
     """Which namespaces may attach, and which kinds of routes."""
 
     namespaces: From = From.SAME

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from locallb.model.http import checks as check
 from locallb.model.http.serving import Certificate
@@ -18,8 +19,7 @@ class Speaks(StrEnum):
     """With TLS by ALPN, without it by prior knowledge (h2c); gRPC is this."""
 
 
-@dataclass(frozen=True, slots=True)
-class BackendTls:
+class BackendTls(Struct, frozen=True):
     """Backends are spoken to by TLS, and believed only with a certificate for them, if it isn't said otherwise."""
 
     server_name: str
@@ -48,8 +48,7 @@ class BackendTls:
             check.compared(uri)
 
 
-@dataclass(frozen=True, slots=True)
-class HttpBackends:
+class HttpBackends(Struct, frozen=True):
     """How backends are spoken to where requests go there and not bytes (`serving.Upstream.http`)."""
 
     speaks: Speaks = Speaks.HTTP1

@@ -5,8 +5,9 @@ Each value is checked as it is made and raises ValueError with a sentence. Times
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from locallb.model.http import checks as check
 from locallb.model.identities import UpstreamName
@@ -15,8 +16,7 @@ MAX_MILLISECONDS = 7 * 24 * 3600 * 1000
 _PER_MILLION = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class HeaderChanges:
+class HeaderChanges(Struct, frozen=True):
     """Set replaces, add appends to what is there, remove takes out."""
 
     set: tuple[tuple[str, str], ...] = ()
@@ -34,8 +34,7 @@ class HeaderChanges:
 NO_CHANGES = HeaderChanges()
 
 
-@dataclass(frozen=True, slots=True)
-class Mirror:
+class Mirror(Struct, frozen=True):
     """A copy of a share of the requests, whose answers nobody waits for."""
 
     upstream: UpstreamName
@@ -45,8 +44,7 @@ class Mirror:
         check.within(self.per_million, 0, _PER_MILLION, "share")
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(Struct, frozen=True):
     """What is tried again: answers with one of `codes`, and whatever didn't reach a backend."""
 
     codes: tuple[int, ...] = ()
@@ -68,8 +66,7 @@ class SessionKind(StrEnum):
     HEADER = "Header"
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(Struct, frozen=True):
     """A client's requests go to the backend that had its first one, as long as that is healthy."""
 
     name: str
@@ -84,8 +81,7 @@ class Session:
         _ = self.path and check.path(self.path)
 
 
-@dataclass(frozen=True, slots=True)
-class Cors:
+class Cors(Struct, frozen=True):
     """What scripts of other origins may do; preflights are answered here."""
 
     origins: tuple[str, ...]

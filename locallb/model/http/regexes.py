@@ -9,8 +9,9 @@ classes, \Q, \C and anything but printable ASCII.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from functools import lru_cache
+
+from msgspec import Struct, field
 
 from locallb.model.formatting import shown
 from locallb.model.http.checks import MAX_TEXT
@@ -65,8 +66,7 @@ def _measured(pattern: str) -> tuple[int, int]:
     return size, parser.taking
 
 
-@dataclass(slots=True)
-class _Parser:
+class _Parser(Struct):
     """Reads an expression once, from left to right; each method returns what its piece takes at most."""
 
     text: str

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
+
+from msgspec import Struct
 
 from locallb.model.faults import Fault
 from locallb.model.formatting import shown
@@ -35,8 +37,7 @@ class PathKind(StrEnum):
     """RE2, the whole path."""
 
 
-@dataclass(frozen=True, slots=True)
-class PathMatch:
+class PathMatch(Struct, frozen=True):
     """The path without the query. A prefix may end with a slash: that is the same prefix."""
 
     kind: PathKind
@@ -46,8 +47,7 @@ class PathMatch:
         (checked if self.kind is PathKind.REGEX else check.path)(self.value)
 
 
-@dataclass(frozen=True, slots=True)
-class GrpcMethod:
+class GrpcMethod(Struct, frozen=True):
     """The path of a gRPC call; an empty part takes any."""
 
     service: str = ""
@@ -60,8 +60,7 @@ class GrpcMethod:
                 _ = checked(part) if self.regex else check.path(f"/{part}")
 
 
-@dataclass(frozen=True, slots=True)
-class ValueMatch:
+class ValueMatch(Struct, frozen=True):
     """A header, without regard to the case of its name, or a parameter of the query, with a value."""
 
     name: str
@@ -74,8 +73,7 @@ class ValueMatch:
         (checked if self.regex else check.compared)(self.value)
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(Struct, frozen=True, dict=True):
     """All of these must hold; the empty one takes every request."""
 
     path: PathMatch | GrpcMethod | None = None
@@ -83,12 +81,14 @@ class Match:
     query: tuple[ValueMatch, ...] = ()
     method: str = ""
 
-    entries: int = field(default=1, init=False, repr=False, compare=False)
-    """As how many it counts where matches are bounded: more with expressions that become large. Found out once."""
-
     def __post_init__(self) -> None:
         _ = self.method and check.header_name(self.method)
-        object.__setattr__(self, "entries", 1 + sum(map(size_of, self._expressions())) // _SIZE_OF_ONE)
+        _ = self.entries  # noted as it is read: a plan never measures
+
+    @cached_property
+    def entries(self) -> int:
+        """Return as how many it counts where matches are bounded: more with expressions that become large."""
+        return 1 + sum(map(size_of, self._expressions())) // _SIZE_OF_ONE
 
     def _expressions(self) -> Iterator[str]:
         path = self.path
@@ -99,8 +99,7 @@ class Match:
             yield path.value
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """A share of the requests: to an upstream by its name, or to nobody (`""`), which answers 500."""
 
     upstream: UpstreamName
@@ -112,8 +111,7 @@ class Target:
         check.within(self.weight, 0, MAX_WEIGHT, "weight")
 
 
-@dataclass(frozen=True, slots=True)
-class PathRewrite:
+class PathRewrite(Struct, frozen=True):
     """Another path: the whole one, or what the route's prefix matched."""
 
     value: str
@@ -128,8 +126,7 @@ class PathRewrite:
             raise ValueError(f"{shown(self.value)} has a backslash that names no group")
 
 
-@dataclass(frozen=True, slots=True)
-class Forward:
+class Forward(Struct, frozen=True):
     """The request goes to one of `targets`, by weight; to none of them with a weight: 500."""
 
     targets: tuple[Target, ...]
@@ -155,8 +152,7 @@ class Forward:
             raise ValueError("the weights of a route are more than 4294967295 together")
 
 
-@dataclass(frozen=True, slots=True)
-class Redirect:
+class Redirect(Struct, frozen=True):
     """The client is sent elsewhere; what is empty stays as it asked."""
 
     code: int = 302
@@ -175,8 +171,7 @@ class Redirect:
         check.within(self.port, 0, 65535, "port")
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """An answer without anybody behind it."""
 
     status: int
@@ -187,8 +182,7 @@ class Answer:
         check.within(len(self.body), 0, check.MAX_TEXT, "length of an answer")
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Struct, frozen=True):
     """One match and what becomes of it. Header changes apply to whatever is answered."""
 
     match: Match

@@ -8,8 +8,9 @@ can be served. Routes are in `routes`. Not here: which of two routes comes first
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from locallb.model.faults import Fault
 from locallb.model.http import checks as check
@@ -21,8 +22,7 @@ ANY = "*"
 """The hostname of a virtual host that takes what no other takes."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Certificate:
+class Certificate(Struct, frozen=True, order=True):
     """A Secret of type kubernetes.io/tls, by reference: nothing of its key is here."""
 
     cluster: ClusterName
@@ -45,8 +45,7 @@ class Certificate:
         return "pair", self.cluster, self.namespace, self.name, self.file
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class LocalCertificate:
+class LocalCertificate(Struct, frozen=True, order=True):
     """A certificate that this user's own authority makes, by reference: neither it nor its key exists yet."""
 
     name: str
@@ -72,8 +71,7 @@ class LocalCertificate:
 AnyCertificate: TypeAlias = Certificate | LocalCertificate
 
 
-@dataclass(frozen=True, slots=True)
-class ClientValidation:
+class ClientValidation(Struct, frozen=True):
     """Clients show a certificate that one of `authorities` signed."""
 
     authorities: str
@@ -85,8 +83,7 @@ class ClientValidation:
         check.authorities(self.authorities)
 
 
-@dataclass(frozen=True, slots=True)
-class Termination:
+class Termination(Struct, frozen=True):
     """TLS ends here. With several certificates the client's hello decides: name first, then kind of key."""
 
     certificates: tuple[AnyCertificate, ...]
@@ -97,8 +94,7 @@ class Termination:
             raise ValueError("TLS can't be terminated without a certificate")
 
 
-@dataclass(frozen=True, slots=True)
-class VirtualHost:
+class VirtualHost(Struct, frozen=True):
     """Hosts with the same routes; the first route that matches is taken, and 404 is the answer where none does."""
 
     domains: tuple[str, ...]
@@ -112,8 +108,7 @@ class VirtualHost:
             raise ValueError("a virtual host without a hostname takes nothing: leave it out")
 
 
-@dataclass(frozen=True, slots=True)
-class HttpRoutes:
+class HttpRoutes(Struct, frozen=True):
     """HTTP/1.1, HTTP/2 (h2c too), gRPC and WebSocket, by host and route."""
 
     hosts: tuple[VirtualHost, ...]
@@ -129,8 +124,7 @@ class HttpRoutes:
             raise ValueError("two virtual hosts of a table have the same hostname")
 
 
-@dataclass(frozen=True, slots=True)
-class TcpForward:
+class TcpForward(Struct, frozen=True):
     """Bytes, to upstreams by weight. Without one whose weight counts, connections are closed at once."""
 
     targets: tuple[Target, ...]
@@ -140,8 +134,7 @@ class TcpForward:
             raise ValueError("bytes have no headers to change")
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
+class Chain(Struct, frozen=True):
     """What becomes of the connections that ask for one of `names`.
 
     | termination | serves | that is |
@@ -171,8 +164,7 @@ class Chain:
             raise ValueError("plain HTTP has no SNI: hostnames belong to its virtual hosts")
 
 
-@dataclass(frozen=True, slots=True)
-class HttpListener:
+class HttpListener(Struct, frozen=True):
     """One address and port that clients use by HTTP or TLS. No two chains have a name in common."""
 
     address: IPAddress

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from ipaddress import IPv6Network, ip_network
+
+from msgspec import Struct
 
 from locallb.model.identities import Family, IPAddress
 from locallb.model.network.ranges import AddressRange, range_of, span_of, spans_of
@@ -28,8 +29,7 @@ _NOT_PUBLIC = {
 """IANA's registries of special-purpose addresses, as far as they aren't for everybody."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostAddresses:
+class HostAddresses(Struct, frozen=True):
     """What this host's tables say of addresses, at one moment."""
 
     local: tuple[AddressRange, ...] = ()

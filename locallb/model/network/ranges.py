@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
+
+from msgspec import Struct
 
 from locallb.model.identities import Family, IPAddress, IPNetwork
 from locallb.model.network.spans import Span, subtract
 
 
-@dataclass(frozen=True, slots=True)
-class AddressRange:
+class AddressRange(Struct, frozen=True):
     """Addresses of one family from `first` to `last`, both included."""
 
     first: IPAddress

@@ -5,8 +5,9 @@ Pure: routes are an argument. Not here: how routes are read, added and removed, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+
+from msgspec import Struct
 
 from locallb.model.identities import IPAddress, IPNetwork
 
@@ -30,8 +31,7 @@ _DOCKER = ("docker", "br-", "podman", "cni", "virbr")
 _VPN = ("tun", "tap", "wg", "ppp", "tailscale", "nordlynx", "utun", "zt", "ipsec", "vpn")
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Struct, frozen=True):
     """A route of the host, as the kernel lists it."""
 
     destination: IPNetwork
@@ -105,8 +105,7 @@ class Route:
         return not any(inside(self.destination, network) for network in (*_LINK_LOCAL, *LOOPBACK))
 
 
-@dataclass(frozen=True, slots=True)
-class PodRoute:
+class PodRoute(Struct, frozen=True):
     """A way to pods: by the Node that has them."""
 
     destination: IPNetwork

@@ -8,8 +8,9 @@ of a rule counts as caught. Not here: how they are read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from ipaddress import ip_network
+
+from msgspec import Struct
 
 from locallb.model.identities import IPAddress, IPNetwork
 from locallb.model.network.routes import DEFAULT_TABLE, LOCAL_TABLE, MAIN_TABLE, Route, inside
@@ -20,8 +21,7 @@ _THROW = "9"
 """A kind of route: go on with the next rule."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """A rule, as the kernel lists it."""
 
     version: int
@@ -52,8 +52,7 @@ class Rule:
         return bool(self.source or self.destination or self.special)
 
 
-@dataclass(frozen=True, slots=True)
-class Diversion:
+class Diversion(Struct, frozen=True):
     """Packets of this host that a rule may lead elsewhere than the main table does."""
 
     network: IPNetwork

@@ -6,9 +6,10 @@ The client of name servers is loaded where it is used: most stacks have no such 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from locallb.dns.markers import Marker
 from locallb.dns.owner_ids import owner_id

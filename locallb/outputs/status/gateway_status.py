@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from locallb.gateway.status.patch import is_said, says, status_patch, withdrawn
 from locallb.gateway.status.verdicts import bad_news

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.frontend import Frontend, frontend

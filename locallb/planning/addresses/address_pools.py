@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from locallb.config.candidates import Candidates, by_priority, candidates, listed, never, possible
 from locallb.config.settings import Pool
@@ -31,8 +32,7 @@ def allows(pool: Pool, service: Service) -> bool:
     return selects(service, pool.namespaces, pool.selector)
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """What one Service may and wants to get."""
 
     service: Service

@@ -5,8 +5,9 @@ Each says whom it admits, and what to tell those whom it doesn't. Not here: who 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol as Interface
+
+from msgspec import Struct
 
 from locallb.model.identities import ObjectKey
 from locallb.model.objects import Service
@@ -23,8 +24,7 @@ class Holder(Interface):
         """Return it as the rest of a sentence that begins with "which"."""
 
 
-@dataclass(frozen=True, slots=True)
-class ByService:
+class ByService(Struct, frozen=True):
     """Held by a Service of this stack, or listed in the status of any Service."""
 
     key: ObjectKey
@@ -38,8 +38,7 @@ class ByService:
         return f"{self.why} Service {self.key}"
 
 
-@dataclass(frozen=True, slots=True)
-class ByGroup:
+class ByGroup(Struct, frozen=True):
     """Held by Services of this stack with one sharing key, the oldest first."""
 
     members: tuple[Service, ...]
@@ -74,8 +73,7 @@ def may_share(service: Service, other: Service) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ByPin:
+class ByPin(Struct, frozen=True):
     """Kept free by the configuration for Services of one name or pattern, in whichever cluster they are."""
 
     service: str
@@ -90,8 +88,7 @@ class ByPin:
         return f"is pinned to {self.service}"
 
 
-@dataclass(frozen=True, slots=True)
-class ByOther:
+class ByOther(Struct, frozen=True):
     """Held by what no plan of this stack can move: another stack, a process, a Node."""
 
     why: str

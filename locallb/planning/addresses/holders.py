@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from locallb.model.identities import Home, IPAddress, ObjectKey
 from locallb.model.objects import Service
@@ -26,8 +27,7 @@ def age(service: Service) -> Age:
     return service.created, service.key
 
 
-@dataclass(frozen=True, slots=True)
-class Holdings:
+class Holdings(Struct, frozen=True):
     """All addresses that are held."""
 
     holders: Mapping[IPAddress, Holder]
@@ -49,8 +49,7 @@ def holdings(snapshot: Snapshot, services: Sequence[Service], pins: Pins) -> Hol
     return Evidence.of(snapshot, services, pins).holdings()
 
 
-@dataclass(slots=True)
-class Evidence:
+class Evidence(Struct):
     """All that says who holds what."""
 
     home: Home

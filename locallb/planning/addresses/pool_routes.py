@@ -6,8 +6,9 @@ Pure. Not here: which single addresses are this host's (`host_addresses`), and m
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from ipaddress import IPv6Network, summarize_address_range
+
+from msgspec import Struct
 
 from locallb.config.candidates import NEVER_SPANS
 from locallb.config.settings import Pool
@@ -26,8 +27,7 @@ _SHOWN = 5
 """Items of a list in one sentence."""
 
 
-@dataclass(frozen=True, slots=True)
-class PoolRoute:
+class PoolRoute(Struct, frozen=True):
     """A prefix of a pool that needs a local route, and how it stands."""
 
     pool: str
@@ -44,8 +44,7 @@ class PoolRoute:
     """Services can have some addresses of its range, here or beside it."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(Struct, frozen=True):
     """A range as the configuration has it, and what of it lies outside the loopback networks."""
 
     pool: Pool

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv6Address
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from locallb.model.identities import Family, Home, IPAddress, ObjectKey, Owner, Protocol
 from locallb.model.network.host_addresses import usable
@@ -27,8 +29,7 @@ FIRST, COUNT = 10_000, 20_000
 _NOBODY = Home("", "", "")
 
 
-@dataclass(frozen=True, slots=True)
-class MappedServices:
+class MappedServices(Struct, frozen=True):
     """Services with their ports mapped, in the order in which they were given, and what each is answered."""
 
     services: tuple[Service, ...] = ()

@@ -8,7 +8,8 @@ wants; otherwise, and where more is different, all are asked. Not here: the rule
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from locallb.config.settings import Settings
 from locallb.model.identities import IPAddress, ObjectKey
@@ -25,8 +26,7 @@ FEW = 100
 """Services that are asked for one by one; with more, all are."""
 
 
-@dataclass(slots=True)
-class Allocations:
+class Allocations(Struct):
     """Answers as `allocate` gives them, of snapshots that come one after the other. For one thread."""
 
     _last: _Last | None = None
@@ -42,8 +42,7 @@ class Allocations:
         return answers
 
 
-@dataclass(slots=True)
-class _Last:
+class _Last(Struct):
     """The last answers, and what they were given for."""
 
     snapshot: Snapshot

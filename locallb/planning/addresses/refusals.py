@@ -6,8 +6,9 @@ Text only: whether an address is refused is decided in `allocation`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from ipaddress import IPv6Network
+
+from msgspec import Struct
 
 from locallb.config.settings import Pool
 from locallb.model.identities import Family, IPAddress
@@ -17,8 +18,7 @@ from locallb.model.snapshot import HostFacts
 from locallb.planning.addresses.pool_routes import pool_routes
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """An address that a Service shall have and no other: by its own request, or pinned in the configuration."""
 
     address: IPAddress

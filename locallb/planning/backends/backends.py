@@ -9,7 +9,9 @@ are usable (`usable_endpoints`) and reached (`reach`), whether a backend answers
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from locallb.model.formatting import counted
 from locallb.model.identities import ClusterName, Family, IPAddress, Protocol
@@ -23,8 +25,7 @@ from locallb.planning.backends.reach import Reach
 from locallb.planning.backends.usable_endpoints import Usable, usable, why_none_is
 
 
-@dataclass(frozen=True, slots=True)
-class PortBackends:
+class PortBackends(Struct, frozen=True):
     """The backends of one port in one family, sorted and each once; a problem exactly where there are none."""
 
     port: ServicePort
@@ -38,8 +39,7 @@ class PortBackends:
     """The backends are the endpoints themselves."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(Struct, frozen=True):
     """Backends and how they are checked, or half a sentence why there are none."""
 
     backends: Iterable[Backend] = ()

@@ -6,8 +6,9 @@ Not here: which of them become backends (`backends`).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
+
+from msgspec import Struct, field
 
 from locallb.config.settings import Settings
 from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, NodeName, ObjectKey
@@ -18,8 +19,7 @@ from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.backends.reach import Reach, reach_of
 
 
-@dataclass(slots=True)
-class SlicesByService:
+class SlicesByService(Struct):
     """Knows which EndpointSlices belong to each Service, so that a few others of them cost only that."""
 
     _slices: tuple[EndpointSlice, ...] = ()
@@ -53,8 +53,7 @@ def by_service(slices: Iterable[EndpointSlice]) -> Mapping[ObjectKey, Sequence[E
     return sorted_out
 
 
-@dataclass(frozen=True, slots=True)
-class BackendIndex:
+class BackendIndex(Struct, frozen=True):
     """Nodes, EndpointSlices and the routes to them."""
 
     nodes: Mapping[ClusterName, Sequence[Node]]

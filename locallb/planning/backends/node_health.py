@@ -11,7 +11,8 @@ policy Local to the NodePort, which answers only where an endpoint is. Not here:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from locallb.model.identities import Family, IPAddress, Protocol
 from locallb.model.objects import Node, Service, ServicePort, TrafficPolicy
@@ -21,8 +22,7 @@ KUBE_PROXY_PORT = 10256
 """kube-proxy's healthzBindAddress; set to an address of its own, it answers in that family only."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodePorts:
+class NodePorts(Struct, frozen=True):
     """One port of a Service on the Nodes of a cluster, in one family, and how it is checked."""
 
     number: int
@@ -60,8 +60,7 @@ class NodePorts:
         return next((address for address in node.addresses if Family.of(address) in self.asked), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+class Health(Struct, frozen=True):
     """A cluster's health ports: the families in which port 10256 answers; empty where it answers in none."""
 
     families: frozenset[Family]

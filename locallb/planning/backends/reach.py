@@ -10,9 +10,10 @@ a route by one of the cluster's own Nodes, a network that Nodes are in themselve
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from locallb.model.identities import IPAddress, IPNetwork
 from locallb.model.network.ranges import span_of
@@ -30,8 +31,7 @@ class Destination(NamedTuple):
     leads: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Reach:
+class Reach(Struct, frozen=True):
     """What this host reaches of one cluster's pods."""
 
     destinations: tuple[Destination, ...] = ()

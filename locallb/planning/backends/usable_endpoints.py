@@ -7,15 +7,15 @@ Service drains. Not here: how they are reached.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from locallb.model.formatting import counted
 from locallb.model.identities import Family
 from locallb.model.objects import Endpoint, EndpointPort, EndpointSlice, ServicePort
 
 
-@dataclass(frozen=True, slots=True)
-class Usable:
+class Usable(Struct, frozen=True):
     """An endpoint that takes connections, and the slice's port that it serves a Service's port on."""
 
     endpoint: Endpoint

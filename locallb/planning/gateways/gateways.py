@@ -7,9 +7,10 @@ Each is planned as a Service that has a proxy of its own. Not here: what it serv
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from locallb.config.settings import Settings
 from locallb.gateway.gathering import Gathering

@@ -7,7 +7,9 @@ names that one's own port, which mapping here has nothing to do with.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from locallb.model.http.routes import Redirect, Route
 from locallb.model.http.serving import Chain, HttpRoutes, VirtualHost
@@ -33,8 +35,7 @@ def with_mapped_redirects(
     return tuple(_chain(chain, _Mapping(entrance, numbers, here)) for chain in chains)
 
 
-@dataclass(frozen=True, slots=True)
-class _Mapping:
+class _Mapping(Struct, frozen=True):
     """What decides about the port of a redirect."""
 
     entrance: ServicePort

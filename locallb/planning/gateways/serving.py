@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from math import gcd, lcm
 from typing import NamedTuple, TypeAlias
+
+from msgspec.structs import replace
 
 from locallb.certificates import local
 from locallb.gateway.routes.backends import BackendTarget

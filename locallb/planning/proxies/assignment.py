@@ -7,8 +7,11 @@ here: what the proxies serve.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from locallb.config.settings import ProxySettings, Sharing
 from locallb.envoy import watches
@@ -50,8 +53,7 @@ class ProxyAssignment:
         return bool(self.proxy) and not self.whole
 
 
-@dataclass(frozen=True, slots=True)
-class ProxyAssignments:
+class ProxyAssignments(Struct, frozen=True):
     """The proxy of each Service that is served. Services that don't fit are missing."""
 
     assignments: Mapping[ObjectKey, ProxyAssignment]

@@ -8,15 +8,15 @@ budget goes once all are admitted. Not here: addresses, and the size of the budg
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from locallb.envoy import watches
 from locallb.model.identities import ObjectKey
 from locallb.model.objects import Discovery
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(Struct, frozen=True):
     """A proxy that wants to run, with the number of its upstreams, or of all that it would watch as files."""
 
     service: ObjectKey

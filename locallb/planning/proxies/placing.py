@@ -7,9 +7,10 @@ All inputs come in two values, `PlacementInputs` and `PlanContext`, so that a ca
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from locallb.config.settings import PodRouting, Settings
 from locallb.envoy import render, render_empty, render_part

@@ -11,11 +11,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from heapq import heapify, heappush, heapreplace
 from itertools import count, filterfalse
 from operator import itemgetter
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from locallb.config.settings import ProxySettings
 from locallb.model.identities import ObjectKey, ProxyName
@@ -25,8 +26,7 @@ SHARED, SPARE = "shared", "spare"
 _NAME = re.compile(r"(shared|spare)-([1-9][0-9]*)")
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(Struct, frozen=True):
     """The stack's proxies, and the Services of each."""
 
     proxies: tuple[ProxyName, ...] = ()

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from ipaddress import ip_network
+
+from msgspec import Struct
 
 from locallb.model.formatting import counted
 from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork
@@ -69,8 +70,7 @@ class Taken:
             firsts.sort()
 
 
-@dataclass(frozen=True, slots=True)
-class Refusals:
+class Refusals(Struct, frozen=True):
     """What keeps a route from being made."""
 
     others: Taken

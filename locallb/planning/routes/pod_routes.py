@@ -9,7 +9,9 @@ which Services use them (`backends`).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from locallb.config.settings import PodRouting, Settings
 from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, ObjectKey
@@ -21,8 +23,7 @@ from locallb.planning.planned import Plan, Via
 from locallb.planning.routes.conflicts import Refusals, Taken, told
 
 
-@dataclass(frozen=True, slots=True)
-class RoutePlan:
+class RoutePlan(Struct, frozen=True):
     """The routes of each cluster that may be made, and a sentence for each cluster of which some may not."""
 
     routes: Mapping[ClusterName, tuple[PodRoute, ...]] = field(default_factory=dict)

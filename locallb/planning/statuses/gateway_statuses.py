@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from operator import itemgetter
 from typing import Any, TypeAlias, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from locallb.config.settings import Settings
 from locallb.gateway.backend_tls.policies import Policies
@@ -52,6 +54,7 @@ _Statuses: TypeAlias = tuple[tuple[Reference, ...], tuple[PlannedStatus, ...]]
 """Of which routes, and what each is told."""
 _InOrder: TypeAlias = Callable[[tuple[PlannedStatus, ...]], tuple[PlannedStatus, ...]]
 _Planned = TypeVar("_Planned", Placement, Rejection)
+_Make: TypeAlias = Callable[..., ApiStatus]
 _ORDERED = {FAULT: FAULT_ORDERED, DRAIN: DRAINED}
 
 
@@ -80,16 +83,13 @@ def with_statuses(
     return with_told
 
 
-@dataclass(frozen=True, slots=True)
-class _Telling:
+class _Telling(Struct, frozen=True):
     """Makes statuses, each once for as long as it is made of the same."""
 
     snapshot: Snapshot
     memory: AnyMemory
 
-    def planned(
-        self, cluster: ClusterName, name: Hashable, make: Callable[..., ApiStatus], *given: object
-    ) -> PlannedStatus:
+    def planned(self, cluster: ClusterName, name: Hashable, make: _Make, *given: object) -> PlannedStatus:
         """Return the status of an object of a cluster, which `make` computes from `given` and nothing else."""
 
         def made(_home: Home, _access: Access, *given: object) -> PlannedStatus:

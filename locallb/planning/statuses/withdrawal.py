@@ -6,7 +6,8 @@ The addresses stay claimed and the proxies wanted, so that a repair goes on. Not
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from locallb.model.reasons import Problem, Reason
 from locallb.planning.planned import Placement, Plan

@@ -6,8 +6,9 @@ Pure; the recorded table of changes is the test.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from locallb.provider.docker.inputs import NOTE, without_notes
 from locallb.resources.values import Values
@@ -29,8 +30,7 @@ _DECIDED_THERE = frozenset(
 _UNORDERED = frozenset({"labels", "envs", "securityOpts"})
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerChange:
+class ContainerChange(Struct, frozen=True):
     """Names of properties."""
 
     changed: frozenset[str] = frozenset()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from locallb.ledger.ledger import Ledger
 from locallb.model.identities import IPAddress, Owner, SharingKey

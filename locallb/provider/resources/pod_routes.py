@@ -7,7 +7,8 @@ state. Not here: how routes are changed, and which ones are in the way.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from locallb.model.naming import metric_of
 from locallb.model.network.routes import PodRoute

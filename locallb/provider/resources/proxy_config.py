@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import certifi
+from msgspec.structs import replace
 
 from locallb.envoy import push, rollout
 from locallb.envoy.admin import EnvoyAdmin

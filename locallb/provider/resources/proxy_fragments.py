@@ -10,11 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 from locallb.envoy import push, rollout
 from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError
@@ -32,8 +33,7 @@ _Document: TypeAlias = Mapping[str, Tagged]
 _Signature: TypeAlias = tuple[int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class FragmentChange:
+class FragmentChange(Struct, frozen=True):
     """What a part shall be; `gone` are listeners that nobody may reach afterwards."""
 
     part: PartId
@@ -42,8 +42,7 @@ class FragmentChange:
     gone: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
-class _File:
+class _File(Struct, frozen=True, dict=True):
     """What a file has, as long as it is the one of this signature."""
 
     signature: _Signature

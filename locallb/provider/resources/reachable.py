@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from locallb.envoy import push, rollout
 from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError, Subscription
@@ -37,8 +38,7 @@ SERVING = "serving"
 _LookAt: TypeAlias = Callable[[Path, PartId, Collection[str]], PartSeen]
 
 
-@dataclass(frozen=True, slots=True)
-class _Sight:
+class _Sight(Struct, frozen=True):
     """What Envoy says at one moment."""
 
     lds: Subscription

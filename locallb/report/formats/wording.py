@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from locallb.report.alerts import listed
 from locallb.report.changes import Change, Difference, Report, ServiceChange, What

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from locallb.config.settings import Compat, ContainerSettings, PullPolicy
 from locallb.envoy import ARGUMENTS
@@ -30,8 +31,7 @@ DIRECTORY = "/run/proxy"
 NAME_PREFIX = "local-lb-"
 
 
-@dataclass(frozen=True, slots=True)
-class ProxyContainer:
+class ProxyContainer(Struct, frozen=True):
     """One proxy's container, but for what is known only when its directory exists."""
 
     name: str

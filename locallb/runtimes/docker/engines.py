@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from docker.utils import kwargs_from_env
+from msgspec import Struct
 
 from locallb.runtimes.docker.contexts import contexts_place
 
 DEFAULT = "unix:///var/run/docker.sock"
 
 
-@dataclass(frozen=True, slots=True)
-class Engine:
+class Engine(Struct, frozen=True):
     """What differs between them before anything is asked."""
 
     name: str

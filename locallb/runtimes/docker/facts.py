@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from ipaddress import ip_address, ip_network
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from locallb.config.settings import ContainerSettings, PodRouting, PullPolicy, Settings
 from locallb.envoy import binary
@@ -51,8 +53,7 @@ def read_facts(home: Home, settings: Settings, pids: Collection[int], containers
     return replace(facts, subnets=read_subnets(containers, network)) if network else facts
 
 
-@dataclass(frozen=True, slots=True)
-class Contained:
+class Contained(Struct, frozen=True):
     """What this stack's containers hold."""
 
     pids: frozenset[int] = frozenset()

@@ -6,7 +6,8 @@ Not here: the container's specification (`containers`), and the ports inside it 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from locallb.model.fields import object_of, objects_of, text_of
 from locallb.model.identities import ObjectKey
@@ -39,8 +40,7 @@ def declared_words(declared: Mapping[str, object], network: object) -> tuple[str
     return container_words(text_of(declared.get("image")), number, text_of(declared.get("cpus")), text_of(network))
 
 
-@dataclass(frozen=True, slots=True)
-class DockerPlanner:
+class DockerPlanner(Struct, frozen=True):
     """Plans containers."""
 
     token: str = CONTAINER

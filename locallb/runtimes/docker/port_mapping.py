@@ -7,7 +7,8 @@ things, joined here and nowhere else. Pure. Not here: how a container is declare
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from locallb.config.settings import Pool
 from locallb.model.http.serving import HttpListener

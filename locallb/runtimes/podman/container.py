@@ -21,7 +21,7 @@ class PodmanContainer(ResourceType[PodmanContainerInputs, PodmanContainerState])
 
     inputs = PodmanContainerInputs
     state = PodmanContainerState
-    replaced_for = frozenset(PodmanContainerInputs.__dataclass_fields__) - {"pull"}
+    replaced_for = frozenset(PodmanContainerInputs.__struct_fields__) - {"pull"}
     delete_first = True
     """Both want the same ports."""
 

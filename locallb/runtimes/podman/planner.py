@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from locallb.model.identities import ObjectKey
 from locallb.model.serving import Proxy
@@ -14,8 +15,7 @@ from locallb.runtimes.docker.planner import declared_words, plan_container
 from locallb.runtimes.process.planner import ProcessPlanner
 
 
-@dataclass(frozen=True, slots=True)
-class PodmanPlanner:
+class PodmanPlanner(Struct, frozen=True):
     """Plans containers."""
 
     token: str = PODMAN_CONTAINER

@@ -12,8 +12,9 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from locallb.envoy import ADMIN_SOCKET, ALONE
 from locallb.runtimes.draining import LINGER
@@ -37,8 +38,7 @@ _ROOM = 1 << 20
 _PAUSE = 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class Epoch:
+class Epoch(Struct, frozen=True):
     """How one process is started: further arguments, and what its environment says of that."""
 
     arguments: tuple[str, ...] = (ALONE,)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from locallb.model.fields import object_of, text_of
 from locallb.model.identities import ObjectKey
@@ -14,8 +15,7 @@ from locallb.model.state_resource import PROCESS
 from locallb.planning.runs import RunInputs
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessRun:
+class ProcessRun(Struct, frozen=True):
     """A process of this host; another version of Envoy is another one."""
 
     envoy: str = ""
@@ -25,8 +25,7 @@ class ProcessRun:
     by_group: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessPlanner:
+class ProcessPlanner(Struct, frozen=True):
     """Plans processes."""
 
     token: str = PROCESS

@@ -13,9 +13,10 @@ import select
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from msgspec import Struct
 
 from locallb.model.errors import ClientError
 from locallb.model.system_errors import refusal, refuse_scarcity, told
@@ -49,8 +50,7 @@ class ProcessError(ClientError):
     """A process can't be started or stopped: one sentence."""
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(Struct, frozen=True):
     """One process of one boot."""
 
     pid: int
@@ -197,8 +197,7 @@ def last_words(log: Path, lines: int = 3, without: str = "$^") -> str:
     return " | ".join(re.sub(r"[\x00-\x1f\x7f]+", " ", line).strip() for line in kept[-lines:])
 
 
-@dataclass(frozen=True, slots=True)
-class _Stat:
+class _Stat(Struct, frozen=True):
     process: Process
     runs: bool
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
+
+from msgspec import Struct
 
 from locallb.config.values import Mistakes
 from locallb.model.formatting import clipped, shown
@@ -19,8 +20,7 @@ _PATTERN = re.compile(r"[a-z0-9*-]{1,63}")
 _OF_SHOOTS = "shoot--"
 
 
-@dataclass(frozen=True, slots=True)
-class GardenerSource:
+class GardenerSource(Struct, frozen=True):
     """A seed of Gardener, and the shoots that it has."""
 
     cluster: ClusterName
@@ -45,8 +45,7 @@ class GardenerSource:
         return clipped(self.context or self.kubeconfig or "the current context")
 
 
-@dataclass(frozen=True, slots=True)
-class GardenerEntry:
+class GardenerEntry(Struct, frozen=True):
     """One seed."""
 
     keys: tuple[str, ...] = ("gardener",)

@@ -6,11 +6,11 @@ Not here: what the answers mean (`shoots`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from lightkube import Client
 from lightkube.generic_resource import create_global_resource, create_namespaced_resource
+from msgspec import Struct
 
 from locallb.kubernetes.access.errors import KubeError, RefusedError
 from locallb.kubernetes.answers import Object, listed
@@ -28,8 +28,7 @@ _PAGE = 100
 _SYSTEM = "kube-system"
 
 
-@dataclass(frozen=True, slots=True)
-class SeedContents:
+class SeedContents(Struct, frozen=True):
     """What a seed has."""
 
     identity: str

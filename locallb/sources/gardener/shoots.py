@@ -10,11 +10,12 @@ import binascii
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from ipaddress import ip_address
 from types import MappingProxyType
 from typing import TypeAlias
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from locallb.model.fields import LABEL, JsonObject, at, text_of
 from locallb.model.http import checks
@@ -33,8 +34,7 @@ Records: TypeAlias = Mapping[str, IPAddress]
 """Addresses of names, as the DNSRecords of one shoot have them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shoot:
+class Shoot(Struct, frozen=True):
     """A shoot of the provider `local` whose Cluster says enough to reach it."""
 
     name: ClusterName

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
+
+from msgspec import Struct
 
 from locallb.config.values import Mistakes
 from locallb.model.formatting import shown
@@ -12,8 +13,7 @@ from locallb.model.formatting import shown
 _EXAMPLE = "{kind: all} or {kind: [shop, test]}"
 
 
-@dataclass(frozen=True, slots=True)
-class KindSource:
+class KindSource(Struct, frozen=True):
     """Clusters that kind made on this host's Docker."""
 
     names: frozenset[str] = frozenset()
@@ -25,8 +25,7 @@ class KindSource:
     is_foreign: ClassVar[bool] = False
 
 
-@dataclass(frozen=True, slots=True)
-class KindEntry:
+class KindEntry(Struct, frozen=True):
     """All of them, or their names."""
 
     keys: tuple[str, ...] = ("kind",)

@@ -10,8 +10,9 @@ only. Not here: reading a cluster.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from locallb.model.fields import LABEL
 from locallb.model.formatting import few
@@ -32,8 +33,7 @@ CLUSTER_LABEL, ROLE_LABEL = "io.x-k8s.kind.cluster", "io.x-k8s.kind.role"
 ADMIN = "/etc/kubernetes/admin.conf"
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
+class _Look(Struct, frozen=True):
     """What Docker has of the clusters that are meant, and of those that were found before."""
 
     present: frozenset[str]

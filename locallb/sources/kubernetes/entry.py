@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import ClassVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from locallb.config.parsing.pod_routes import parse_pod_cidrs
 from locallb.config.values import Mistakes
@@ -21,8 +23,7 @@ _NODES, _NAMESPACE = "nodes", "namespace"
 _OTHER = "{kubeconfig: FILE, context: CONTEXT, namespace: infra-CLUSTER}"
 
 
-@dataclass(frozen=True, slots=True)
-class MachinesSource:
+class MachinesSource(Struct, frozen=True):
     """Where the Nodes of a cluster are pods: in a namespace of another one."""
 
     cluster: ClusterName
@@ -50,8 +51,7 @@ class MachinesSource:
         return clipped(f"{self.context or self.kubeconfig or 'the current context'}, {self.namespace}")
 
 
-@dataclass(frozen=True, slots=True)
-class KubernetesSource:
+class KubernetesSource(Struct, frozen=True):
     """A running cluster, by its API. Empty fields stand for kubectl's own defaults."""
 
     cluster: ClusterName
@@ -88,8 +88,7 @@ class KubernetesSource:
         return clipped(self.context or self.kubeconfig or "the current context")
 
 
-@dataclass(frozen=True, slots=True)
-class KubernetesEntry:
+class KubernetesEntry(Struct, frozen=True):
     """A cluster's name, its kubeconfig and the context in that."""
 
     keys: tuple[str, ...] = ("kubernetes",)

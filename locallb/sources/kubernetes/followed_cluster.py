@@ -8,7 +8,8 @@ kind is followed (`followed.kinds`), and what routes are made of (`followed_gate
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from locallb.kubernetes.api.feed import PATHS
 from locallb.kubernetes.parsing.objects import Parsed, parse_objects

@@ -9,9 +9,10 @@ which (`routed`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import partial
 from typing import Any
+
+from msgspec.structs import replace
 
 from locallb.gateway.needs import NAMESPACE, SERVICE, by_kind, kind_of
 from locallb.kubernetes.parsing.gateway_api import parse_gateway_api

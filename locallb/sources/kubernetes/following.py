@@ -10,8 +10,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from locallb.kubernetes.access.errors import KubeError
 from locallb.kubernetes.access.kubeconfig import Meaning, meaning
@@ -39,8 +41,7 @@ OPENING = 2.0
 by one."""
 
 
-@dataclass(slots=True)
-class _Live:
+class _Live(Struct):
     """One cluster: how it is followed, and what it had at the last look."""
 
     source: KubernetesSource
@@ -53,8 +54,7 @@ class _Live:
     keep_at: float = 0.0
 
 
-@dataclass(slots=True)
-class Following:
+class Following(Struct):
     """The clusters that are followed. For one thread; `changed` is called from any, with a cluster's name."""
 
     home: Home

@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable
 from contextlib import closing
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from locallb.gateway.needs import SERVICE, by_kind
 from locallb.gateway.parsing.referred import parse_referred
@@ -34,8 +35,7 @@ _PAUSES = (0.2, 1.0)
 """Seconds between attempts."""
 
 
-@dataclass(frozen=True, slots=True)
-class GatewayListing:
+class GatewayListing(Struct, frozen=True):
     """What there is, and why it may be old."""
 
     objects: tuple[Document, ...] = ()
@@ -83,8 +83,7 @@ def list_routed(routed: Routed, cluster: ClusterName, access: Access, before: Co
     return GatewayListing(listing.read(), listing.trouble)
 
 
-@dataclass(slots=True)
-class _Listing:
+class _Listing(Struct):
     routed: Routed
     cluster: ClusterName
     access: Access

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Condition
+
+from msgspec import Struct
 
 from locallb.model.network.routes import PodRoute
 from locallb.sources.kubernetes.entry import MachinesSource
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """What a look found."""
 
     ways: tuple[PodRoute, ...] = ()
@@ -24,8 +24,7 @@ class Look:
     """Why nothing is known; empty if something is."""
 
 
-@dataclass(slots=True, eq=False)
-class Looking:
+class Looking(Struct, eq=False):
     """Somebody who looks: since when, what was found last, and whether somebody waited for it."""
 
     finder: MachinesSource

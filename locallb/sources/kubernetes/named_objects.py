@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from locallb.gateway.needs import CONFIG_MAP, SECRET
 from locallb.gateway.parsing.referred import BUNDLE_REFERENCE, SECRET_REFERENCE, parse_referred
@@ -35,8 +36,7 @@ MOST = 1.0
 """Seconds of that after which a pass ends: no more is refused in one."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
+class _Kind(Struct, frozen=True):
     """How objects of a kind are read, and what is kept of them."""
 
     read: Callable[[Access, str, str], Mapping[str, object] | None]
@@ -54,8 +54,7 @@ class _Failure(NamedTuple):
         return self.backoff.is_due(time.monotonic())
 
 
-@dataclass(slots=True)
-class NamedObjects:
+class NamedObjects(Struct):
     """What stands for the objects that are named, as one thread read them last; any may ask."""
 
     access: Access

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable
 from contextlib import closing
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from locallb.kubernetes.access.errors import KubeError
 from locallb.kubernetes.api.discovery import range_discovery, range_kinds

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from locallb.kubernetes.access.errors import KubeconfigError, KubeError, NoContextError, UnreachableError
 from locallb.kubernetes.access.kubeconfig import kubeconfig_path, resolve
@@ -38,8 +40,7 @@ _REMEDIES: Mapping[type[KubeError], str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterResult:
+class ClusterResult(Struct, frozen=True):
     """What a cluster has, and how its Services are told what they got."""
 
     reading: SourceResult

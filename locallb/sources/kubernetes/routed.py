@@ -7,7 +7,8 @@ it is read once (`gateway_listing`), and how it is followed (`followed_gateways`
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from locallb.gateway import needs as of_gateways
 from locallb.gateway.kinds import KINDS
@@ -24,8 +25,7 @@ from locallb.model.identities import ClusterName
 from locallb.sources.kubernetes.followed.discovered_kinds import Question
 
 
-@dataclass(frozen=True, slots=True)
-class Routed:
+class Routed(Struct, frozen=True):
     """One of them."""
 
     question: Question

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
+
+from msgspec import Struct
 
 from locallb.config.values import Mistakes
 from locallb.model.formatting import clipped, shown
@@ -15,8 +16,7 @@ from locallb.model.network.routes import PodRoute
 _EXAMPLE = "{manifests: DIRECTORY, name: CLUSTER}"
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestsSource:
+class ManifestsSource(Struct, frozen=True):
     """A directory of manifests that stands for a cluster. `directory` is as written, relative to the project."""
 
     cluster: ClusterName
@@ -42,8 +42,7 @@ class ManifestsSource:
         return clipped(self.directory)
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestsEntry:
+class ManifestsEntry(Struct, frozen=True):
     """A directory, and the name of the cluster that it stands for."""
 
     keys: tuple[str, ...] = ("manifests", "name")

@@ -6,9 +6,10 @@ A file with the bytes of the last reading isn't read again. Not here: what count
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from locallb.kubernetes.parsing.documents import DocumentError, ReadDocument, read_documents
 from locallb.kubernetes.parsing.relevant import Document, kinds_of, relevant
@@ -27,8 +28,7 @@ _MOST_NOTICES = 20
 """Notices that are told of one file."""
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedFile:
+class ParsedFile(Struct, frozen=True):
     """One file: its bytes, and what they mean."""
 
     data: bytes
@@ -39,8 +39,7 @@ class ParsedFile:
     """Characters that its aliases stand for."""
 
 
-@dataclass(slots=True)
-class FilesNow:
+class FilesNow(Struct):
     """What the files have now."""
 
     understood: dict[str, ParsedFile] = field(default_factory=dict)

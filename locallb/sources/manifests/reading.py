@@ -8,9 +8,11 @@ into that file. Not here: what the objects mean (`kubernetes.parsing`), how file
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from locallb.kubernetes.identity import Identity
 from locallb.kubernetes.parsing.objects import ParseMemory, parse_objects
@@ -42,8 +44,7 @@ _NOT_EXPANDED = (
 """What some write into a path, and what to do instead."""
 
 
-@dataclass(slots=True)
-class ParseCache:
+class ParseCache(Struct):
     """What the last reading of a directory understood, for whoever reads it again and again.
 
     A file with the same bytes means the same, so only what is different is understood again.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.sources.manifests.entry import ManifestsSource

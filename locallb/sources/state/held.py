@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec import Struct, field
 
 from locallb.model.identities import Fingerprint, ProxyName
 from locallb.model.memory import BlockCache, Memory
@@ -24,8 +25,7 @@ from locallb.storage import files
 _Said = TypeVar("_Said")
 
 
-@dataclass(frozen=True, slots=True)
-class HeldByState:
+class HeldByState(Struct, frozen=True):
     """What the state says, sorted; empty where there is no state yet."""
 
     remembered: tuple[Claim, ...] = ()
@@ -43,8 +43,7 @@ class HeldByState:
     """The fingerprint of whoever made its local certificates."""
 
 
-@dataclass(slots=True)
-class HeldMemory:
+class HeldMemory(Struct):
     """What the resources of a state said when they were read last, and what that came to."""
 
     said: BlockCache[object] = field(default_factory=BlockCache)
@@ -91,8 +90,7 @@ def _resources(state: Mapping[str, Mapping[str, Mapping[str, list[Mapping[str, o
         yield _Resource(kind, as_object(raw.get("inputs")), as_object(raw.get("outputs")), old)
 
 
-@dataclass(frozen=True, slots=True)
-class _Resource:
+class _Resource(Struct, frozen=True):
     type: str
     inputs: Mapping[str, object]
     outputs: Mapping[str, object]

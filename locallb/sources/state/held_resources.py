@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from locallb.envoy import rollout
 from locallb.envoy.bootstrap import takes_http
@@ -55,16 +57,14 @@ def _ports(inputs: Mapping[str, object]) -> Claim:
     return replace(_claim(inputs), ports=tuple(MappedPort.parse(str(text)) for text in listed))
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """A run of a proxy: in which runtime, and which process of this host; 0 for none."""
 
     runtime: str
     pid: int
 
 
-@dataclass(frozen=True, slots=True)
-class OfStack:
+class OfStack(Struct, frozen=True):
     """A proxy that is the stack's: its owner names no cluster."""
 
     id: ProxyId
@@ -74,8 +74,7 @@ class OfStack:
     """What it is like where it serves nobody else."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """What a Service has of a proxy of the stack."""
 
     service: ObjectKey
@@ -84,8 +83,7 @@ class Part:
     """Whether its listeners hold clients."""
 
 
-@dataclass(frozen=True, slots=True)
-class Authority:
+class Authority(Struct, frozen=True):
     """Whoever made a local certificate."""
 
     fingerprint: Fingerprint

@@ -10,8 +10,10 @@ import json
 import os
 import pwd
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from locallb.dns.owner_ids import establish
 from locallb.model.identities import Home
@@ -26,8 +28,7 @@ NAME = "state-home"
 """Of the file; sources' readings end with `.json`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Belonging:
+class Belonging(Struct, frozen=True):
     """Where a stack belongs. Empty, or -1 for the user, is what isn't known."""
 
     state_home: str

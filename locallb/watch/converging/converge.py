@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from components.stack import declare, declare_some, exports, exports_the_same
 from locallb.engine.deploy.events import Result
@@ -41,8 +42,7 @@ SETTLING = 1.0
 """Seconds after an update in which a Service's status may still be read as it was before."""
 
 
-@dataclass(slots=True)
-class Converger:
+class Converger(Struct):
     """Knows what was applied, and applies the rest."""
 
     home: Home

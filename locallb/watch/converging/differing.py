@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import chain, compress
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 from locallb.config.registry import FRONTENDS
 from locallb.gateway.status.observed import ObservedRouteStatus
@@ -27,8 +28,7 @@ _Row: TypeAlias = tuple[ObjectKey, ObjectKey, Desired]
 _SILENT = ObservedStatus()
 
 
-@dataclass(slots=True)
-class Differences:
+class Differences(Struct):
     """Knows what differed of what was planned and said, so that another look costs what is new. For one thread."""
 
     _by_placement: RowCache[tuple[_Row, ...]] = field(default_factory=RowCache)

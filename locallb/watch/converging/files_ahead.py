@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+
+from msgspec import Struct
 
 from locallb.envoy import push, rollout
 from locallb.envoy.http.tls import SYSTEM_AUTHORITIES
@@ -30,8 +31,7 @@ _AT_ONCE = 16
 """Proxies whose Envoys are waited for side by side, as many as an update changes at a time."""
 
 
-@dataclass(frozen=True)
-class _Change:
+class _Change(Struct, frozen=True, dict=True):
     """What a proxy's directory has, and what it shall have."""
 
     owner: ObjectKey

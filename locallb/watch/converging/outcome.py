@@ -6,8 +6,9 @@ Not here: the update itself (`converge`), and what is told of it (`events`).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 from locallb.engine.deploy.events import Op, Result, Severity
 from locallb.engine.state.urns import name_of
@@ -19,8 +20,7 @@ Names: TypeAlias = Mapping[str, ObjectKey]
 """Load balancers by what their resources are named after: their own key, or the proxy that they took whole."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """How one update ended."""
 
     result: Result

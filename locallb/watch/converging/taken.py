@@ -6,7 +6,8 @@ For one thread. Not here: who takes which (`planning.proxies`), and the update (
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from locallb.engine.state.resource import ResourceState
 from locallb.model.identities import ObjectKey
@@ -15,8 +16,7 @@ from locallb.planning.planned import Plan
 from locallb.watch.converging.outcome import Names
 
 
-@dataclass(slots=True)
-class TakenProxies:
+class TakenProxies(Struct):
     """By whom each is taken."""
 
     planned: Mapping[ObjectKey, ObjectKey] = field(default_factory=dict)

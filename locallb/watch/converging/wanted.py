@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from components.digests import balancer_digest, rejection_digest
 from locallb.model.identities import ObjectKey, ProxyName
@@ -12,8 +14,7 @@ from locallb.planning.of_keys import placements_of
 from locallb.planning.planned import Plan, PlannedProxy, PlannedStatus
 
 
-@dataclass(slots=True)
-class WantedDigests:
+class WantedDigests(Struct):
     """Knows those of the last plan, so that another one costs what is different. For one thread."""
 
     spare: frozenset[ObjectKey] = frozenset()

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from itertools import compress
 from operator import is_, ne
 
+from msgspec import Struct
+
 from locallb.model.identities import ObjectKey
 
 MOST = 50
@@ -106,8 +108,7 @@ def together(keys: Iterable[ObjectKey], proxies: Mapping[ObjectKey, str]) -> tup
     return tuple(sorted(keys, key=lambda key: (proxies.get(key, ""), key)))
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """Load balancers of one update; `refresh` looks at the world first, where the state may be wrong."""
 
     keys: tuple[ObjectKey, ...]

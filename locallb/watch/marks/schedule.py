@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from locallb.model.identities import ClusterName, ObjectKey
 from locallb.model.pacing import Backoff, Pace
@@ -40,8 +42,7 @@ _MENDING = frozenset({Cause.CONFIGURATION, Cause.KUBECONFIG, Cause.KIND})
 """Causes that may have repaired what kept the whole from being read: they don't wait for its next try."""
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(Struct, frozen=True):
     """Something that failed: when to try again, and what it was to be."""
 
     backoff: Backoff
@@ -59,8 +60,7 @@ _NOT_LEFT: Mapping[ObjectKey, float] = MappingProxyType({})
 _NO_ALARM: Mapping[Mark, float] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(Struct, frozen=True):
     """What is marked and what waits."""
 
     marks: frozenset[Mark] = frozenset()

@@ -8,8 +8,10 @@ clocks, chance.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.model.pacing import Backoff, Pace
@@ -28,8 +30,7 @@ _NOBODY: Mapping[ObjectKey, Backoff] = MappingProxyType({})
 _NOTHING: Mapping[ObjectKey, tuple[str, ...]] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Disputes:
+class Disputes(Struct, frozen=True):
     """Objects of which somebody changed what is ours."""
 
     repairs: Mapping[ObjectKey, Backoff] = field(default_factory=lambda: _NOBODY)

@@ -7,8 +7,9 @@ is no longer told to have an address. Not here: who asks a proxy, and what is to
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
+
+from msgspec import Struct, field
 
 from locallb.model.identities import ObjectKey
 from locallb.model.serving import Proxy
@@ -21,8 +22,7 @@ GRACE = 5.0
 _NONE: Mapping[str, float] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Outages:
+class Outages(Struct, frozen=True):
     """Proxies, by name, whose repair failed."""
 
     since: Mapping[str, float] = field(default_factory=lambda: _NONE)

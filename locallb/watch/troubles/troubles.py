@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from itertools import chain
+
+from msgspec import Struct, field
 
 from locallb.model.identities import ClusterName, ObjectKey
 from locallb.model.memory import RowCache
@@ -27,8 +28,7 @@ from locallb.watch.troubles.disputes import Disputes
 from locallb.watch.troubles.outages import Outages, proxies_of, serves
 
 
-@dataclass(slots=True)
-class Troubles:
+class Troubles(Struct):
     """For one thread. `observe` asks proxies what they serve; those that don't answer are missing."""
 
     observe: Callable[[Iterable[Proxy]], Mapping[str, Observation]]

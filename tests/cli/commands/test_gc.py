@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from ipaddress import ip_address
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from locallb.cli.session import Session
 from locallb.engine.backend.store import Store

@@ -6,12 +6,12 @@ import contextlib
 import io
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from locallb.cli import main
 from locallb.cli.session import Session

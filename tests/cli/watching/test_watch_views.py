@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import json
 import time
@@ -10,6 +9,7 @@ from collections.abc import Iterator
 from ipaddress import ip_address
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from locallb.cli.watching.board import FAILED, NO_ANSWER, UPDATING, Board, by_urgency
@@ -178,9 +178,7 @@ def test_a_mapped_port_is_shown_as_clients_find_it() -> None:
     settings = parse_settings({"sources": [{"manifests": "m", "name": "demo"}], "portMapping": "loopback"})
     taken = Socket(ip_address("127.0.0.1"), 8080, Protocol.TCP)
     host = HostFacts(watches=10_000, sockets=(taken,))
-    event = dataclasses.replace(
-        planned(snapshot_of("web")), plan=make_plan(dataclasses.replace(snapshot_of("web"), host=host), settings)
-    )
+    event = replace(planned(snapshot_of("web")), plan=make_plan(replace(snapshot_of("web"), host=host), settings))
     screen.board.seen = serving(event.plan)
     screen.board.take(Batch((RelayedEvent(NOON, event),), event))
     screen.views = screen.board.views()
@@ -218,7 +216,7 @@ def render(screen: Screen) -> str:
 
 def planned_large(names: list[str]) -> Planned:
     """Plan many Services in a pool that has room for all."""
-    from dataclasses import replace  # noqa: PLC0415 - used here only
+    from msgspec.structs import replace  # noqa: PLC0415 - used here only
 
     from locallb.config.parsing.settings import parse_settings  # noqa: PLC0415 - likewise
     from locallb.planning.plan import make_plan  # noqa: PLC0415 - likewise
@@ -349,7 +347,7 @@ def test_a_load_balancer_that_fails_for_the_same_reason_again_is_reported_once()
 def test_checked_but_unchanged_services_are_not_shown_as_updated() -> None:
     """Neither in lines nor in the table, when a watch starts on a stack that is as planned."""
     snapshot = snapshot_of("web", "api", "db")
-    start = dataclasses.replace(planned(snapshot, marks=[Mark(Cause.START)]), unchecked=3)
+    start = replace(planned(snapshot, marks=[Mark(Cause.START)]), unchecked=3)
     names = ("web", "api", "db")
     told = narrated([start, updated(*names, untouched=names), Converged()])
     assert told == [
@@ -376,7 +374,7 @@ def test_watch_view_prints_left_out_services_when_they_change() -> None:
     relay = Relay()
 
     def tell(*left_out: str) -> list[str]:
-        relay.listen(dataclasses.replace(planned(snapshot_of()), plan=Plan(left_out=left_out)))
+        relay.listen(replace(planned(snapshot_of()), plan=Plan(left_out=left_out)))
         return [record.sentence for record in narrator.tell(relay.take(0), ()) if record.event == "left-out"]
 
     assert [tell("a"), tell("a"), tell("a", "b"), tell(), tell("a")] == [["a"], [], ["b"], [], ["a"]]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from ipaddress import ip_address
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from locallb.config.settings import Pool, Settings
 from locallb.model.identities import ClusterName, Family, Home, NodeName, ObjectKey, Owner, Protocol, Uid

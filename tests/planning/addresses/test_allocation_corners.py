@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from ipaddress import ip_address
 from itertools import permutations
 
 import pytest
+from msgspec.structs import replace
 
 from locallb.model.identities import Protocol, SharingKey
 from locallb.model.network.host_addresses import survey

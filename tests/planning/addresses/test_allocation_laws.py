@@ -6,14 +6,15 @@ pools, hosts and foreign hands change at random, with crashes and stale plans in
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TypeVar
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec.structs import replace
 
 from locallb.config.settings import Pool, Settings
 from locallb.ledger.claims import UNKNOWN
@@ -64,7 +65,7 @@ def carried_out(case: Oracle, **changes: object) -> Oracle:
         for key, answer in answers_to(case).items()
         for address in addresses(answer)
     )
-    return replace(case, snapshot=replace(case.snapshot, claims=(*kept, *own), remembered=own, **changes))  # type: ignore[arg-type]  # fields by name
+    return dataclasses.replace(case, snapshot=replace(case.snapshot, claims=(*kept, *own), remembered=own, **changes))
 
 
 def assert_sound(case: Oracle, answers: Answers) -> None:
@@ -137,7 +138,7 @@ def test_claims_that_cannot_be_read_take_no_address_and_give_none_away(
         else claim
         for claim in case.snapshot.claims
     ]
-    case = replace(case, snapshot=replace(case.snapshot, claims=(*claims, unread)))
+    case = dataclasses.replace(case, snapshot=replace(case.snapshot, claims=(*claims, unread)))
     after = answers_to(case)
     held = {claim.address for claim in case.snapshot.remembered}
     assert [addresses(after[key]) for key in before if addresses(before[key])] == [

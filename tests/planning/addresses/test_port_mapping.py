@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from ipaddress import ip_address
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from locallb.ledger.claims import UNKNOWN
 from locallb.model.http.routes import Match, Redirect, Route

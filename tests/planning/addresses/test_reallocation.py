@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from ipaddress import ip_address
 from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from locallb.config.settings import Pool, Settings
 from locallb.model.identities import ClusterName, Family, IPAddress, ObjectKey, SharingKey
@@ -114,7 +114,7 @@ def answers_of(known: Allocations, world: World) -> Answers:
 
 def service(name: str, created: str = "", **fields: object) -> Service:
     """Make a Service."""
-    return replace(Service(ObjectKey(ClusterName("c"), "n", name), (), created=created), **fields)  # type: ignore[arg-type]  # fields by name
+    return replace(Service(ObjectKey(ClusterName("c"), "n", name), (), created=created), **fields)  # fields by name
 
 
 @pytest.fixture

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from dataclasses import replace
 from ipaddress import ip_address
 from itertools import combinations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from locallb.config.settings import Pool, Settings
 from locallb.model.identities import ClusterName, IPAddress, ObjectKey, Owner, Protocol, SharingKey
@@ -140,7 +140,7 @@ def one(name: str, *ports: int, key: str = "k", created: str = "", **more: objec
     made = Service(
         service_key, tuple(ServicePort(port) for port in ports), created=created, sharing_key=SharingKey(key)
     )
-    return replace(made, **more)  # type: ignore[arg-type]  # fields by name
+    return replace(made, **more)  # fields by name
 
 
 def given_to(*services: Service, held: dict[str, str] | None = None) -> dict[str, str | Reason]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from locallb.config.settings import Settings
 from locallb.model.identities import Home, IPAddress, ObjectKey, Owner
@@ -84,7 +86,7 @@ class World:
 
     def edit(self, key: ObjectKey, **changes: object) -> None:
         """Change fields of a Service."""
-        self.services[key] = replace(self.services[key], **changes)  # type: ignore[arg-type]  # fields by name
+        self.services[key] = replace(self.services[key], **changes)  # fields by name
 
     def held(self, key: ObjectKey) -> set[IPAddress]:
         """Return the addresses that the ledger has for a Service of ours."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
+from msgspec.structs import replace
 
 from locallb.model.faults import ALL, Down, Order
 from locallb.planning.backends.backends import PortBackends, failover_backends, upstreams

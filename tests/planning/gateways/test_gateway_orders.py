@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from locallb.model.faults import ALL, NO_ORDER, Failure, Fault, Order
 from locallb.model.http.serving import HttpListener, HttpRoutes

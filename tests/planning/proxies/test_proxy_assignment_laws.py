@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from locallb.config.settings import ProxySettings, Sharing
 from locallb.model.identities import ClusterName, Home, ObjectKey, ObjectKind, ProxyName

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from ipaddress import IPv4Network, ip_address, ip_network
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import PodRouting, Settings

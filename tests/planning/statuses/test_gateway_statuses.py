@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
 
 import pytest
+from msgspec.structs import replace
 
 from components.stack import declare
 from locallb.config.parsing.settings import parse_settings

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from threading import Barrier
 from types import SimpleNamespace
@@ -12,6 +11,7 @@ from typing import Any, cast
 from unittest import mock
 
 import pytest
+from msgspec.structs import replace
 
 from locallb.config.parsing.settings import parse_settings
 from locallb.engine.deploy.events import Result

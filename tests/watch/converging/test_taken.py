@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import cast
 
 import pytest
+from msgspec.structs import replace
 
 from locallb.config.settings import Settings
 from locallb.engine.deploy.events import Diagnostic, Result, Severity

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from locallb.config.settings import PodRouting, Settings
 from locallb.kubernetes import watch_pace

@@ -5,12 +5,12 @@ from __future__ import annotations
 import errno
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NoReturn, cast
 
 import pytest
+from msgspec.structs import replace
 
 from locallb.config.settings import Settings
 from locallb.engine.engine import Engine

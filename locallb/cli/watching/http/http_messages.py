@@ -6,10 +6,11 @@ Requests have no body and answers end with their connection, as HTTP/1.0 has it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from locallb.threads.supervised import THREADS, Task
 
@@ -24,8 +25,7 @@ class Stream(Protocol):
         """Note that the client has gone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """An answer."""
 
     text: bytes
@@ -37,8 +37,7 @@ class Page:
     """Begins the stream that follows after the text, if one does."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """The head of a request."""
 
     method: str
@@ -58,8 +57,7 @@ Guard = Callable[[Request], Page | None]
 """Gives the refusal of a request; None for one that is answered."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What a client gets: these bytes, then a stream if there is one."""
 
     data: bytes

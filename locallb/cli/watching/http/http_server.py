@@ -13,10 +13,11 @@ import selectors
 import socket
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from threading import Lock
 from typing import cast
+
+from msgspec import Struct, field
 
 from locallb.cli.watching.http.http_messages import Guard, Page, Pages, Stream, answer, written
 from locallb.model.errors import ClientError
@@ -47,8 +48,7 @@ class HttpServerError(ClientError):
     """The server can't listen there: one sentence."""
 
 
-@dataclass(slots=True)
-class _Client:
+class _Client(Struct):
     """A connection: first its request comes in, then its answer goes out, then a stream if it asked for one."""
 
     socket: socket.socket

@@ -6,8 +6,9 @@ Not here: the records of each event (`records`), and the output formats (`lines`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 
 class Level(StrEnum):
@@ -18,8 +19,7 @@ class Level(StrEnum):
     ERROR = "error"
 
 
-@dataclass(frozen=True, slots=True)
-class LogRecord:
+class LogRecord(Struct, frozen=True):
     """One record of the log; `fields` are JSON's, with stable names (docs/watch.md)."""
 
     at: float

@@ -8,7 +8,8 @@ Not here: the output formats (`lines`), and the current state (`board`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from locallb.cli.watching.board import UPDATING, View, count_states
 from locallb.cli.watching.log.log_record import Level, LogRecord
@@ -36,8 +37,7 @@ _NAMED = 3
 _ALWAYS_TOLD = {Cause.START, Cause.CONFIGURATION}
 
 
-@dataclass(slots=True)
-class Narrator:
+class Narrator(Struct):
     """Turns events into records and remembers what it reported; for one thread."""
 
     _complaints: tuple[str, ...] = ()

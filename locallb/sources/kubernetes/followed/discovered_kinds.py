@@ -11,7 +11,9 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from locallb.kubernetes.access.errors import KubeError
 from locallb.kubernetes.api.feed import Feed, Place
@@ -27,8 +29,7 @@ EVERY = 30.0
 ASKED = Pace(first=2.0, longest=EVERY, floor=1.0, calm=EVERY)
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """How a cluster is asked which kinds of one subject it has."""
 
     subject: str

@@ -11,9 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from locallb.kubernetes.access.errors import ForbiddenError, KubeError
 from locallb.kubernetes.answers import BOOKMARK, DELETED, Object
@@ -42,8 +44,7 @@ def no_more(_before: Document | None, _after: Document | None) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class Follow:
+class Follow(Struct, frozen=True):
     """Which kinds are followed, and who is told."""
 
     cluster: ClusterName

@@ -11,8 +11,9 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
 from functools import partial
+
+from msgspec import Struct, field
 
 from locallb.gateway.needs import SECRET
 from locallb.kubernetes.access.errors import ForbiddenError, KubeError
@@ -41,8 +42,7 @@ _METADATA = "PartialObjectMetadata"
 _ACCEPT = f"application/json;as={_METADATA};g=meta.k8s.io;v=v1"
 
 
-@dataclass(slots=True)
-class _Follower:
+class _Follower(Struct):
     """One that is followed, or tried to be."""
 
     thread: SupervisedThread | None = None

@@ -5,7 +5,7 @@ Not here: threads, and what asks for them (`kinds`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from locallb.kubernetes.identity import Identity
 from locallb.kubernetes.parsing.objects import Parsed
@@ -15,8 +15,7 @@ PASSING = 30.0
 """Seconds for which a right may be missing until what was read before counts no more."""
 
 
-@dataclass(slots=True)
-class FollowedObjects:
+class FollowedObjects(Struct):
     """Objects of one kind, as they are and as they are understood."""
 
     objects: dict[Identity, Document] = field(default_factory=dict)
