@@ -125,6 +125,12 @@ def meanwhile(said: Sequence[str], watched: str) -> Iterator[str]:
     return end(line for line in dated if times and min(times) <= line[:12] <= max(times))
 
 
+def until_crash(watched: str) -> Sequence[str]:
+    """Return what the watch printed, of a crash the thread that made it: a hundred others come after that."""
+    before, crash, after = watched.partition("Fatal Python error: ")
+    return (before + crash + after.partition("\n\nThread ")[0]).splitlines()
+
+
 def named(first: Run, again: Iterable[tuple[str, Run]]) -> Iterator[str]:
     """Name what failed, as tests/tiers.sh collects it: in one run of two, or in both."""
     repeated = dict(again)

@@ -16,7 +16,7 @@ from pathlib import Path
 from locallb import __version__
 from tests.conformance.cluster import CLASS, namespaces, until_accepted, until_gone
 from tests.conformance.ready import suite
-from tests.conformance.results import ROOT, Run, end, lines, meanwhile, named
+from tests.conformance.results import ROOT, Run, end, lines, meanwhile, named, until_crash
 from tests.e2e.support import Stage
 from tests.e2e.watching import Watch, watching
 from tests.kubelets.cluster import Cluster
@@ -51,7 +51,9 @@ class Suite:
                 until_accepted(self.cluster)
                 first = self._run("suite.log", self.args.only, self.args.report)
                 tell(first, watch.told())
-                if first.trouble:
+                if (ended := watch.process.poll()) is not None:
+                    say(("", f"The watch ended by itself, with exit code {ended}:", *end(until_crash(watch.told()))))
+                if first.trouble or ended is not None:
                     return first.code or 1
                 return self._judge_again(first, empty, watch)
             finally:
@@ -119,7 +121,7 @@ def tell(done: Run, watched: str) -> None:
         say(("", f"{test} failed; it said:", *said, "", "and the watch meanwhile:", *meanwhile(said, watched)))
     if done.trouble:
         say(("", f"The suite itself failed: {done.trouble}. The end of what it printed:", *done.ending()))
-        say(("", "and of what the watch printed:", *end(watched.splitlines())))
+        say(("", "and of what the watch printed:", *end(until_crash(watched))))
 
 
 def say(some: Iterable[str]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.results import MOST, Result, Run, end, lines, meanwhile, named
+from tests.conformance.results import MOST, Result, Run, end, lines, meanwhile, named, until_crash
 
 FAILED = Path(__file__).with_name("failed_run.log").read_text()
 TEST = "BackendTLSPolicy"
@@ -83,6 +83,16 @@ def test_of_a_long_log_the_end_is_told() -> None:
     """With how much came before."""
     assert list(end(str(number) for number in range(MOST + 2))) == ["(2 lines before)", *map(str, range(2, MOST + 2))]
     assert list(end(["a" * 10_000])) == ["a" * 600]
+
+
+def test_of_a_crash_its_thread_is_told() -> None:
+    """Of what the watch printed last there are all threads otherwise."""
+    crash = "Fatal Python error: Segmentation fault\n\nCurrent thread 0x1 (most recent call first):\n  File a\n"
+    assert list(until_crash(f"{WATCHED}{crash}\nThread 0x2 (most recent call first):\n  File b\n")) == [
+        *WATCHED.splitlines(),
+        *crash.splitlines(),
+    ]
+    assert list(until_crash(WATCHED)) == WATCHED.splitlines()
 
 
 @pytest.mark.parametrize(
