@@ -8,14 +8,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from locallb.runtimes.process import processes
+from locallb.runtimes.process import processes, stopping
 from locallb.runtimes.process.processes import Process, ProcessError
+from locallb.storage.proxy_directories import PROXY_MARK
 from tests.descriptors import few_files
 from tests.traffic.waiting import eventually
 
@@ -183,6 +185,33 @@ def test_many_threads_start_at_once(tmp_path: Path, mark: dict[str, str]) -> Non
         processes.stop(process, 5)
     with suppress(ChildProcessError):  # no child at all: none of pytest's own either
         assert os.waitpid(-1, os.WNOHANG) == (0, 0)
+
+
+def test_processes_of_several_proxies_are_found_by_one_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look goes through all processes of the host: ten Envoys that start at once don't need ten."""
+    looks: list[str] = []
+    found = processes.marked
+
+    def marked(key: str) -> Mapping[Process, Mapping[str, str]]:
+        looks.append(key)
+        return found(key)
+
+    monkeypatch.setattr(processes, "marked", marked)
+    directories = [tmp_path / name for name in "abc"]
+    for directory in directories:
+        directory.mkdir()
+    log, words = tmp_path / "log", python("import time; time.sleep(60)")
+    started = [processes.start(words, tmp_path, {PROXY_MARK: str(directory)}, log) for directory in directories[:2]]
+    try:
+        with ThreadPoolExecutor(3) as threads:
+            with stopping._RUNNING.turn:
+                answers = [threads.submit(stopping.running, directory) for directory in directories]
+                eventually(lambda: len(stopping._RUNNING._waiting) == len(directories), "all threads ask")
+            assert [answer.result() for answer in answers] == [(started[0],), (started[1],), ()]
+    finally:
+        for process in started:
+            processes.stop(process, 0)
+    assert looks == [PROXY_MARK]
 
 
 def test_the_end_of_a_log_fits_a_sentence(tmp_path: Path) -> None:

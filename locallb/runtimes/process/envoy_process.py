@@ -6,9 +6,11 @@ One that lives already is adopted if it reads the same bootstrap in the same ver
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 from locallb.envoy import ADMIN_SOCKET, ALONE, ARGUMENTS, logs, push, rollout
@@ -38,6 +40,8 @@ ADOPTION_PATIENCE = 1.0
 LOG = logs.NAME
 BOOTSTRAP_MARK, VERSION_MARK = "LOCALLB_BOOTSTRAP", "LOCALLB_VERSION"
 _PAUSE = 0.005
+_ALIVE = 10
+"""Pauses after which it is looked whether a starting Envoy still lives: a look costs both sides of the same cores."""
 
 
 class EnvoyProcess(ResourceType[EnvoyProcessInputs, EnvoyProcessState]):
@@ -218,10 +222,13 @@ def _record(new: EnvoyProcessInputs, binary: EnvoyBinary, process: Process) -> N
 
 
 def _await_answer(directory: Path, process: Process) -> None:
+    """Wait until a new Envoy answers, which it can once its socket is there. Raises ProviderError."""
     deadline = time.monotonic() + START_PATIENCE
-    admin = EnvoyAdmin(directory)
-    while not admin.answers():
-        if not processes.is_alive(process):
+    admin, socket = EnvoyAdmin(directory), directory / ADMIN_SOCKET
+    for number in count(1):
+        if os.path.lexists(socket) and admin.answers():
+            return
+        if number % _ALIVE == 0 and not processes.is_alive(process):
             words = processes.last_words(directory / LOG, without=logs.NOISE)
             raise ProviderError(f"Envoy of proxy {directory.name} ended at once: {words or 'without a word'}")
         if time.monotonic() > deadline:

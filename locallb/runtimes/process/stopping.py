@@ -5,20 +5,33 @@ Not here: starting.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from locallb.runtimes.draining import drain, was_told
 from locallb.runtimes.process import handover, processes
 from locallb.runtimes.process.processes import Process
 from locallb.storage.proxy_directories import PROXY_MARK
+from locallb.threads.joined import Joined
 
 STOP_PATIENCE = 2.0
 """Seconds from SIGTERM to SIGKILL."""
 
 
 def running(directory: Path) -> tuple[Process, ...]:
-    """Find the processes that were started for the proxy in `directory`, even if nobody noted them."""
-    return processes.find(PROXY_MARK, str(directory))
+    """Find the processes that were started for the proxy in `directory`, even if nobody noted them.
+
+    Who looks for several proxies at the same moment shares one look at all processes. Raises ProcessError.
+    """
+    return _RUNNING.ask(str(directory))
+
+
+def _by_directory(directories: Sequence[str]) -> Sequence[tuple[Process, ...]]:
+    marks = {process: mark[PROXY_MARK] for process, mark in processes.marked(PROXY_MARK).items()}
+    return [tuple(process for process, mark in marks.items() if mark == directory) for directory in directories]
+
+
+_RUNNING: Joined[str, tuple[Process, ...]] = Joined(_by_directory)
 
 
 def runs_in(directory: Path, process: Process) -> bool:
