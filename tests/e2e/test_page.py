@@ -85,7 +85,8 @@ def test_beside_a_churn_of_a_hundred(play: Stage, backend: Backends, browser: Br
         becomes(lambda: "converged: 100 Services" in watch.told(), watch)
         url = page_of(watch)
         tab = browser.visit(url, 1280)
-        becomes(lambda: len(lanes(tab)) == 100, watch)
+        becomes(lambda: [state for state, _, _ in lanes(tab).values()] == ["serving"] * 100, watch)
+        becomes(lambda: tab.evaluate("!document.querySelector('#lanes > .changed')"), watch)
         tab.evaluate(COUNT_CHANGES)
         for number in range(0, 100, 2):
             write(number, 8080, 8443)
