@@ -96,7 +96,7 @@ def test_only_private_addresses_are_certified(address: str, is_certified: bool) 
         ("test.com", False),
     ],
 )
-def test_only_what_belongs_to_nobody_is_certified(host: str, is_certified: bool) -> None:  # noqa: FBT001 - a table
+def test_only_reserved_domains_are_certified(host: str, is_certified: bool) -> None:  # noqa: FBT001 - a table
     """Domains that are reserved, unless the authority was made for others, or for all."""
     assert certifies(LocalAuthority(Fingerprint(""), DOMAINS), host) is is_certified
     assert certifies(LocalAuthority(Fingerprint(""), ()), host)

@@ -65,7 +65,7 @@ def ran(place: Path, *words: str, files: tuple[str, ...] = tuple(PLACES), **more
     return [json.loads(line) for line in log.read_text().splitlines()]
 
 
-def test_a_group_has_one_worker_and_who_must_be_alone_is(tmp_path: Path) -> None:
+def test_a_group_has_one_worker_and_exclusive_tests_run_alone(tmp_path: Path) -> None:
     """Each test runs once; those that use up what is the whole user's begin when all others have ended."""
     told = ran(tmp_path, "-n", "3", "--dist", "loadfile")
     assert len(told) == sum(PLACES.values())

@@ -221,7 +221,7 @@ def test_own_project_serves_and_destroy_removes_everything(place: Path) -> None:
     assert not [*(place / "s").rglob("bootstrap.json"), *(place / "s/ledger").iterdir()]
 
 
-def test_the_doctor_has_no_trouble_with_a_user_who_begins(place: Path) -> None:
+def test_the_doctor_has_no_findings_for_a_new_user(place: Path) -> None:
     """That there is no project yet is a note with the next step; the Docker that is looked for is DOCKER_HOST's."""
     done = run("doctor", "--json")
     told = [finding for finding in json.loads(done.out)["findings"] if finding["topic"] in {"stack", "Docker"}]
@@ -315,9 +315,7 @@ def test_host_teardown_needs_no_project(place: Path) -> None:
 
 
 @pytest.mark.root(only="is called by sudo")
-def test_host_commands_use_the_project_of_the_user_who_called_sudo(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_host_commands_use_the_project_of_the_user_behind_sudo(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where root has none; other commands don't use it."""
     user = pwd.getpwnam("nobody")
     run("preview", "--manifests", str(write_manifests(place)))
@@ -362,7 +360,7 @@ def test_a_project_of_others_is_not_touched(
     assert not (place / "data").exists()
 
 
-def test_a_program_that_is_a_pipe_keeps_nobody_waiting(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_is_a_pipe_blocks_no_command(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody may ever write into it."""
     (place / "here/Pulumi.yaml").write_text("name: infra\nruntime: nodejs\n")
     os.mkfifo(place / "here/__main__.py")

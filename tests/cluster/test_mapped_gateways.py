@@ -58,7 +58,7 @@ def redirected(number: int, host: str) -> str:
         connection.close()
 
 
-def test_gateways_of_one_port_are_found_by_their_names_and_told_where(
+def test_gateways_of_one_port_are_found_by_name_and_have_their_port_in_the_status(
     cluster: Objects, owner: Client, play: Stage, free: int
 ) -> None:
     """Names, redirects, the table, and the status of each listener say where clients find them."""

@@ -41,7 +41,7 @@ BROKEN: dict[str, tuple[Document, str]] = {
 """Services that the API server takes, and the reason that each is told; none where all is well."""
 
 
-def test_every_broken_kind_is_reported_and_disturbs_nobody(cluster: Objects, play: Stage, backend: Backends) -> None:
+def test_every_broken_kind_is_reported_and_disturbs_no_other(cluster: Objects, play: Stage, backend: Backends) -> None:
     """Each has a condition and a warning with its own reason; the good one beside them serves as ever."""
     made(cluster, backend, "web")
     for document, _ in BROKEN.values():
@@ -102,7 +102,7 @@ def test_a_service_that_is_rejected_after_it_served_loses_everything_but_the_rea
     assert envoys(play.root) == []
 
 
-def test_a_rejected_service_that_leaves_is_told_nothing_any_more(cluster: Objects, play: Stage) -> None:
+def test_a_rejected_service_that_left_gets_no_status_any_more(cluster: Objects, play: Stage) -> None:
     """Its type changes, or the stack is destroyed: our condition goes."""
     for name in ("one", "two"):
         cluster.service(service(name, port(8080, 0), loadBalancerIP="192.0.2.9"))

@@ -53,7 +53,7 @@ def test_each_test_is_reported_with_its_time() -> None:
     ]
 
 
-def test_a_failed_test_is_told_with_what_it_said() -> None:
+def test_a_failed_test_is_printed_with_its_lines() -> None:
     """The suite looks again and again, and clears away: neither is told, nor what other parts of it said."""
     told = [(line.partition("Z: ")[2] or line).split() for line in Run(1, FAILED).why(TEST)]
     assert [" ".join(words[:3]) for words in told] == [
@@ -71,7 +71,7 @@ def test_a_failed_test_is_told_with_what_it_said() -> None:
     ]
 
 
-def test_the_watch_is_told_of_the_same_time() -> None:
+def test_the_lines_of_the_watch_are_of_the_same_time() -> None:
     """From the first to the last line of the test, and what has a time."""
     assert list(meanwhile(list(Run(1, FAILED).why(TEST)), WATCHED)) == [
         "21:32:17.397 planned in 25 ms because of source one: 2 to do"
@@ -79,13 +79,13 @@ def test_the_watch_is_told_of_the_same_time() -> None:
     assert list(meanwhile(["no time"], WATCHED)) == []
 
 
-def test_of_a_long_log_the_end_is_told() -> None:
+def test_of_a_long_log_the_end_is_printed() -> None:
     """With how much came before."""
     assert list(end(str(number) for number in range(MOST + 2))) == ["(2 lines before)", *map(str, range(2, MOST + 2))]
     assert list(end(["a" * 10_000])) == ["a" * 600]
 
 
-def test_of_a_crash_its_thread_is_told() -> None:
+def test_of_a_crash_the_thread_is_printed() -> None:
     """Of what the watch printed last there are all threads otherwise."""
     crash = "Fatal Python error: Segmentation fault\n\nCurrent thread 0x1 (most recent call first):\n  File a\n"
     assert list(until_crash(f"{WATCHED}{crash}\nThread 0x2 (most recent call first):\n  File b\n")) == [

@@ -133,7 +133,7 @@ def test_a_flood_of_names_reaches_no_server_and_takes_nothing_from_others() -> N
     )
 
 
-def test_later_requester_is_told_the_owner_of_the_name() -> None:
+def test_a_later_request_for_a_name_learns_its_owner() -> None:
     """And somebody with two wishes for one name hears nothing."""
     wish = NameRequest(key("a"), ("web.test",), ("127.0.0.1",), 60)
     names = assign([wish, wish, NameRequest(key("b"), ("web.test",), ("127.0.0.2",), 60)], ZONES)

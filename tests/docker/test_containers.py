@@ -233,7 +233,7 @@ def test_a_stream_goes_on_until_it_ends_while_its_container_is_taken_away(shop: 
     assert containers(shop) == {}
 
 
-def test_a_container_that_an_interrupted_run_told_to_stop_is_repaired(shop: Stage) -> None:
+def test_a_container_that_an_interrupted_run_was_stopping_is_repaired(shop: Stage) -> None:
     """It runs and answers, but listens no longer: the same container is started again."""
     shop.up()
     at, before = shop.addresses(), identities(shop)

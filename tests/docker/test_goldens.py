@@ -99,7 +99,7 @@ def test_lists_of_ports_settle_or_not_as_recorded(row: dict[str, Any]) -> None:
 
 
 @BOTH
-def test_docker_is_told_what_the_official_plugin_tells_it(recorded: dict[str, Any]) -> None:
+def test_docker_gets_the_requests_of_the_official_plugin(recorded: dict[str, Any]) -> None:
     """The body of the creation, against what Docker said that it was told."""
     body, seen = spec.body(recorded["inputs"]), recorded["inspect"]
     for key in ("Cmd", "Env", "Image", "Labels", "User", "Healthcheck", "Volumes"):

@@ -190,7 +190,7 @@ def changed(put: list[str], remove: list[str], root: Path) -> str:
 
 
 @docker_only
-def test_docker_changes_the_routes_of_who_may_not(network: Network, tmp_path: Path) -> None:
+def test_docker_changes_routes_for_users_without_the_right(network: Network, tmp_path: Path) -> None:
     """By a container that is gone afterwards; the same routes twice are no work."""
     gateway = str(ip_network(f"{network.gateway}/24", strict=False)[250])
     one, other = f"10.232.1.0/24 via {gateway}", f"10.232.2.0/24 via {gateway}"

@@ -227,7 +227,7 @@ def test_locallb_goes_on_where_the_cli_was_killed(shop: Stage) -> None:
     serves(shop)
 
 
-def test_after_locallb_was_killed_the_cli_says_who_goes_on(shop: Stage) -> None:
+def test_after_locallb_was_killed_the_cli_says_which_engine_continues(shop: Stage) -> None:
     """What was done stands in a journal that only `locallb` reads: it has to run once, and then both are content."""
     shop.up()
     at, before = shop.addresses(), identities(shop)

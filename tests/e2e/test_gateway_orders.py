@@ -190,7 +190,7 @@ def test_a_drain_holds_for_gateways_before_the_service_as_well(play: Stage) -> N
         becomes(lambda: answers(gateway_at) == {"a", "b"})
 
 
-def test_a_service_without_backends_left_is_told_to_requests(play: Stage) -> None:
+def test_requests_of_a_service_without_backends_get_503(play: Stage) -> None:
     """They are answered 503, and open for connections the port stays."""
     with drainable(play) as (service_at, gateway_at):
         assert play.run("drain", "shop/one").code == 0

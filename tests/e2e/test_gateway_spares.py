@@ -46,7 +46,7 @@ def told_envoy(play: Stage) -> Mapping[str, Mapping[str, object]]:
 
 
 @pytest.mark.parametrize("proxies", SPARES, ids=["per-service", "shared"])
-def test_a_gateway_takes_the_envoy_that_waits_and_is_told_what_its_own_would_be(play: Stage, proxies: object) -> None:
+def test_a_gateway_takes_a_spare_envoy_and_its_status_is_as_with_its_own(play: Stage, proxies: object) -> None:
     """The same process serves it and another one waits; routes change under it; it goes with its Gateway."""
     with answering("one") as one, answering("two") as two:
         play.write("cluster.yaml", node(), service("one", one), service("two", two))

@@ -62,7 +62,7 @@ def events(answers: Api, name: str = "web") -> list[tuple[str, str]]:
     ]
 
 
-def test_an_ingress_is_told_in_passing_what_is_served_and_what_is_not(play: Stage, api: Api) -> None:
+def test_an_ingress_gets_events_of_what_is_served_and_what_is_not(play: Stage, api: Api) -> None:
     """Each once; a change is an update, who is served no longer hears so, who never was hears why."""
     with answering("one") as one:
         api.services = [versioned(service("one", one))]

@@ -191,7 +191,7 @@ def test_destroy_is_refused_while_a_watch_would_undo_it(play: Stage) -> None:
     assert envoys(play.root) == []
 
 
-def test_destroy_ends_no_stranger_who_has_the_number_of_a_watch_in_a_container(play: Stage) -> None:
+def test_destroy_ends_no_other_process_with_the_pid_of_a_watch_in_a_container(play: Stage) -> None:
     """The lock has the watch's number among the container's processes; here another process has it."""
     lock = play.root / ".state/locallb/dev.watch"
     with subprocess.Popen(["sleep", "60"]) as stranger, only_one(lock, "watch"):

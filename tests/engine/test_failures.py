@@ -40,7 +40,7 @@ def test_a_program_that_raises_deletes_nothing_and_is_reported_in_one_sentence(b
     assert len(bench.checkpoint().resources) == 16
 
 
-def test_a_program_that_the_host_refuses_something_is_told_what_helps(bench: Bench) -> None:
+def test_a_program_that_the_host_refuses_something_fails_with_a_remedy(bench: Bench) -> None:
     """Not by the number of an error."""
 
     def refused() -> None:

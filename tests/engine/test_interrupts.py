@@ -83,7 +83,7 @@ def test_wakeup_descriptor_of_the_embedding_program_gets_signals_during_a_run(be
         os.close(bell)
 
 
-def test_pulumi_cli_is_told_that_locallb_has_to_resume(bench: Bench) -> None:
+def test_pulumi_cli_says_that_locallb_has_to_resume(bench: Bench) -> None:
     """What broke off stands where only this engine reads it; this engine isn't refused, and then nobody is."""
     root = bench.project.root
 

@@ -50,7 +50,7 @@ def path(bench: Bench) -> Path:
 
 
 @pytest.mark.parametrize("name", NONE)
-def test_a_journal_that_nobody_writes_is_refused_in_one_sentence_and_kept(name: str, bench: Bench, path: Path) -> None:
+def test_a_journal_of_unknown_form_is_refused_in_one_sentence_and_kept(name: str, bench: Bench, path: Path) -> None:
     """By every run; the sentence names the file and the way out, which works."""
     path.write_text(NONE[name])
     state = bench.state_path.read_bytes()

@@ -141,7 +141,7 @@ def test_drifted_names_changed_roots_and_leaves_the_state(
 
 
 @pytest.mark.parametrize("many", [1, 1000])
-def test_a_provider_is_told_when_many_resources_are_only_looked_at(
+def test_a_provider_knows_when_many_resources_are_only_read(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, many: int
 ) -> None:
     """From before the first is read until the last one was; the reads of an update belong to no such look."""

@@ -45,7 +45,7 @@ def test_a_value_that_is_not_known_reaches_no_provider_and_no_state(
 
 
 @pytest.mark.parametrize("plans", [True, False])
-def test_a_preview_asks_for_plans_who_can_plan_and_has_nothing_made(
+def test_a_preview_asks_providers_for_plans_and_makes_nothing(
     plans: bool,  # noqa: FBT001 - a case
     bench: Bench,
     monkeypatch: pytest.MonkeyPatch,

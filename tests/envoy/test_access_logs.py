@@ -111,7 +111,7 @@ def is_unanswered(client: socket.socket) -> bool:
 
 @pytest.mark.envoy
 @pytest.mark.parametrize("read", [True, False], ids=["closed", "reset"])
-def test_a_log_tells_whom_a_backend_took_along_when_it_ended_from_whom_nobody_let_in(
+def test_an_access_log_tells_requests_that_an_ended_backend_cut_from_refused_ones(
     start: Start, nodes: Serve, block: Block, *, read: bool
 ) -> None:
     """Either client's connection ends without an answer; only the first was accepted by what was asked."""

@@ -85,7 +85,7 @@ def test_proxy_protocol_sends_the_clients_address_to_backends(  # noqa: PLR0913 
     assert answer == f"{head} {block[150]} {block[100]} {port} 8080 then hello"
 
 
-def test_clients_by_ipv6_are_told_too(start: Start, block: Block) -> None:
+def test_addresses_of_ipv6_clients_are_sent_too(start: Start, block: Block) -> None:
     """The header is of the client's family, whatever the backend's is."""
     with reading("::1") as backend:
         listener, upstream = serve("::1", [], port=20000 + int(block[1].split(".")[2]))

@@ -112,7 +112,7 @@ def test_without_node_ports_a_refused_connect_waits_for_the_next_pod(start: Star
 
 
 @pytest.mark.parametrize("patient", [True, False], ids=["patient", "not"])
-def test_where_clients_are_patient_the_next_pod_may_be_told_later(
+def test_where_connections_are_held_the_next_pod_may_come_later(
     *, patient: bool, start: Start, nodes: Serve, block: Block
 ) -> None:
     """All who come after the only pod has ended get the next one; otherwise those who come first are let go."""

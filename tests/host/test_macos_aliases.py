@@ -80,7 +80,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return script
 
 
-def test_ifconfig_is_asked_and_told(command: Path) -> None:
+def test_ifconfig_is_read_and_changed(command: Path) -> None:
     """One address at a time, as arguments and by no shell."""
     assert THREE in ifconfig.aliases()
     ifconfig.change(THREE, wanted=True)

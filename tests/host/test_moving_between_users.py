@@ -83,7 +83,7 @@ def ended(pid: int) -> None:
     os.close(descriptor)
 
 
-def test_user_without_rights_over_proxies_is_told_their_owner(play: Project) -> None:
+def test_a_user_without_rights_over_proxies_learns_their_owner(play: Project) -> None:
     """Neither they nor the record of whose the stack is are changed."""
     before = proxies(play)
     record = (play.root / ".state/locallb/dev/state-home").read_bytes()

@@ -51,7 +51,7 @@ def asked_by_nobody(pid: int, options: str = "") -> str:
 ROUTE = "['10.231.7.0/24 via 10.231.0.2']"
 
 
-def test_routes_of_another_users_process_are_read_where_anybody_may() -> None:
+def test_routes_of_another_users_process_are_read_where_allowed() -> None:
     """The tables are readable for all; whose network it is can be told without the right to enter it."""
     with process("unshare", "--net", "sh", "-c", ROUTED) as pid:
         assert asked_by_nobody(pid) == ROUTE

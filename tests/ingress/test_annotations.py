@@ -156,7 +156,7 @@ def test_challenges_stay_where_they_are() -> None:
 
 
 @pytest.mark.parametrize(("word", "is_sent"), [("ssl_redirect", False), ("force_ssl_redirect", True)])
-def test_the_certificate_of_another_namespace_sends_nobody_to_https(word: str, is_sent: bool) -> None:  # noqa: FBT001
+def test_the_certificate_of_another_namespace_redirects_no_client_to_https(word: str, is_sent: bool) -> None:  # noqa: FBT001
     """Unless the Ingress says that it must be: whoever comes later would send everybody's clients to its own."""
     document = annotated(**{word: "true"})
     later = ingress(rule(path(), host="b.test"), name="later", namespace="team")

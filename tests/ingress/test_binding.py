@@ -245,7 +245,7 @@ def test_keys_of_different_kinds_with_one_name_differ() -> None:
     assert [ObjectKey.parse(str(key)) for key in keys] == keys
 
 
-def test_an_ingress_is_told_the_ports_that_clients_use() -> None:
+def test_an_ingress_status_has_the_ports_that_clients_use() -> None:
     """On an address that all share they may be others than its own."""
     ports = [ServicePort(80, mapped=10080), ServicePort(443, mapped=443)]
     assert serving_words(["a.test"], [ip_address("127.0.0.1")], ports) == "serves a.test on 10080, 443 at 127.0.0.1"

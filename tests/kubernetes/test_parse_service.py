@@ -224,7 +224,7 @@ def test_a_service_that_makes_no_sense_is_reported_in_one_sentence(thing: JsonOb
     assert [service.key.name for service in result.services] == ["good"]
 
 
-def test_annotations_choose_the_way_to_backends_and_what_they_are_told() -> None:
+def test_annotations_choose_the_discovery_of_backends_and_the_proxy_protocol() -> None:
     """Spaces around a word don't matter."""
     assert only(annotated("local-lb.dev/backends", " nodePorts ")).backends is BackendChoice.NODE_PORTS
     assert only(annotated("local-lb.dev/proxy-protocol", "v1")).proxy_protocol is ProxyProtocol.V1

@@ -33,7 +33,7 @@ OTHERS: list[Any] = [
 ]
 
 
-def test_other_kinds_and_types_are_somebody_elses() -> None:
+def test_other_kinds_and_types_are_ignored() -> None:
     """They are neither kept nor told about."""
     assert parsed(*OTHERS) == Parsed()
 
@@ -85,7 +85,7 @@ def test_external_ips_of_services_of_any_type_are_kept() -> None:
     assert len(result.services) == 1
 
 
-def test_slices_of_no_service_or_of_names_are_somebody_elses() -> None:
+def test_slices_without_service_or_with_names_are_ignored() -> None:
     """Without the label, or with the address type FQDN, kube-proxy passes them over as well."""
     assert parsed(endpoints(service=""), endpoints(family="FQDN")) == Parsed()
 

@@ -201,7 +201,7 @@ def test_changed_fields_of_our_entry_are_named(change: dict[str, Any], name: str
     assert differences(observed_status(said), (), TOLD) == (name,)
 
 
-def test_a_name_is_told_beside_the_address() -> None:
+def test_a_hostname_is_in_the_status_beside_the_address() -> None:
     """In the same entry, which keeps its ipMode; without one the field is absent, and one that was told goes."""
     named = replace(WORD, named=EntryName("shop.test"))
     patch: Any = publishing(live(ingress=[ENTRY], conditions=[FINE]), (), replace(TOLD, ingress=(named,)), NOW)

@@ -137,7 +137,7 @@ def test_foreign_file_in_place_of_a_claim_blocks_only_its_address(ledger: Ledger
     [b"\xff\xfe~", b"a\nb", b"\x1b[2Jgone", b".hidden", b".127.77.0.5~0123456789abcdef.json.01234567.new", b"term~x"],
 )
 @pytest.mark.parametrize("what", ["FIFO", "link to a device", "directory"])
-def test_odd_names_are_written_in_letters_and_stop_nobody(ledger: Ledger, name: bytes, what: str) -> None:
+def test_odd_names_are_written_in_letters_and_stop_no_claim(ledger: Ledger, name: bytes, what: str) -> None:
     """Names that no encoding has, and those of files that are being written, or that hold a term."""
     HOSTILE[what](ledger.directory / os.fsdecode(name))
     for problem in promptly(ledger.problems):
@@ -200,7 +200,7 @@ def theirs(ledger: Ledger) -> Path:
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])
-def test_a_claim_that_cannot_be_read_for_a_moment_keeps_its_address_from_everybody_new(
+def test_a_claim_that_cannot_be_read_for_a_moment_keeps_its_address_taken(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     """All others are read, claimed and released as ever; the file is told with the remedy."""

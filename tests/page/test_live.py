@@ -78,7 +78,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     return plans
 
 
-def test_a_change_is_told_to_who_looks(asked: list[Plan]) -> None:
+def test_a_change_is_sent_to_open_pages(asked: list[Plan]) -> None:
     """What was there first, then each difference; names are as harmless as everywhere."""
     first, more = planned(snapshot_of("web"), "web"), planned(snapshot_of("web", "api"), "api")
     seen: dict[str, Observation | None] = {}
@@ -100,7 +100,7 @@ def test_a_change_is_told_to_who_looks(asked: list[Plan]) -> None:
     assert asked
 
 
-def test_open_page_is_told_that_the_loop_ended(asked: list[Plan]) -> None:
+def test_an_open_page_shows_that_the_loop_ended(asked: list[Plan]) -> None:
     """Before the connection ends."""
     del asked
     with shown({}) as page:

@@ -66,7 +66,7 @@ def test_a_rejection_is_reported_again_when_its_reason_changes() -> None:
     assert len({rejection_digest(told) for told in (rejection, replace(rejection), *others)}) == 1 + len(others)
 
 
-def test_the_order_in_a_status_is_in_the_digest_of_who_has_two_families() -> None:
+def test_the_order_in_a_status_is_in_the_digest_of_services_with_two_families() -> None:
     """And of nobody else."""
     placement = live(planned("chart"))
     both = replace(placement, addresses=(ip_address("fd00::5"), ip_address("127.77.0.5")))

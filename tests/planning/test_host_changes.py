@@ -65,7 +65,7 @@ def test_a_socket_that_is_in_nobodys_way_lets_others_be_planned_as_they_were(hos
     assert after == make_plan(snapshot(lists, MOVED, host=host), SETTINGS)
 
 
-def test_a_socket_that_may_have_been_in_the_way_of_who_has_nothing_is_looked_at() -> None:
+def test_a_socket_that_may_have_blocked_a_rejected_service_is_looked_at() -> None:
     """Which is anybody's, as long as there is a rejection; and so is one beside pins."""
     wants = replace(API, requested=(ip_address("192.0.2.1"),))
     for services, settings in (

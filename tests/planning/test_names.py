@@ -86,7 +86,7 @@ def test_an_annotation_asks_for_so_many_names_and_addresses() -> None:
     assert made.notices == ("c/n/web: the name a.test has 33 targets; give at most 32 addresses",)
 
 
-def test_the_older_keeps_a_name_and_the_other_is_told() -> None:
+def test_the_older_keeps_a_name_and_the_other_gets_a_notice() -> None:
     """By its age and not by its name; the sentence stands among the notices, and at the Service."""
     old, young = (service(name, port(80, 30080), annotations={HOSTNAME: "x.test"}) for name in ("old", "a-young"))
     old["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"

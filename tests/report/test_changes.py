@@ -125,7 +125,7 @@ def test_a_service_of_another_class_is_removed() -> None:
         ),
     ],
 )
-def test_addresses_that_move_and_who_may_come_are_reported(
+def test_moved_addresses_and_changed_source_ranges_are_reported(
     old: dict[str, Any], new: dict[str, Any], sentences: list[str]
 ) -> None:
     """And where less can be reached; what is only written otherwise is not."""

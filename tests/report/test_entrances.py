@@ -97,7 +97,7 @@ def test_requests_without_tls_are_refused_unless_they_are_sent_to_it(repo: Stage
         {"name": "127.77.0.5:80/TCP", "filter_chains": [{"x": {"route_config_name": ["a"]}}]},
     ],
 )
-def test_files_of_anybody_are_read(odd: object) -> None:
+def test_files_of_any_user_are_read(odd: object) -> None:
     """What isn't as we write it says nothing."""
     assert list(told_entrances({"lds.json": json.dumps({"resources": [odd]})})) == []
 

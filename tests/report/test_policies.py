@@ -112,7 +112,7 @@ def test_a_service_that_loses_its_address_is_refused() -> None:
 
 
 @pytest.mark.parametrize("ranges", [[], ["0.0.0.0/0"], ["0.0.0.0/1", "128.0.0.0/1"]])
-def test_a_port_open_to_everybody_is_refused(ranges: list[str]) -> None:
+def test_a_port_without_source_ranges_is_refused(ranges: list[str]) -> None:
     """However it is written."""
     (refusal,) = refused({"sourceRanges": "required"}, [], [service("web", loadBalancerSourceRanges=ranges)])
     assert refusal == (

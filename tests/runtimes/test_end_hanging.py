@@ -37,7 +37,7 @@ def engines(monkeypatch: pytest.MonkeyPatch, *ends: Callable[[], object] | Excep
 
 
 @pytest.mark.parametrize("others", [[], [lambda: None], [AWAY]])
-def test_an_engine_that_is_away_is_told_while_its_envoy_may_listen(
+def test_an_absent_engine_is_reported_while_its_envoy_may_listen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, envoy: socket.socket, others: list[Callable[[], object]]
 ) -> None:
     """Also where another one answers that has no such container, and where the socket takes nobody any more."""

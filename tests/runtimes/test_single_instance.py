@@ -32,7 +32,7 @@ with only_one(Path(sys.argv[1]), "it"):
 """
 
 
-def test_second_instance_is_told_who_holds_the_lock(tmp_path: Path) -> None:
+def test_a_second_instance_names_the_holder_of_the_lock(tmp_path: Path) -> None:
     """Then it is free again, and no file remains."""
     path = tmp_path / "lock"
     told = f"the loop runs already .pid {os.getpid()}.: end"

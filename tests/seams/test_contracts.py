@@ -138,7 +138,7 @@ def test_frontend_status_is_read_back_unchanged_and_withdrawn_completely(word: s
 
 
 @pytest.mark.parametrize("word", tuple(RUNTIMES))
-def test_a_run_is_planned_digested_and_told(word: str) -> None:
+def test_a_run_is_planned_digested_and_reported(word: str) -> None:
     """Equal inputs give equal runs; it names its runtime and its identity is read back."""
     settings = parse_settings({"sources": [{"manifests": "m"}], "runtime": word})
     frame = PlanContext.of(HOME, settings, HostFacts(envoy="1.40.0"))

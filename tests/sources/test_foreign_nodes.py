@@ -281,7 +281,7 @@ def test_ways_are_a_thousand_at_most(families: int, tmp_path: Path) -> None:
     assert "; 1000 are taken over at most; so the 1000 ways to them count that were found last" in sentence
 
 
-def test_where_somebody_looks_again_and_again_nobody_else_asks(tmp_path: Path) -> None:
+def test_while_one_reader_polls_no_other_asks(tmp_path: Path) -> None:
     """So a server that answers nobody delays nothing: what was kept counts, then what was found last, or why not."""
     gate, waits = threading.Event(), threading.Event()
 

@@ -104,7 +104,7 @@ def test_the_namespace_may_be_another_one(runtime: SeedApi, tmp_path: Path) -> N
     assert find(tmp_path, namespace="machines") == ({A: WAYS}, [])
 
 
-def test_ways_go_with_the_pods_and_not_because_nobody_says_that_they_went(runtime: SeedApi, tmp_path: Path) -> None:
+def test_routes_go_with_the_pods_and_not_with_a_silent_api(runtime: SeedApi, tmp_path: Path) -> None:
     """A preview writes nothing. A namespace that isn't there says nothing: this may be another cluster."""
     assert find(tmp_path, keep=False) == ({A: WAYS}, [])
     assert not (tmp_path / ".state").exists()

@@ -105,9 +105,7 @@ def test_a_seed_that_is_silent_takes_nothing_away_from_either(
     assert [bool(read.reading.stale) for read in told] == [silent == 0, silent == 1]
 
 
-def test_a_seed_whose_shoots_have_all_gone_stops_nobody_by_its_silence(
-    seeds: tuple[SeedApi, SeedApi], tmp_path: Path
-) -> None:
+def test_a_silent_seed_without_shoots_stops_no_stack(seeds: tuple[SeedApi, SeedApi], tmp_path: Path) -> None:
     """It has been served, so nothing is what was found last there."""
     find(tmp_path)
     seeds[0].drop_shoot(A)

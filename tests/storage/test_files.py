@@ -123,7 +123,7 @@ def test_the_state_home_follows_the_environment(monkeypatch: pytest.MonkeyPatch,
 
 
 @pytest.mark.parametrize("home", [None, "relative/home"])
-def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch, home: str | None) -> None:
+def test_a_user_without_a_home_learns_what_to_set(monkeypatch: pytest.MonkeyPatch, home: str | None) -> None:
     """No HOME and no entry in /etc/passwd, or a HOME that means another directory everywhere: one sentence."""
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)

@@ -89,7 +89,7 @@ def test_constantly_written_folder_is_read_every_two_seconds(tmp_path: Path) -> 
     assert len(told) <= 60 / CHANGES.longest + 4
 
 
-def test_a_change_that_nobody_could_take_is_reported_again(tmp_path: Path) -> None:
+def test_a_change_that_was_not_taken_is_reported_again(tmp_path: Path) -> None:
     """Whoever is told may break off."""
     path, told = tmp_path / "file", list[Path]()
 

@@ -101,7 +101,7 @@ def look(loop: Loop) -> None:
     loop._look()
 
 
-def test_a_cluster_is_silent_for_everybody_as_long_as_it_is_stale(loop: Loop, world: World) -> None:
+def test_a_cluster_counts_as_silent_as_long_as_it_is_stale(loop: Loop, world: World) -> None:
     """Nothing is asked of it, and of the others as always; a loop that ends leaves nobody silent."""
     world.old = {AWAY: "source away: it doesn't answer"}
     look(loop)

@@ -283,7 +283,7 @@ def test_watch_view_prints_a_lasting_complaint_once() -> None:
     assert events(planned(snapshot), Converged()) == ["resolved"]
 
 
-def test_services_are_told_when_trouble_comes_and_goes() -> None:
+def test_services_are_shown_when_trouble_comes_and_goes() -> None:
     """A Service that is merely being updated isn't trouble; one that serves again is told by its addresses."""
     event = planned(snapshot_of("web"), "web")
     board, narrator = Board(), Narrator()

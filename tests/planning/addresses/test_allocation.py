@@ -229,7 +229,7 @@ def test_a_foreign_claim_is_never_taken() -> None:
     )
 
 
-def test_a_damaged_claim_belongs_to_somebody() -> None:
+def test_a_damaged_claim_counts_as_owned() -> None:
     """A ledger file that can't be read keeps its address from everybody."""
     nobody = Owner(Home("", "", ""), ObjectKey(ClusterName(""), "", ""))
     got = given(service("web", "10.0.0.1"), ledger=[Claim(ip_address("10.0.0.1"), nobody)])
@@ -246,7 +246,7 @@ def doubted(address: str) -> Claim:
     return Claim(ip_address(address), nobody, problem="/ledger/x can't be read; look after that disk", unread=True)
 
 
-def test_a_claim_that_cannot_be_read_takes_no_address_from_who_has_it() -> None:
+def test_a_claim_that_cannot_be_read_takes_no_address_from_its_holder() -> None:
     """By the ledger or by this stack's own state, also where the claim of that is the very one; nobody new gets it."""
     ours, other = claim("10.0.0.1", "web"), service("new", created="2")
     for ledger, state in (([doubted("10.0.0.1"), ours], []), ([doubted("10.0.0.1")], [ours])):

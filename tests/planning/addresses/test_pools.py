@@ -146,7 +146,7 @@ def test_slots_find_what_a_walk_round_the_pool_finds(size: int, steps: list[tupl
             assert [each.first_free(number) for each in slots] == [expected, expected]
 
 
-def test_slots_stay_fast_when_everybody_prefers_the_same_place() -> None:
+def test_slots_stay_fast_when_all_prefer_the_same_slot() -> None:
     """50,000 Services at one slot of a nearly full pool: no quadratic walk, which would take minutes."""
     usable = candidates(Pool("p", (span("10.0.0.0", "10.0.255.255"),)), Family.IPV4)
     slots = Slots(usable)

@@ -52,7 +52,7 @@ def test_an_endpoint_of_two_targets_has_both_shares() -> None:
     assert datagram_shares([(1, [backend]), (2, [backend]), (1, [other])]) == {backend: 3, other: 1}
 
 
-def test_envoy_is_told_of_weights_where_backends_differ() -> None:
+def test_envoy_gets_weights_where_backends_differ() -> None:
     """Those that are alike are rendered as ever."""
     backends = tuple(backend for _, some in _behind([(1, 1), (3, 1)]) for backend in some)
     weighed = json.dumps(assignment(Upstream(UpstreamName("udp-53"), Protocol.UDP, backends, weights=(1, 3))))

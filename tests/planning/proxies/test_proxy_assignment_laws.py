@@ -182,7 +182,7 @@ def test_removing_the_proxy_count_moves_no_service(names: set[str], before: int,
 
 
 @given(st.sets(st.sampled_from(NAMES), min_size=1), st.integers(1, 3))
-def test_where_no_more_proxies_fit_those_that_do_serve_everybody(names: set[str], fitting: int) -> None:
+def test_where_no_more_proxies_fit_the_present_ones_serve_all(names: set[str], fitting: int) -> None:
     """The bound gives way before a Service does."""
     made = World(ProxySettings(Sharing.SHARED, each=1), watches=fitting * EACH).run(sorted(names))
     assert set(made.assignments) == {key(name) for name in names}

@@ -204,7 +204,7 @@ def test_a_gateway_that_gets_nothing_says_why(reason: Reason) -> None:
     assert (rejected.addresses, rejected.trouble) == ((), (OUTCOMES[reason], "why"))
 
 
-def test_a_port_that_cannot_be_had_is_told_of_its_listener() -> None:
+def test_a_port_that_cannot_be_had_is_in_the_status_of_its_listener() -> None:
     """The Gateway keeps its address and the listeners that are served."""
     (placement,) = plan_of(*cluster(), host=HostFacts(unprivileged_port_start=8081)).placements
     assert outcome_of(placement).ports.keys() == {(8080, Protocol.TCP)}

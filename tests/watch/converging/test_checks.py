@@ -62,7 +62,7 @@ def test_state_written_by_the_same_code_is_only_refreshed(home: Home) -> None:
 
 
 @pytest.mark.parametrize("stamp", [2, None])
-def test_a_state_that_anybody_wrote_since_is_gone_through(home: Home, stamp: object) -> None:
+def test_a_state_that_was_written_meanwhile_is_read_again(home: Home, stamp: object) -> None:
     """Also one of which nobody knows who wrote it."""
     assert not begun(home, stamp).look_only
     assert not any(begun(home, stamp).needs_look_only([key]) for key in KEYS)

@@ -87,7 +87,7 @@ def _with_routes(planned: PlannedProxy) -> Plan:
     return changed(plan_of(*AFTER), routes=(mock.Mock(spec=PodRoute),))
 
 
-def test_a_pod_that_comes_is_told_at_once() -> None:
+def test_a_new_pod_reaches_envoy_at_once() -> None:
     """Files of endpoints are as planned then, and all others as they were; nothing is left to be put."""
     directory, after = written(plan_of(*BEFORE)), plan_of(*AFTER)
     assert push.texts(directory) != after.proxies[0].rendered.files
@@ -297,7 +297,7 @@ def test_no_more_watches_are_tried_for_than_this_process_has_descriptors(monkeyp
     assert not tried
 
 
-def test_only_those_of_the_update_are_told() -> None:
+def test_only_proxies_of_the_update_get_files_ahead() -> None:
     """And nobody who has no directory yet."""
     assert write_files_early(plan_of(*AFTER), [KEY]) == frozenset()
     directory = written(plan_of(*BEFORE))

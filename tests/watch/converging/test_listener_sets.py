@@ -147,7 +147,7 @@ def test_listener_set_that_only_needs_a_check_updates_no_gateway() -> None:
         assert not up.called
 
 
-def test_a_listener_set_that_its_gateway_does_not_let_in_is_told_at_once(unproven: Unproven) -> None:
+def test_a_listener_set_that_its_gateway_refuses_gets_its_status_at_once(unproven: Unproven) -> None:
     """It waits for nothing."""
     given = documents()
     given[1]["spec"].pop("allowedListeners")

@@ -69,7 +69,7 @@ CHANGES: Mapping[str, tuple[Snapshot, Settings]] = {
 
 
 @pytest.mark.parametrize("what", CHANGES)
-def test_each_is_wanted_as_by_who_knows_that_plan_alone(what: str) -> None:
+def test_wanted_digests_are_those_of_the_plan_alone(what: str) -> None:
     """With the plan before as without, there and back; and something is wanted that wasn't."""
     wanted, memory = WantedDigests(), PlanMemory()
     before = dict(wanted.of(make_plan(TWO, settings(), memory)))

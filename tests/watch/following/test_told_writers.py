@@ -43,7 +43,7 @@ def is_told(access: Access, kind: str, name: str = "web") -> bool:
 
 
 @pytest.mark.parametrize(("kind", "other"), [(SERVICE, GATEWAY), (GATEWAY, SERVICE)])
-def test_writers_are_told_of_each_kind_of_frontend_by_its_own_watch(access: Access, kind: str, other: str) -> None:
+def test_writers_learn_of_each_kind_of_frontend_from_its_own_watch(access: Access, kind: str, other: str) -> None:
     """Two of one name are two: no list, deletion or end of a watch of one kind says anything of the other."""
     writers = ToldWriters(access)
     for name in (kind, other):
@@ -66,7 +66,7 @@ def test_writers_are_told_of_each_kind_of_frontend_by_its_own_watch(access: Acce
     writers.end()
 
 
-def test_writers_are_told_of_gateways_and_routes_until_those_are_left(access: Access) -> None:
+def test_writers_learn_of_gateways_and_routes_until_those_are_left(access: Access) -> None:
     """Each kind whose status is written, under the key that writers have."""
     writers, told = ToldWriters(access), document("HTTPRoute")
     writers.listed("HTTPRoute", {Identity.of(told): told}, ())

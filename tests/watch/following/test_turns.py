@@ -109,7 +109,7 @@ def test_patches_and_leases_go_before_reads_and_events(
     assert moment.slept == [pytest.approx(SPAN)] * waits_for_turn
 
 
-def test_more_load_balancers_may_be_told_more_at_once(api: tuple[Api, Access], moment: Moment) -> None:
+def test_more_load_balancers_allow_more_requests_at_once(api: tuple[Api, Access], moment: Moment) -> None:
     """Four requests for each above so many; other Services don't count."""
     answers, access = api
     answers.services = [balancer(f"s{number}") for number in range(MOST + 2)]

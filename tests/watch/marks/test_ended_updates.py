@@ -69,7 +69,7 @@ def test_state_is_read_again_after_an_update_that_broke_off(stack: Stack, planne
     assert stack.asked == 1
 
 
-def test_a_runtime_that_tells_of_ends_again_is_told_which_runs_to_follow(stack: Stack, planner: Planner) -> None:
+def test_a_runtime_that_reports_ends_again_learns_which_runs_to_follow(stack: Stack, planner: Planner) -> None:
     """Also where nothing was written meanwhile."""
     assert planner.open((Mark(Cause.RUNTIME, "docker"),))
     planner.updated()
