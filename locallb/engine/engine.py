@@ -68,7 +68,7 @@ class Engine:
         self._stop.ask()
 
     def is_cancelled(self) -> bool:
-        """Return whether somebody asked for that."""
+        """Return whether that was requested."""
         return self._stop.is_asked()
 
     def resources(self) -> tuple[ResourceState, ...]:
@@ -80,7 +80,7 @@ class Engine:
         return self._store.peek().in_blocks()
 
     def state_stamp(self) -> object:
-        """Return something that is different once anybody, this engine too, has written the state; None without one."""
+        """Return a stamp that differs once any process, this one too, has written the state; None without a state."""
         return self._store.stamp()
 
     def preview(self, program: Program, *, refresh: bool | None = None, scope: Scope = EVERYTHING) -> Result:
@@ -109,7 +109,7 @@ class Engine:
 
     @property
     def readings(self) -> int:
-        """How often the state was read from its file: more than before once somebody else has written it."""
+        """How often the state was read from its file: more than before once another process has written it."""
         return self._store.readings
 
     def known_stamp(self) -> object:

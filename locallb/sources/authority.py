@@ -50,5 +50,5 @@ def read_authority(settings: Settings, held: Fingerprint, *, keep: bool) -> Auth
 
 
 def unknown_authority(settings: Settings) -> LocalAuthority | None:
-    """Return the authority of whoever runs this somewhere, sometime."""
+    """Return the authority of the user who runs this, read at the time of the call."""
     return LocalAuthority(Fingerprint(""), DOMAINS) if settings.local_certificates else None

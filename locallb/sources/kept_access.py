@@ -106,7 +106,7 @@ def is_usable(path: Path) -> bool:
 
 
 def forgotten() -> str:
-    """Make a kubeconfig without a context: nobody waits for that cluster any more."""
+    """Make a kubeconfig without a context: that cluster isn't waited for any more."""
     return yaml.safe_dump({"apiVersion": "v1", "kind": "Config", "contexts": []})
 
 

@@ -73,7 +73,7 @@ class Orders(Struct, frozen=True):
         return fault is not None and not at_time(fault, self.now)
 
     def _with_order(self, service: Service) -> Service:
-        """Return the very same one where nothing is ordered: whoever knows it need not compare."""
+        """Return the very same one where nothing is ordered, so that an identity check is enough."""
         order, fault = self.by_service.get(service.key, NO_ORDER), at_time(service.fault, self.now)
         if order == service.ordered and fault == service.fault:
             return service
@@ -99,7 +99,7 @@ def written(moment: datetime) -> str:
 
 
 def read_orders(home: Home) -> Orders:
-    """Read what is in force now. What can't be read is told, and keeps nobody from serving.
+    """Read what is in force now. What can't be read is reported, and stops no Service.
 
     Raises FilesError where the host lacks what it takes to read: that ends no order.
     """

@@ -55,5 +55,5 @@ class Polls:
         return seen
 
     def _lose(self, _sentence: str) -> None:
-        """Let somebody else ask, where nobody does here for a while."""
+        """Report a change, so that readers ask themselves while this thread does not."""
         self._changed("")

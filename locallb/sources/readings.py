@@ -29,7 +29,7 @@ FilesOfObjects = Mapping[str, Objects]
 
 
 class KeptTexts(Struct):
-    """What whoever keeps readings again and again has written of a source."""
+    """What was written of a source, for those that keep readings again and again."""
 
     entries: RowCache[str] = field(default_factory=RowCache)
     """How files of the very same objects stand in it."""

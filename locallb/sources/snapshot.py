@@ -36,7 +36,7 @@ from locallb.sources.state.held import HeldByState, read_held
 from locallb.storage import paths
 
 MOST_SENTENCES = 50
-"""Complaints, and notices, that are told of one source: nobody reads a thousand."""
+"""Most complaints, and notices, that are reported of one source."""
 _Part = TypeVar("_Part")
 
 

@@ -49,7 +49,7 @@ class SourceRead(Struct, frozen=True):
     health_ports: Mapping[ClusterName, frozenset[Family]] = field(default_factory=dict)
     """The families in which Nodes of live clusters answer on kube-proxy's health port."""
     unready: bool = False
-    """It is being made: nothing is known of it yet, which is nobody's mistake."""
+    """It is being made: nothing is known of it yet, which is not an error."""
     node_routes: Mapping[ClusterName, tuple[PodRoute, ...]] = field(default_factory=dict)
     """The ways to Nodes that are pods of another cluster, by theirs."""
 
@@ -103,7 +103,7 @@ class SourceType(ABC, Generic[S]):
         """Follow sources of this type; `changed` may be called from any thread."""
 
     def contents(self, source: S, root: Path) -> tuple[Path, ...]:
-        """Return the directories and files that have what it has, for whoever watches files."""
+        """Return the directories and files that it reads, for file watches."""
         del source, root
         return ()
 
@@ -113,7 +113,7 @@ class SourceType(ABC, Generic[S]):
         return ()
 
     def access(self, source: S, root: Path) -> Access | None:
-        """Return how its API is reached; None where there is none. Raises ClientError where nobody can tell."""
+        """Return how its API is reached; None where there is none. Raises ClientError where that can't be found out."""
         del source, root
         return None
 
@@ -165,7 +165,7 @@ class FinderType(ABC, Generic[FinderT]):
 
     @abstractmethod
     def watch(self, finder: FinderT, root: Path, changed: Callable[[str], None]) -> Watch:
-        """Call `changed` with the name of a source that may have come or gone; with an empty one where nobody knows."""
+        """Call `changed` with the name of a source that may have come or gone; with an empty one if unknown."""
 
 
 @cache

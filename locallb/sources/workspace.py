@@ -33,7 +33,7 @@ _HANDED: ContextVar[Planned | None] = ContextVar("handed", default=None)
 
 @contextmanager
 def handing(planned: Planned | None) -> Iterator[None]:
-    """Have who reads without a cache go by what was read and planned a moment ago, if it was, and read nothing."""
+    """Let readers without a cache use what was read and planned a moment ago, if it was, and read nothing."""
     token = _HANDED.set(planned)
     try:
         yield

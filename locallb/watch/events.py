@@ -37,7 +37,7 @@ class Cause(StrEnum):
     DRIFT = "drift"
     """Somebody else changed or removed files of ours; the subject is what they are of."""
     SPARE = "spare"
-    """Nothing has changed for a moment: there is time for proxies that nobody needs yet."""
+    """Nothing has changed for a moment: there is time for spare proxies."""
     RETRY = "retry"
     FULL = "full pass"
 
@@ -116,7 +116,7 @@ class Leading(Struct, frozen=True):
 
 
 class Broken(Struct, frozen=True):
-    """Something that nobody expected ended the work of a thread, which begins again by itself: one sentence."""
+    """An unexpected exception ended the work of a thread, which begins again by itself: one sentence."""
 
     task: str
     """What the thread is for."""

@@ -1,4 +1,4 @@
-"""One pass of the loop: what it is for, since when somebody waits, and the event that says what was planned in it.
+"""One pass of the loop: what it is for, since when it was wanted, and the event that says what was planned in it.
 
 Not here: when a pass begins (`marks.schedule`), and what it does (`loop`).
 """

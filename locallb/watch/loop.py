@@ -45,7 +45,7 @@ AGAIN = 1.0
 """Seconds between two looks at a cluster that is in the making."""
 _KINDS = {ClientError: "host", EngineError: "engine", SettingsError: "configuration", SourceError: "source"}
 _WHOLE = frozenset({Cause.FULL, Cause.CONFIGURATION})
-"""Causes for which everything is looked at, also what nobody tells."""
+"""Causes for which everything is looked at, also what no event reports."""
 _ERRORS = (ClientError, EngineError, SettingsError, SourceError)
 
 
@@ -75,7 +75,7 @@ class Loop:
         self._converger = Converger(home, engine)
         self._troubles = Troubles(observe)
         self.pulse = Pulse(time.monotonic())
-        """For whoever wants to know whether the thread of `run` goes on."""
+        """Shows other threads whether the thread of `run` goes on."""
 
     def mark(self, mark: Mark) -> None:
         """Note that something may have changed."""
@@ -92,7 +92,7 @@ class Loop:
         self._inbox.wake()
 
     def run(self) -> None:
-        """Converge until stopped. May be called again where something escaped that nobody expected."""
+        """Converge until stopped. May be called again after an unexpected exception."""
         self._planner.doubted()
         self._take(Mark(Cause.START))
         try:
@@ -145,7 +145,7 @@ class Loop:
         return reading, plan
 
     def _look_after(self, plan: Plan) -> None:
-        """Look for garbage, and for what nobody tells: files that others changed, proxies that answer again."""
+        """Collect garbage, and look for what no event reports: files that others changed, proxies that answer again."""
         gc_tuning.look_through()
         logs.cut_all(paths.proxies_root())
         self._take(*(Mark(Cause.DRIFT, str(key)) for key in self._troubles.drifted(plan, self._converger)))
@@ -216,7 +216,7 @@ class Loop:
         return left.without(batch.keys)
 
     def _welcome(self, plan: Plan, proxies: Collection[str]) -> None:
-        """Look again at all that is served by proxies that are back: who was told that it isn't is told that it is."""
+        """Look again at all that is served by proxies that are back, and correct the statuses that said otherwise."""
         if proxies:
             served = [placement.key for placement in plan.placements if placement.proxy in proxies]
             self._schedule = self._schedule.hurried(time.monotonic(), served)

@@ -1,4 +1,4 @@
-"""Writes the state file, of a large stack in place of one that nobody needs any more, of which most is the same.
+"""Writes the state file; of a large stack over a file that isn't needed any more, of which most is the same.
 
 That is the backup that just went, if this process wrote it and nobody else has it open: only the slots that have
 something else are written, and a change costs what changed, on the disk as well. Until it has the state's name it
@@ -49,7 +49,7 @@ class Rewriter:
             del self._known[old]
 
     def _opened(self, beside: Path) -> tuple[int, tuple[Slot, ...]]:
-        """Open a file that is known and that nobody else needs; -1 where there is none."""
+        """Open a file that is known and not in use elsewhere; -1 where there is none."""
         try:
             descriptor = os.open(beside, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:

@@ -79,7 +79,7 @@ class Store:
         self._rewriter = Rewriter(self._files)
         self._stamp: _Stamp | None = None
         self.readings = 0
-        """How often the file was read: once, and again whenever somebody else had written it."""
+        """How often the file was read: once, and again whenever another process had written it."""
 
     @contextmanager
     def session(self, notice: Notice) -> Iterator[Recorder]:
@@ -96,7 +96,7 @@ class Store:
 
     @contextmanager
     def alone(self, notice: Notice) -> Iterator[None]:
-        """Hold the lock: nobody changes the stack meanwhile. Raises LockHeld."""
+        """Hold the lock, so that no other process changes the stack meanwhile. Raises LockHeld."""
         with locked(self._layout.locks, self._layout.guard, self._files, notice):
             yield
 

@@ -30,7 +30,7 @@ class Stop:
         self._asked.set()
 
     def is_asked(self) -> bool:
-        """Return whether anybody asked."""
+        """Return whether an interrupt was requested."""
         return self._asked.is_set() or (self._wider is not None and self._wider.is_asked())
 
 

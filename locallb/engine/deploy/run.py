@@ -35,7 +35,7 @@ class Run(Struct, frozen=True):
         return Refresher(self.steps, self.providers, self.crew, self.parallel, counting)
 
     def settle(self, kinds: Callable[[str], bool] = lambda _kind: True) -> frozenset[str]:
-        """Find out what operations that were broken off came to; return those (URNs) of which nobody knows."""
+        """Find out what operations that were broken off came to; return those (URNs) whose outcome is unknown."""
         if self.steps.preview:
             return frozenset()
         unsettled = Settler(
@@ -45,6 +45,6 @@ class Run(Struct, frozen=True):
         return frozenset(unsettled)
 
     def delete(self, unwanted: Unwanted) -> None:
-        """Delete what nobody declares any more, and what was replaced."""
+        """Delete what isn't declared any more, and what was replaced."""
         if unwanted.live or unwanted.old_instances:
             Deleter(self.steps, self.providers, self.crew).delete(unwanted.live, unwanted.old_instances)

@@ -167,7 +167,7 @@ class _Registration:
         return self._monitor.noted(lambda: from_struct(struct, who)), references
 
     def _resolve(self, goal: Goal, reply: Reply) -> None:
-        """Wake everybody who waits; of what failed nothing is known."""
+        """Wake all waiting callers; of what failed nothing is known."""
         good = reply.outcome in _GOOD
         values = {**goal.inputs, **reply.outputs} if good else {}
         for name, output in self._outputs.items():

@@ -39,7 +39,7 @@ class SeedContents(Struct, frozen=True):
     ways: Mapping[str, GeneratedAccess]
     """How those are reached that were asked for."""
     machines: Mapping[str, tuple[PodRoute, ...]] | None = None
-    """The ways to their Nodes; None where nobody may know."""
+    """The ways to their Nodes; None where they may not be read."""
 
 
 class Seed(MachinesApi):

@@ -22,7 +22,7 @@ class Kind(FinderType[KindSource]):
         return find_clusters(finder, directory, keep=keep)
 
     def watch(self, finder: KindSource, root: Path, changed: Callable[[str], None]) -> ContainerEvents:
-        """Follow containers. A Docker that went away or came back tells nobody which clusters there are now."""
+        """Follow containers. After Docker went away or came back, the clusters are listed again."""
         del finder, root
         return ContainerEvents(CLUSTER_LABEL, LIFE, changed, lambda _fault: changed(""), client)
 

@@ -30,7 +30,7 @@ class MachinesSource(Struct, frozen=True):
     """Whose Nodes they are."""
     namespace: str
     kubeconfig: str = ""
-    """That cluster's, as that of a source; one that is named here may be somebody else's."""
+    """That cluster's, as that of a source; one that is named here may belong to another user."""
     context: ContextName = ContextName("")
     type: ClassVar[str] = "kubernetes"
     live: ClassVar[bool] = True
@@ -42,7 +42,7 @@ class MachinesSource(Struct, frozen=True):
 
     @property
     def is_foreign(self) -> bool:
-        """Whether it is somebody else's kubeconfig that leads there, as one that is named here may be."""
+        """Whether another user's kubeconfig leads there, as one that is named here may."""
         return bool(self.kubeconfig)
 
     @property
@@ -62,7 +62,7 @@ class KubernetesSource(Struct, frozen=True):
     pod_cidrs: tuple[IPNetwork, ...] = ()
     """The ranges of its pods' addresses; empty: those that its Nodes name."""
     found: bool = False
-    """It was found and not named: it may not be up yet, which is no mistake of anybody's."""
+    """It was found and not named: it may not be up yet, which is not an error."""
     silent: str = ""
     """Why its API needn't answer, such as `is hibernated`; then it counts as last read, and nothing is wrong."""
     node_routes: tuple[PodRoute, ...] | None = None

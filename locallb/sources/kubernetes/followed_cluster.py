@@ -80,7 +80,7 @@ class FollowedCluster:
         self._kinds.await_answer(seconds)
 
     def tempos(self) -> Mapping[str, WatchPace]:
-        """Return how often who follows it in another way from now on may ask: what made it fail may be gone."""
+        """Return how often a new follower in its place may ask: what made this one fail may be gone."""
         tempos = {kind: tempo for followed in self._followed for kind, tempo in followed.tempos().items()}
         return {**self._before, **tempos}
 

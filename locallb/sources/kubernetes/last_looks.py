@@ -25,7 +25,7 @@ class Look(Struct, frozen=True):
 
 
 class Looking(Struct, eq=False):
-    """Somebody who looks: since when, what was found last, and whether somebody waited for it."""
+    """A reader that polls: since when, what it found last, and whether another one waited for it."""
 
     finder: MachinesSource
     root: Path
@@ -35,7 +35,7 @@ class Looking(Struct, eq=False):
 
 
 class LastLooks:
-    """By who is looked for, and the project. Safe to use from several threads."""
+    """By what is looked for, and the project. Safe to use from several threads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -43,7 +43,7 @@ class LastLooks:
         self._known: dict[tuple[MachinesSource, Path], Looking] = {}
 
     def begin(self, finder: MachinesSource, root: Path) -> Looking:
-        """Note that somebody looks from now on, in the place of whoever did."""
+        """Note that a reader polls from now on, in place of the one before."""
         with self._changed:
             looking = self._known[finder, root] = Looking(finder, root, self._clock())
             return looking
@@ -56,13 +56,13 @@ class LastLooks:
                 del self._known[key]
 
     def note(self, looking: Looking, look: Look) -> None:
-        """Take over what was found. Of one whose place another has taken, or who has ended, nobody sees it."""
+        """Take over what was found. What a reader finds that was replaced or has ended is dropped."""
         with self._changed:
             looking.look = look
             self._changed.notify_all()
 
     def find(self, finder: MachinesSource, root: Path, patience: float) -> tuple[bool, Look | None]:
-        """Return whether somebody looks, and what was found last; None before anything was.
+        """Return whether a reader polls, and what it found last; None before anything was found.
 
         Waits for the first look, once, until it has had so many seconds: all that began together have the same ones.
         """

@@ -69,7 +69,7 @@ def printed(routes: Iterable[PodRoute]) -> str:
 
 
 def parsed(text: str) -> tuple[PodRoute, ...]:
-    """Read what was written; nothing of a file that somebody else wrote."""
+    """Read what this program wrote; nothing of a file that another program wrote."""
     try:
         return tuple(map(PodRoute.parse, text.splitlines()))
     except ValueError:

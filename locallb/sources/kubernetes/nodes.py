@@ -33,7 +33,7 @@ MOST_WAYS = 1000
 
 
 def find_nodes(finder: MachinesSource, root: Path, directory: Path, *, keep: bool) -> Found[KubernetesSource]:
-    """Find the ways to a cluster's Nodes, in `directory` where nobody says. Raises ClientError where that fails."""
+    """Find the ways to a cluster's Nodes, in `directory` unless configured. Raises ClientError where that fails."""
     path, name = directory / f"{finder.cluster}.routes", _asked(finder, root)
     last = _kept(path, name)
     followed, look = LAST_LOOKS.find(finder, root, patience=0.0 if last else FIRST)
@@ -52,7 +52,7 @@ def _complaint(finder: MachinesSource, failure: str, last: int) -> str:
 
 
 def _asked(finder: MachinesSource, root: Path) -> str:
-    """Return in one line who is asked: ways that another one had are others."""
+    """Return in one line which source is asked: the routes of another one may differ."""
     kubeconfig = finder.kubeconfig
     with suppress(KubeError):
         kubeconfig = str(kubeconfig_path(kubeconfig, root))
@@ -60,7 +60,7 @@ def _asked(finder: MachinesSource, root: Path) -> str:
 
 
 def _kept(path: Path, name: str) -> tuple[PodRoute, ...]:
-    """Return the ways that were kept of the one who is asked now."""
+    """Return the routes that were kept of the source that is asked now."""
     before, _, ways = (files.read(path) or "").partition("\n")
     return parsed(ways) if before == name else ()
 
@@ -81,7 +81,7 @@ class NodePolls:
 
 
 def _noted(looking: Looking, apis: Memory[MachinesApi]) -> tuple[PodRoute, ...]:
-    """Look, and have everybody know. Raises KubeError."""
+    """Look, and publish what was found to all readers. Raises KubeError."""
     look = _looked(looking.finder, looking.root, apis)
     LAST_LOOKS.note(looking, look)
     if look.failure:

@@ -29,5 +29,5 @@ def certificate_references(documents: Iterable[object], file: str) -> Iterator[D
 
 
 def without_references(documents: Iterable[Document]) -> Iterator[Document]:
-    """Leave out what somebody wrote to look like one: a file elsewhere isn't theirs to name."""
+    """Leave out a manifest that imitates such a reference: it may not name files elsewhere."""
     return (document for document in documents if document.get("apiVersion") != SECRET_REFERENCE["apiVersion"])

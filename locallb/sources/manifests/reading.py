@@ -45,13 +45,13 @@ _NOT_EXPANDED = (
 
 
 class ParseCache(Struct):
-    """What the last reading of a directory understood, for whoever reads it again and again.
+    """What the last reading of a directory understood, for repeated readings.
 
     A file with the same bytes means the same, so only what is different is understood again.
     """
 
     followed: FollowedFolder | None = None
-    """For who reads it so often that the kernel shall name what changed; closed by whoever made it."""
+    """For readings so frequent that the kernel shall name what changed; its maker closes it."""
     folder: Folder | None = None
     """What the directory had at the last reading."""
     reading: SourceResult | None = None

@@ -17,7 +17,7 @@ from locallb.threads.supervised import THREADS
 
 
 class Manifests(SourceType[ManifestsSource]):
-    """Files, read as they are; who watches files tells when they change."""
+    """Files, read as they are; file watches report when they change."""
 
     def read(self, source: ManifestsSource, home: Home, known: Collection[ObjectKey], *, keep: bool) -> SourceRead:
         """Read the directory."""

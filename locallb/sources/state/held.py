@@ -40,7 +40,7 @@ class HeldByState(Struct, frozen=True):
     assignments: tuple[HeldProxyAssignment, ...] = ()
     """Who is served by one of those."""
     authority: Fingerprint = Fingerprint("")
-    """The fingerprint of whoever made its local certificates."""
+    """The fingerprint of the authority that signed its local certificates."""
 
 
 class HeldMemory(Struct):

@@ -71,7 +71,7 @@ class OfStack(Struct, frozen=True):
     name: ProxyName
     may_serve_http: bool = False
     serves: HeldProxy | None = None
-    """What it is like where it serves nobody else."""
+    """What it is like where it serves nothing else."""
 
 
 class Part(Struct, frozen=True):

@@ -50,7 +50,7 @@ def here(home: Home) -> Belonging:
 
 
 def belonging(home: Home, state: Path | None) -> Belonging | None:
-    """Read where the stack belongs; None if it was never deployed, or nobody can tell. Raises SourceError."""
+    """Read where the stack belongs; None if it was never deployed, or that can't be found out. Raises SourceError."""
     path = _path(home)
     try:
         text = files.read(path)

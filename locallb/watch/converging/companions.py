@@ -19,7 +19,7 @@ def companions(
     applied: Mapping[ObjectKey, str],
     placed: Collection[ObjectKey],
 ) -> set[ObjectKey]:
-    """Return who must come along with `keys` of a plan; `placed` are those that it gives addresses."""
+    """Return what must come along with `keys` of a plan; `placed` are those that it gives addresses."""
     sets = {key for key in keys if key.kind is ObjectKind.LISTENER_SET}
     if any(key.kind is ObjectKind.GATEWAY and key not in placed for key in keys):
         # Who refers to the proof of one that goes isn't as planned itself.
@@ -29,7 +29,7 @@ def companions(
 
 
 def _proven_by_routes(keys: Collection[ObjectKey], plan: Plan, wanted: Mapping[ObjectKey, str]) -> Iterator[ObjectKey]:
-    """Return who is proven by routes that go: it refers to them, and must let go first."""
+    """Return what is proven by routes that go: it refers to them, and must let go first."""
     gone = {key.name.removesuffix(f"/{ROUTES}") for key in keys if not key.cluster and key not in wanted}
     if gone:
         yield from (one.key for one in plan.placements if one.key.cluster in gone and one.key in wanted)

@@ -37,7 +37,7 @@ from locallb.watch.converging.wanted import WantedDigests
 from locallb.watch.converging.work import FEW, LOOKS, Batch, Work, differing_work, in_order_of, together
 
 LOOKED_AFTER = frozenset({*CLAIMS, CONFIG, SERVICE}).union(*(output.looked_after for output in outputs().values()))
-"""Types of resources whose change by others nobody tells: files."""
+"""Types of resources whose change by others no event reports: files."""
 SETTLING = 1.0
 """Seconds after an update in which a Service's status may still be read as it was before."""
 
@@ -83,11 +83,11 @@ class Converger(Struct):
 
     @property
     def is_overtaken(self) -> bool:
-        """Whether somebody else wrote the state since it was learned, perhaps between two updates of ours."""
+        """Whether another process wrote the state since it was learned, perhaps between two updates of ours."""
         return self.engine.readings != self._readings
 
     def _stamp(self) -> object:
-        """Return which writing of the state is this code's work; None once somebody else has written it."""
+        """Return which writing of the state is this code's work; None once another process has written it."""
         return None if self.is_overtaken else self.engine.known_stamp()
 
     def wanted(self, plan: Plan) -> Mapping[ObjectKey, str]:
@@ -118,7 +118,7 @@ class Converger(Struct):
         return differing, later
 
     def drifted(self, plan: Plan) -> set[ObjectKey]:
-        """Find load balancers and proxies of which somebody else changed or removed something. Raises EngineError."""
+        """Find load balancers and proxies of which others changed or removed something. Raises EngineError."""
         told = (output.stamp(plan) for output in outputs().values())
         seen = self.engine.state_stamp(), *map(stamps.stamps, (paths.proxies_root(), *paths.ledgers())), *told
         if seen == self._in_order:

@@ -58,7 +58,7 @@ def _told_by(placement: Placement) -> tuple[_Row, ...]:
 
 
 def differences_of(planned: Desired, said: Said | None) -> tuple[str, ...]:
-    """Name what isn't as it shall be; nothing where nobody knows what an object of Gateway API says."""
+    """Name what isn't as planned; nothing where it is unknown what an object of Gateway API says."""
     if isinstance(planned, PlannedStatus):
         return _of_status(planned, said)
     if planned.key.kind.value not in FRONTENDS:

@@ -26,7 +26,7 @@ class TakenProxies(Struct):
     _takers: Mapping[ObjectKey, ObjectKey] = field(default_factory=dict)
     """Who shall have each."""
     _left: set[ObjectKey] = field(default_factory=set)
-    """Those that were left to somebody whose update hasn't been tried since."""
+    """Those that were left to another Service whose update hasn't been tried since."""
 
     def learn(self, resources: Iterable[ResourceState], applied: dict[ObjectKey, str]) -> None:
         """Take over what the state says; in `applied` each is left to whom it serves."""

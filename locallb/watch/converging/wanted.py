@@ -18,7 +18,7 @@ class WantedDigests(Struct):
     """Knows those of the last plan, so that another one costs what is different. For one thread."""
 
     spare: frozenset[ObjectKey] = frozenset()
-    """Proxies that nobody needs yet."""
+    """Spare proxies."""
     only_told: Collection[ObjectKey] = ()
     """Who is told a status and gets nothing besides."""
     proxies: Mapping[ObjectKey, ProxyName] = field(default_factory=dict)

@@ -35,9 +35,9 @@ class Work:
     told: tuple[ObjectKey, ...] = ()
     """New or changed as well, but only told something: nothing is served by it."""
     spare: tuple[ObjectKey, ...] = ()
-    """New as well, but proxies that nobody needs yet."""
+    """New as well, but spare proxies."""
     unchecked: tuple[ObjectKey, ...] = ()
-    """As planned if the state says true, which nobody has checked since the start."""
+    """As planned if the state says true, which hasn't been checked since the start."""
     few: int = field(default=FEW, kw_only=True)
     """Of those, in one update."""
     overdue: frozenset[ObjectKey] = field(default=frozenset(), kw_only=True)
@@ -55,7 +55,7 @@ class Work:
 
     @property
     def urgent(self) -> bool:
-        """Whether somebody waits for any of it."""
+        """Whether any of it is needed now."""
         return bool(self.broken or self.gone or self.changed or self.new or self.told)
 
     @property
@@ -95,7 +95,7 @@ class Work:
         return Batch(self.unchecked[: self.few], refresh=True)
 
     def _is_left_by_others(self, key: ObjectKey) -> bool:
-        """Return whether it is a proxy or routes of the stack, which go when nobody uses them any more."""
+        """Return whether it is a proxy or routes of the stack, which go when they are unused."""
         return not key.cluster and key in self.gone
 
 

@@ -35,7 +35,7 @@ whose cluster doesn't answer."""
 CRASHES = Pace(first=FLOOR, longest=30.0, calm=1.0)
 """Of a proxy that ends again and again. One that lived for several times what a repair costs is repaired at once."""
 REST = 0.2
-"""Seconds after the last update until what nobody needs yet is made: it would take a core from what somebody does."""
+"""Seconds after the last update until spares are made: they would take a core from what is needed now."""
 PATIENCE = 1.0
 """Seconds that something waits for what goes before it, if there is always something: no burst of changes is longer."""
 _MENDING = frozenset({Cause.CONFIGURATION, Cause.KUBECONFIG, Cause.KIND})
@@ -76,7 +76,7 @@ class Schedule(Struct, frozen=True):
     hindrance: Retry | None = None
     """What stands in the way on this host and may clear without an event."""
     alarms: Mapping[Mark, float] = field(default_factory=lambda: _NO_ALARM)
-    """Marks that nobody else sets: when each is due."""
+    """Marks that the schedule itself sets: when each is due."""
     updated: float = -math.inf
     """When the last update ended."""
     looked: float = -math.inf
@@ -177,7 +177,7 @@ class Schedule(Struct, frozen=True):
         return (now if busy else self.updated) + REST
 
     def gone(self, keys: Collection[ObjectKey]) -> Schedule:
-        """Note that these are no more: who comes back under such a name starts again."""
+        """Note that these are gone: one that comes back under such a name starts again."""
         crashes = {key: backoff for key, backoff in self.crashes.items() if key not in keys}
         return replace(self, crashes=MappingProxyType(crashes))
 

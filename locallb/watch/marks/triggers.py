@@ -82,7 +82,7 @@ class Triggers:
         ]
 
     def _presence(self, word: str, fault: str) -> None:
-        """Note that nobody tells any more what ends (why), or that somebody does again."""
+        """Note that ends are not reported any more (why), or that they are again."""
         self._mark(Mark(Cause.RUNTIME, "" if fault else word))
 
     def _setter(self, mark: Mark) -> Callable[[], None]:

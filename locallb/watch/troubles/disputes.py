@@ -17,9 +17,9 @@ from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.model.pacing import Backoff, Pace
 
 REPAIRS = Pace(first=1.0, longest=300.0, calm=600.0)
-"""Of what others change again after it was repaired; forgotten when nobody has changed it for ten minutes."""
+"""Of what others change again after it was repaired; forgotten when it hasn't been changed for ten minutes."""
 CONTESTED = 2
-"""Times that it has to come back until somebody is told: once may be old news that came late."""
+"""Times that it has to come back until that is reported: once may be an old event that came late."""
 _CLASS = ", or give the {} a class that only one of them serves (spec.{})"
 _REMEDIES: Mapping[ObjectKind, tuple[str, str]] = {
     ObjectKind.SERVICE: ("Service", _CLASS.format("Service", "loadBalancerClass")),
@@ -31,7 +31,7 @@ _NOTHING: Mapping[ObjectKey, tuple[str, ...]] = MappingProxyType({})
 
 
 class Disputes(Struct, frozen=True):
-    """Objects of which somebody changed what is ours."""
+    """Objects of which another program changed what is ours."""
 
     repairs: Mapping[ObjectKey, Backoff] = field(default_factory=lambda: _NOBODY)
     differing: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=lambda: _NOTHING)
@@ -73,7 +73,7 @@ class Disputes(Struct, frozen=True):
         return replace(self, repairs=MappingProxyType(repairs), differing=MappingProxyType(differing))
 
     def notices(self) -> Iterator[str]:
-        """Return which objects somebody else changes again and again."""
+        """Return which objects another program changes again and again."""
         for key, names in sorted(self.contested.items()):
             kind, remedy = _REMEDIES.get(key.kind, _OTHERWISE)
             yield (

@@ -18,7 +18,7 @@ from locallb.planning.planned import Plan
 from locallb.planning.status import Observation
 
 GRACE = 5.0
-"""Seconds for which a proxy may be away without anybody being told: many times what its repair takes."""
+"""Seconds for which a proxy may be away before that is reported: many times what its repair takes."""
 _NONE: Mapping[str, float] = MappingProxyType({})
 
 

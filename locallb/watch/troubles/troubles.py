@@ -50,7 +50,7 @@ class Troubles(Struct):
         return fallen
 
     def drifted(self, plan: Plan, converger: Converger) -> set[ObjectKey]:
-        """Find what nobody tells: files that others changed, proxies that answer again. Raises EngineError."""
+        """Find what no event reports: files that others changed, proxies that answer again. Raises EngineError."""
         away = {proxy.root for proxy in plan.proxies if proxy.proxy.name in self.outages.since}
         drifted = converger.drifted(plan) | away
         self.broken |= drifted

@@ -100,7 +100,7 @@ class DiscoveredKinds(ABC):
         self._wake.set()
 
     def tempos(self) -> Mapping[str, WatchPace]:
-        """Return how often who follows it in another way from now on may ask."""
+        """Return how often a new follower in its place may ask."""
         for stage in self.running():
             self._tempos |= stage.tempos()
         return {**self._tempos, self._question.subject: WatchPace(self._asked.hurried(time.monotonic()))}

@@ -45,7 +45,7 @@ def no_more(_before: Document | None, _after: Document | None) -> bool:
 
 
 class Follow(Struct, frozen=True):
-    """Which kinds are followed, and who is told."""
+    """Which kinds are followed, and what is called when they change."""
 
     cluster: ClusterName
     access: Access
@@ -88,7 +88,7 @@ class FollowedKinds:
         self._answered.wait(seconds)
 
     def tempos(self) -> Mapping[str, WatchPace]:
-        """Return how often who follows it in another way from now on may ask: what made it fail may be gone."""
+        """Return how often a new follower in its place may ask: what made this one fail may be gone."""
         now = time.monotonic()
         return {kind: tempo.hurried(now) for kind, tempo in self._tempos.items()}
 

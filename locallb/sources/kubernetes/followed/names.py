@@ -31,7 +31,7 @@ MOST = 20
 AGAIN = Pace(first=1.0, longest=30.0, floor=0.5, calm=10.0)
 """Of a watch that broke. Longer than that of whole kinds: there are many, and what is missed is read soon anyway."""
 PAUSE = 0.25
-"""Seconds between two events that are heard of all together, however often somebody writes."""
+"""Seconds between two events of all followed objects together, however often these are written."""
 REFUSED = 60.0
 """Seconds until the right is tried again."""
 RIGHTS = "deploy/rbac-certificates.yaml"
@@ -72,7 +72,7 @@ class FollowedNames:
         self._followers: dict[Reference, _Follower] = {}
 
     def follow(self, named: Collection[Reference]) -> None:
-        """Follow these and no others, as many as may be: who is followed stays."""
+        """Follow these and no others, up to the limit; what is followed already keeps its place."""
         with self._lock:
             wanted = set() if self._is_over else set(named)
             gone = [self._followers.pop(reference) for reference in self._followers.keys() - wanted]
@@ -82,7 +82,7 @@ class FollowedNames:
             follower.stop()
 
     def stop(self) -> None:
-        """Follow nothing any more, whoever asks for it."""
+        """Follow nothing any more, and refuse later requests."""
         self._is_over = True
         self.follow(())
 

@@ -42,7 +42,7 @@ class FollowedObjects(Struct):
         return self._order
 
     def fail(self, why: str, now: float, *, forbidden: bool) -> bool:
-        """Note why they can't be followed; return whether that may make a difference to who reads them."""
+        """Note why they can't be followed; return whether that may make a difference to readers."""
         was, self.broken = bool(self.broken), why
         self.refused_since = (self.refused_since or now) if forbidden else None
         return not was or self.is_forbidden(now)

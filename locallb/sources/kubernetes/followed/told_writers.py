@@ -81,7 +81,7 @@ class ToldWriters:
             RECENT.note(self._access, identity.namespace, identity.name, after, object_kind)
 
     def wanted(self, before: Parsed, after: Parsed) -> None:
-        """Let an object that is wanted otherwise than before bring turns; another status is nobody's wish."""
+        """Let an object that is wanted otherwise than before bring turns; another status alone is no new wish."""
         wishes = _wishes(after) or _wishes(before)
         if not self._is_over and _wishes(before) != _wishes(after):
             for wish in wishes:
@@ -114,6 +114,6 @@ class ToldWriters:
                 RECENT.forget(self._access, object_kind)
 
     def _told(self, kind: str) -> ObjectKind | None:
-        """Return the kind of objects that are written to; None where nobody is to be told."""
+        """Return the kind of objects that are written to; None where nothing is written to them."""
         known = frontends().get(kind)
         return None if self._is_over else known.kind if known else told_kind(kind)
