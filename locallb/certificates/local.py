@@ -17,7 +17,7 @@ from locallb.model.snapshot import LocalAuthority
 VALID_DAYS = 90
 RENEWED_DAYS = 30
 DOMAINS = ("test", "localhost", "example", "invalid", "internal", "local", "home.arpa")
-"""Domains that belong to nobody on the Internet (RFC 2606, 6761, 6762, 8375, and ICANN's `internal`)."""
+"""Domains that are reserved and not delegated on the Internet (RFC 2606, 6761, 6762, 8375, and ICANN's `internal`)."""
 NETWORKS = (
     *("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "169.254.0.0/16"),
     *("::1/128", "fc00::/7", "fe80::/10"),

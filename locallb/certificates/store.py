@@ -175,7 +175,7 @@ def _is_ours(path: Path, forbidden: int, who: str) -> bool:
 
 
 def subject_of_user() -> str:
-    """Name the authority for whoever looks through a list of them."""
+    """Return a name that tells the authority from others in a list."""
     try:
         user = pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:

@@ -86,7 +86,7 @@ class Arguments(Struct, frozen=True):
     """What is written down as the sources of a new stack."""
 
     domains: tuple[str, ...] = ()
-    """Below which hosts lie that a new authority certifies besides those that belong to nobody."""
+    """Below which hosts lie that a new authority certifies besides the reserved ones."""
     replaces: bool = False
     """A new authority comes in place of one that there is."""
 

@@ -76,7 +76,7 @@ class _Styled:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether it is one, for whoever moves the cursor."""
+        """Whether it is one, where the cursor can be moved."""
         return self.console.is_terminal
 
     def line(self, parts: Iterable[_Part]) -> None:

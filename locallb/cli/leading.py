@@ -70,7 +70,7 @@ class Holder(NamedTuple):
     identity: str = ""
     """Empty where nobody does."""
     ran_out: str = ""
-    """Since when it doesn't count any more, as nobody renewed it."""
+    """Since when it doesn't count any more, as it wasn't renewed."""
     doubted: bool = False
     """Whether it ran out by these clocks, and it isn't known yet whether it is renewed all the same."""
 

@@ -208,7 +208,7 @@ class Session(Struct, frozen=True, dict=True):
         return Program(self.project.main / "__main__.py", handed, is_current)
 
     def stamp(self) -> object:
-        """Return something that is different once anybody has written the state; None without one."""
+        """Return a stamp that differs once the state has been written; None without a state."""
         return self.store.stamp()
 
     def plan(self, *, keep: bool = False) -> Planned:

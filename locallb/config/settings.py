@@ -169,7 +169,7 @@ class Settings(Struct, frozen=True):
     sources: tuple[Source, ...]
     pools: tuple[Pool, ...]
     pins: Mapping[str, tuple[IPAddress, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    """Addresses by `<namespace>/<name>`, for Services that nobody may annotate. They override the Service's request."""
+    """Addresses by `<namespace>/<name>`, for Services not to annotate. They override the Service's request."""
     classes: Classes = field(default_factory=Classes)
     namespaces: frozenset[str] = frozenset()
     """Only Services of these namespaces are ours; empty for all."""
@@ -206,7 +206,7 @@ class Settings(Struct, frozen=True):
     traffic_details: bool = False
     access_logs: bool = False
     traffic_metrics: int = 0
-    """How many ports the metrics tell of; 0: none, and nobody is asked."""
+    """How many ports the metrics have; 0: none, and no proxy is asked."""
     """Proxies count bytes and latencies as well."""
     http3: bool = False
     """Gateways and Ingresses serve HTTPS by HTTP/3 as well."""

@@ -14,7 +14,7 @@ from locallb.dns.names import lies_in
 from locallb.model.identities import IPAddress, OwnerId, ZoneName, place
 
 TTL = 60
-"""Seconds for which an answer may be kept, where nobody says otherwise."""
+"""Seconds for which an answer may be kept, unless configured otherwise."""
 
 
 class Embedded(Struct, frozen=True):

@@ -15,7 +15,7 @@ ACCEPTED, PROGRAMMED, RESOLVED = "Accepted", "Programmed", "ResolvedRefs"
 CONFLICTED, PARTIALLY_INVALID, OVERLAPPING_TLS = "Conflicted", "PartiallyInvalid", "OverlappingTLSConfig"
 INSECURE_VALIDATION = "InsecureFrontendValidationMode"
 FAULT_ORDERED, DRAINED = "local-lb.dev/FaultOrdered", "local-lb.dev/Drained"
-"""Of our own: what somebody ordered to go wrong."""
+"""Of our own: a fault that was ordered."""
 INVALID, PENDING, UNSUPPORTED = "Invalid", "Pending", "UnsupportedValue"
 OF_PROGRAMMED: Mapping[Reason, str] = {
     Reason.POOL_EXHAUSTED: "AddressNotAssigned",

@@ -55,7 +55,7 @@ class ClaimFile(Struct, frozen=True):
     path: Path
     claim: Claim
     sharing: SharingKey = SharingKey("")
-    """The key under which others of the same stack may hold the address, too; empty for nobody."""
+    """The key under which others of the same stack may hold the address, too; empty for none."""
 
     @property
     def problem(self) -> str:
@@ -160,7 +160,7 @@ def address_in(name: str) -> IPAddress | None:
 
 
 class UnderWay(NamedTuple):
-    """A claim that somebody is about to make."""
+    """A claim that is about to be made."""
 
     address: IPAddress
     uid: int = -1

@@ -199,7 +199,7 @@ class Ledger:
         self._insist(deed)
 
     def _insist(self, deed: Callable[[], None]) -> None:
-        """Do something, again while it gives way to somebody else."""
+        """Do something, again while it gives way to another process."""
         deadline = time.monotonic() + PATIENCE
         while True:
             try:

@@ -71,7 +71,7 @@ def leftovers(
 def on_this_host(
     home: Home, known_proxies: Collection[str], known_claims: Collection[ClaimKey]
 ) -> tuple[Leftover, ...]:
-    """List the same without asking anybody but this host."""
+    """List the same, asking this host only."""
     asked = [runtime for runtime in runtimes() if not runtime.asks_a_daemon]
     left = (*_addresses(home, known_claims), *_proxies(home, known_proxies))
     return (*left, *_runs(home, known_proxies, asked))
@@ -96,7 +96,7 @@ def remove(leftovers: Sequence[Leftover]) -> tuple[Leftover, ...]:
 
 
 def _turn(leftover: Leftover) -> int:
-    """Return what is removed first: addresses when nobody serves any more."""
+    """Return what is removed first: addresses when nothing serves any more."""
     return 0 if leftover.run else 1 if leftover.sort == LeftoverKind.PROXY else 2
 
 

@@ -83,7 +83,7 @@ class Fault(Struct, frozen=True):
     """Shares in hundredths of a percent; those of connections are together at most all."""
 
     until: str
-    """When it ends, such as 2026-11-22T18:00:00Z; whoever serves then ends it by this."""
+    """When it ends, such as 2026-11-22T18:00:00Z; the proxies' configuration ends it by this."""
     refuse: int = 0
     """Connections that are reset as soon as they are made."""
     hang: int = 0

@@ -19,7 +19,7 @@ from locallb.model.formatting import clipped, shown
 from locallb.model.identities import IPAddress
 
 JsonObject: TypeAlias = Mapping[str, Any]
-"""An object as JSON has it: names and values that nobody has checked, of the form that whoever wrote it promises."""
+"""An object as JSON has it: names and values, unchecked, of the form that its writer promises."""
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")

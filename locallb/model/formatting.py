@@ -15,7 +15,7 @@ _LARGEST_BITS = 128
 
 
 def shown(value: object) -> str:
-    """Write `value` (JSON-like, of any size, from anybody) as a short printable text; texts in double quotes."""
+    """Write `value` (JSON-like, of any size, from any source) as a short printable text; texts in double quotes."""
     match value:
         case None:
             return "null"

@@ -41,7 +41,7 @@ PartId = NewType("PartId", str)
 
 
 UpstreamName = NewType("UpstreamName", str)
-"""What a proxy calls the backends of a port, unique in it, such as `tcp-8080-ipv4`; empty for nobody."""
+"""What a proxy calls the backends of a port, unique in it, such as `tcp-8080-ipv4`; empty for none."""
 
 
 ContainerId = NewType("ContainerId", str)
@@ -97,7 +97,7 @@ class Family(StrEnum):
 
 
 def place(address: IPAddress, port: int) -> str:
-    """Write where somebody listens: `127.77.0.5:8080` or `[fd00::5]:8080`."""
+    """Write an address and a port: `127.77.0.5:8080` or `[fd00::5]:8080`."""
     return f"{in_place(address)}:{port}"
 
 

@@ -65,7 +65,7 @@ class Memory(Struct, Generic[_Made]):
 
 
 AnyMemory: TypeAlias = Memory[Any]
-"""One for results of several types: under each key stands one type, which whoever asks for it names."""
+"""One for results of several types: under each key stands one type, which the caller names."""
 
 
 class RowCache(Struct, Generic[_Made]):

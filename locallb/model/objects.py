@@ -137,7 +137,7 @@ class Service(Struct, frozen=True):
 
     @property
     def failing(self) -> Fault | None:
-        """The fault that is injected into its connections or requests, whoever ordered it."""
+        """The fault that is injected into its connections or requests, from an annotation or an order."""
         fault = self.ordered.fault or self.fault
         if fault is None:
             return None

@@ -90,7 +90,7 @@ class Backoff(Struct, frozen=True):
 
 
 class Credit(Struct):
-    """Turns that whoever changes brings: `each`, once in a `life`, and lost at its end. Time never runs backwards."""
+    """Turns that each changed object brings: `each`, once in a `life`, and lost at its end. Time never runs backwards."""
 
     each: int = 0
     life: float = 0.0
@@ -101,7 +101,7 @@ class Credit(Struct):
     """How many turns are left until when, in the same order; none of which nothing is left."""
 
     def bring(self, who: str, now: float, times: int = 1) -> None:
-        """Note that somebody changed, who counts so many times. Who changes again and again brings no more for it."""
+        """Note that an object changed, which counts so many times. More changes in its life bring none."""
         self._forget(now)
         if who not in self._ends:
             self._ends[who] = now + self.life
@@ -135,7 +135,7 @@ class Quota(Struct):
     span: float = 1.0
     """Seconds."""
     owed: int = 0
-    """How many more than `most` there may be, if those that come last are owed to somebody who waits."""
+    """How many more than `most` there may be, if the last ones are owed to a waiting caller."""
     credit: Credit = field(default_factory=Credit)
     """Turns besides those, taken where there is no other."""
     _taken: deque[float] = field(default_factory=deque)
@@ -154,7 +154,7 @@ class Quota(Struct):
         self._forget()
 
     def bring(self, who: str, now: float, times: int = 1) -> None:
-        """Note that somebody changed, who brings turns."""
+        """Note that an object changed, which brings turns."""
         self.credit.bring(who, now, times)
 
     def allow(self, most: int) -> None:
@@ -168,6 +168,6 @@ class Quota(Struct):
             self._taken.popleft()
 
     def _wait(self, now: float, *, is_owed: bool) -> float:
-        """Return the seconds until there is a turn that nobody brought."""
+        """Return the seconds until there is a turn that no change brought."""
         most = self.most + self.owed * is_owed
         return max(0.0, self._taken[-most] + self.span - now) if len(self._taken) >= most else 0.0

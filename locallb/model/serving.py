@@ -25,7 +25,7 @@ class Backend:
     checked_at: IPAddress | None = field(default=None, compare=False)
     """The address of the same Node that the check asks; None for `address` itself."""
     checked_port: int | None = field(default=0, compare=False)
-    """The port there; 0 for the check's own, None where nobody can be asked: it counts as healthy."""
+    """The port there; 0 for the check's own, None where it can't be asked: it counts as healthy."""
 
     @classmethod
     def at(
@@ -92,13 +92,13 @@ class Listener(Struct, frozen=True):
     container_port: int = 0
     """Where Envoy listens inside of a container whose ports Docker publishes, on every address there; 0: just here."""
     patient: bool = False
-    """Whether a client whom no backend lets in is held for about a second, in which another backend may be told."""
+    """Whether a client that no backend accepts is held for about a second, in which another one may be configured."""
     fault: Fault | None = None
     """What shall go wrong with its connections, of TCP."""
     detour: Detour | None = None
     """Where they go instead for a while, of TCP."""
     log: str = ""
-    """The cluster to which lines about its connections can go, of TCP; empty where nobody can ask for any."""
+    """The cluster to which lines about its connections can go, of TCP; empty where none can be asked for."""
 
     @property
     def name(self) -> str:

@@ -62,7 +62,7 @@ class MappedPort(NamedTuple):
 
     @property
     def place(self) -> Place:
-        """What nobody else may have there."""
+        """What is exclusively its own there."""
         return self.number, self.protocol
 
     def __str__(self) -> str:
@@ -92,7 +92,7 @@ class Claim(Struct, frozen=True):
     ports: tuple[MappedPort, ...] = ()
     """What is held of an address that many share by its ports; empty where it is held as a whole."""
     problem: str = ""
-    """Why nobody knows whose it is, and what to do; empty where that is known."""
+    """Why its owner is unknown, and what to do; empty where it is known."""
     unread: bool = False
     """It can't be read just now, and may say anything."""
 

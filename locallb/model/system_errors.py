@@ -69,7 +69,7 @@ def scarcity(error: BaseException) -> str:
 
 
 def of_host(error: BaseException) -> str:
-    """Return the sentence of an error that is the host's and nobody's mistake; empty for any other."""
+    """Return the sentence of an error of the host, which no input caused; empty for any other."""
     if isinstance(error, OSError) and error.errno in REMEDIES:
         return told(error)
     text = str(error.args[0]) if error.args and isinstance(error.args[0], str) else ""

@@ -29,7 +29,7 @@ class Telling(Struct, frozen=True):
     planned: Planned
     parent: pulumi.Resource
     ready: Sequence[pulumi.Resource]
-    """What must be there before anybody is told."""
+    """What must be there before anything is published."""
     told: Mapping[str, pulumi.Resource]
     """The outputs that tell of it before, by their words."""
 
@@ -40,7 +40,7 @@ class Output(ABC):
     resource_types: tuple[type[ResourceType[Any, Any]], ...] = ()
     """Types of our provider that it declares."""
     looked_after: frozenset[str] = frozenset()
-    """Tokens of those that others can change without anybody telling it."""
+    """Tokens of those that others can change without an event that reports it."""
 
     @abstractmethod
     def words(self, planned: Planned) -> Sequence[object]:

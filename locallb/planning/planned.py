@@ -146,13 +146,13 @@ class Placement(Struct, frozen=True):
     routes: tuple[str, ...] = ()
     """What a Gateway serves, a line for each route, as users read it."""
     withdrawn: Problem | None = None
-    """Why nobody is told that it has its addresses: its proxy can't be brought back."""
+    """Why its status doesn't have its addresses: its proxy can't be brought back."""
     status: PlannedStatus | None = None
     """What a Gateway of a running cluster is told; None for Services, whose frontend says it."""
     names: tuple[Name, ...] = ()
     """Where the stack has zones."""
     hostname: str = ""
-    """The name that its status tells; empty unless somebody asked for that."""
+    """The name in its status; empty unless that was asked for."""
     statuses: tuple[PlannedStatus, ...] = ()
     """What Ingresses of a running cluster are told that are served here."""
     news: tuple[PlannedNews, ...] = ()
@@ -195,7 +195,7 @@ class PlannedProxy(Struct, frozen=True):
     routes: tuple[PodRoute, ...] = ()
     """Those in its container's network namespace, to the pods of its cluster."""
     serves: ObjectKey | None = None
-    """Whom one of the stack serves and nobody else: a Gateway, or Ingresses."""
+    """What one of the stack serves exclusively: a Gateway, or Ingresses."""
 
     @property
     def key(self) -> ObjectKey:

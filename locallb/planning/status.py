@@ -65,7 +65,7 @@ class Row(Struct, frozen=True):
     message: str = ""
     names: tuple[str, ...] = ()
     ordered: tuple[Notice, ...] = ()
-    """What somebody wants to go wrong with it."""
+    """The fault that was ordered for it."""
 
 
 def rows(plan: Plan, seen: Mapping[str, Observation]) -> tuple[Row, ...]:

@@ -22,7 +22,7 @@ from locallb.threads.joined import Joined
 
 @contextmanager
 def gathering(parts: Iterable[ProxyId], claims: int) -> Iterator[None]:
-    """Expect a new part in each of these proxies, and so many claims; whoever fails is waited for once, and briefly."""
+    """Expect a new part in each of these proxies, and so many claims; one that fails is waited for once, briefly."""
     expected: dict[Joined[Any, Any], int] = {Ledger(paths.ledger_directory()).queue: claims}
     for proxy, number in Counter(parts).items():
         directory = Proxies.ours().path(proxy)

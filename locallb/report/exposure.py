@@ -27,7 +27,7 @@ class Wider(StrEnum):
     """An address of a family in which it had none."""
     PORT = "new-port"
     OPENS = "port-opens"
-    """A port that was closed and has somebody behind it now."""
+    """A port that was closed and has backends now."""
     UNRESTRICTED = "source-ranges-removed"
     SOURCES = "source-ranges-widened"
 

@@ -29,7 +29,7 @@ _LABEL = re.compile(r"(\d{1,5})/(TCP|UDP|SCTP)(?:=(\d{1,5}))?(?: (\w+))?")
 
 
 class Resource(Struct, frozen=True):
-    """A resource with the properties that it is declared with (JSON-like values, from anybody)."""
+    """A resource with the properties that it is declared with (JSON-like values, from any source)."""
 
     type: str
     name: str

@@ -23,7 +23,7 @@ _PAUSE = 0.003
 
 
 def unpublished(listeners: Collection[str]) -> Iterator[str]:
-    """Name the listeners whose port nobody on this host holds for the container."""
+    """Name the listeners whose port isn't held on this host for the container."""
     held = {(row.address, row.port, Protocol.TCP) for row in rows(Protocol.TCP, LISTEN)}
     held |= {(row.address, row.port, Protocol.UDP) for row in rows(Protocol.UDP)}
     return (name for name in listeners if split_listener(name) not in held)

@@ -68,7 +68,7 @@ class Runtime(ABC):
     """What Envoy runs in."""
 
     asks_a_daemon = False
-    """Whether a question about this host may wait for somebody else's answer."""
+    """Whether a question about this host may wait for another program's answer."""
 
     def require(self) -> None:  # noqa: B027 - most have nothing that could be away
         """Check that it is there, before anything begins."""

@@ -24,13 +24,13 @@ PRIVATE = 0o600
 SHARED = 0o640
 """Mode of a file that a container reads through our group."""
 UNFINISHED = unfinished.ENDING
-"""Ending of a file that is being written. One that a crash left is overwritten by nobody and read by nobody."""
+"""Ending of a file that is being written. One that a crash left is neither overwritten nor read."""
 LARGEST = 64 << 20
 """Bytes that a file in a shared directory may have at most, unless its reader says less."""
 LOCK_PATIENCE = 30.0
 """Seconds to wait for another writer of a directory, who may be waiting for an Envoy."""
 _SAFELY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-"""How to open what somebody else may have put there: no link is followed, a FIFO doesn't wait for its writer."""
+"""How to open what another user may have put there: no link is followed, a FIFO doesn't wait for its writer."""
 _PAUSE = 0.002
 
 

@@ -24,7 +24,7 @@ as the first says: with 5 it took a percent of a core for nothing."""
 LOOK = 0.25
 """Seconds between two looks at what stands under a name."""
 CHANGES = Pace(first=LOOK, longest=2.0, calm=4.0)
-"""Of a file that changes: whoever rewrites it again and again, in place, is read less and less often."""
+"""Of a file that changes: one that is rewritten again and again, in place, is read less and less often."""
 
 
 class FolderWatch:

@@ -16,7 +16,7 @@ from threading import Condition
 from msgspec import Struct
 
 SILENCE = 4.0
-"""Seconds after which a reader is told that somebody is there."""
+"""Seconds after which a reader gets a sign of life."""
 NOTHING = "[]"
 """The rates of a lane where nothing flows."""
 LOG = 100

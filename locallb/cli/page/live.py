@@ -28,7 +28,7 @@ from locallb.traffic.ask import traffic
 from locallb.traffic.table import TrafficRow, since
 
 QUICK, CALM = 0.2, 1.0
-"""Seconds between two drawings at least, while somebody looks and while nobody does."""
+"""Seconds between two drawings at least, while a page is open and while none is."""
 LOOK = 1.0
 """Seconds between two looks at figures at least."""
 SHARE = 4

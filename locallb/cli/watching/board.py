@@ -52,7 +52,7 @@ class Board(Struct):
 
     planned: Planned | None = None
     seen: Mapping[str, Observation | None] = field(default_factory=dict)
-    """What proxies answered, by name: None where one doesn't, absent where nobody asked yet."""
+    """What proxies answered, by name: None where one doesn't, absent where it wasn't asked yet."""
     converged: float = 0.0
     """When everything was as planned last, in seconds since the epoch; 0 if never."""
     waiting: int = 0

@@ -28,7 +28,7 @@ class Validation(Struct, frozen=True):
     resolved: Trouble | None = None
     """Why the first of its references leads nowhere."""
     is_read: bool = True
-    """Whether anybody knows what it refers to."""
+    """Whether what it refers to is known."""
 
 
 def validation(policy: BackendTlsPolicy, bundles: Mapping[Named, AuthorityBundle]) -> Validation:

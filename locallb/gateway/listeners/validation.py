@@ -27,7 +27,7 @@ class Clients(Struct, frozen=True):
     validation: ClientValidation | None = None
     """None where none of the authorities can be used, and where nothing is asked for."""
     accepted: Trouble | None = None
-    """Why nobody can be let in."""
+    """Why no client can be accepted."""
     resolved: Trouble | None = None
     """Why an authority can't be used."""
 

@@ -19,9 +19,9 @@ from locallb.model.identities import Digest, Protocol
 from locallb.model.objects import ServicePort
 
 SECRET_REFERENCE: Mapping[object, object] = {"apiVersion": "local-lb.dev/v1", "kind": "TlsSecretReference"}
-"""What stands for a Secret among a source's objects; whoever reads Secrets makes it."""
+"""What stands for a Secret among a source's objects; the reader of Secrets makes it."""
 BUNDLE_REFERENCE: Mapping[object, object] = {"apiVersion": "local-lb.dev/v1", "kind": "AuthorityBundle"}
-"""What stands for a ConfigMap with authorities; whoever reads ConfigMaps makes it."""
+"""What stands for a ConfigMap with authorities; the reader of ConfigMaps makes it."""
 Referred: TypeAlias = BackendService | Namespace | TlsSecret | AuthorityBundle
 
 

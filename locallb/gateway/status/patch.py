@@ -157,7 +157,7 @@ def _conditions(said: Iterable[Status], wanted: Iterable[Status], generation: in
 
 
 _WAITING = ("Accepted", "Programmed")
-"""Types that objects have before anybody looks at them."""
+"""Types that objects have before a controller looks at them."""
 OURS = frozenset(
     {
         *_WAITING,

@@ -75,7 +75,7 @@ class Outcome(Struct, frozen=True):
     ports: Mapping[Place, Trouble] = field(default_factory=dict)
     """Why a port of it can't be listened at."""
     ordered: tuple[Condition, ...] = ()
-    """What somebody wants to go wrong with it."""
+    """The fault that was ordered for it."""
     hostname: str = ""
     """The name that its status tells beside the addresses; empty for none."""
     places: Mapping[Place, str] = field(default_factory=dict)

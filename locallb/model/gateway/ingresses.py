@@ -57,7 +57,7 @@ class IngressRule(Struct, frozen=True):
 
 
 class IngressTls(Struct, frozen=True):
-    """An entry of spec.tls. Without hosts it is for every name, without a Secret for whoever makes certificates."""
+    """An entry of spec.tls. Without hosts it is for every name, without a Secret for a maker of certificates."""
 
     hosts: tuple[str, ...] = ()
     secret: str = ""

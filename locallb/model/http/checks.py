@@ -25,7 +25,7 @@ _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _HOSTNAME = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*")
 _PATH = re.compile(r"/[\x21\x22\x24-\x3e\x40-\x7e]*")
 _UNCHANGEABLE = frozenset({"host", "connection", "keep-alive", "transfer-encoding", "upgrade", "content-length", "te"})
-"""What says whom a message is for and where it ends: set by the proxy alone."""
+"""What says for which host a message is and where it ends: set by the proxy alone."""
 
 
 def header_name(text: str) -> str:

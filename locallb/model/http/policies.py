@@ -35,7 +35,7 @@ NO_CHANGES = HeaderChanges()
 
 
 class Mirror(Struct, frozen=True):
-    """A copy of a share of the requests, whose answers nobody waits for."""
+    """A copy of a share of the requests, whose answers are dropped."""
 
     upstream: UpstreamName
     per_million: int = _PER_MILLION

@@ -100,7 +100,7 @@ class Match(Struct, frozen=True, dict=True):
 
 
 class Target(Struct, frozen=True):
-    """A share of the requests: to an upstream by its name, or to nobody (`""`), which answers 500."""
+    """A share of the requests: to an upstream by its name, or to none (`""`), which answers 500."""
 
     upstream: UpstreamName
     weight: int = 1
@@ -172,7 +172,7 @@ class Redirect(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """An answer without anybody behind it."""
+    """An answer that the proxy gives itself, without a backend."""
 
     status: int
     body: str = ""
@@ -191,7 +191,7 @@ class Route(Struct, frozen=True):
     response: HeaderChanges = NO_CHANGES
     cors: Cors | None = None
     sources: tuple[IPNetwork, ...] = ()
-    """Whose requests are taken, by the address of the connection; others are answered 403. None: everybody's."""
+    """Whose requests are taken, by the address of the connection; others are answered 403. None: all."""
     fault: Fault | None = None
     """What shall go wrong with requests that it takes, unless the whole listener has a fault."""
 

@@ -26,14 +26,14 @@ _NOT_PUBLIC = {
     ),
     Family.IPV6: ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"),
 }  # fmt: skip
-"""IANA's registries of special-purpose addresses, as far as they aren't for everybody."""
+"""IANA's registries of special-purpose addresses, as far as they aren't global."""
 
 
 class HostAddresses(Struct, frozen=True):
     """What this host's tables say of addresses, at one moment."""
 
     local: tuple[AddressRange, ...] = ()
-    """What is provably this host's, whoever asks; sorted and disjoint in each family."""
+    """What is provably this host's, whatever the route; sorted and disjoint in each family."""
     own: tuple[tuple[IPAddress, str], ...] = ()
     """The addresses of interfaces other than lo, each with its interface: they face a network."""
     broadcast: frozenset[IPAddress] = frozenset()

@@ -79,12 +79,12 @@ class Route(Struct, frozen=True):
 
     @property
     def is_dead_end(self) -> bool:
-        """Whether somebody wants packets to its destination to go nowhere."""
+        """Whether it drops packets to its destination."""
         return self.kind in _DEAD_ENDS
 
     @property
     def counts_for_all(self) -> bool:
-        """Whether it decides about packets to addresses that a pod may have, whoever sends them."""
+        """Whether it decides about packets to addresses that a pod may have, from any sender."""
         return self.table in {LOCAL_TABLE, MAIN_TABLE, DEFAULT_TABLE} and not any(
             inside(self.destination, network) for network in _LINK_LOCAL
         )
@@ -96,7 +96,7 @@ class Route(Struct, frozen=True):
 
     @property
     def leads_elsewhere(self) -> bool:
-        """Whether it is a way to somebody else, the default route apart."""
+        """Whether it leads off this host, the default route apart."""
         return self.is_way and self.kind == "unicast"
 
     @property

@@ -60,7 +60,7 @@ class _FamilyPool:
         return self.free.first_free(self.here.following(start))
 
     def elsewhere(self, held: Collection[IPAddress]) -> IPAddress | None:
-        """Find an address that nobody holds and that isn't this host's."""
+        """Find an address that isn't held and isn't this host's."""
         if self.here.size == self.candidates.size:
             return None
         missing = subtract(self.candidates.spans, self.here.spans)
@@ -100,7 +100,7 @@ class AddressPools:
         self._mine: dict[ObjectKey, tuple[IPAddress, ...]] = {}
 
     def open(self, reserved: AbstractSet[IPAddress]) -> None:
-        """Begin a round in which nobody is given an address of `reserved` without asking for it."""
+        """Begin a round in which addresses of `reserved` are given only to those that ask for them."""
         taken = {*self._held.holders, *self._given, *reserved}
         for part in self._parts:
             part.open(taken)

@@ -43,7 +43,7 @@ class ByGroup(Struct, frozen=True):
 
     members: tuple[Service, ...]
     leaving: bool = False
-    """Somebody else held it and hasn't released it: its data plane may still stand, so nobody joins."""
+    """Another holder hasn't released it: its data plane may still stand, so none joins."""
 
     @property
     def sharing_key(self) -> str:
@@ -94,7 +94,7 @@ class ByOther(Struct, frozen=True):
     why: str
 
     def admits(self, _service: Service) -> bool:
-        """Admit nobody."""
+        """Admit none."""
         return False
 
     def __str__(self) -> str:

@@ -98,7 +98,7 @@ def pool_routes(pools: Iterable[Pool], host: HostAddresses | None) -> tuple[Pool
 
 
 def pool_notices(pools: Iterable[Pool], host: HostFacts) -> tuple[str, ...]:
-    """Return what everybody must hear who plans with these pools here, each sentence once."""
+    """Return the notices for plans with these pools on this host, each sentence once."""
     judged = pool_routes(pools, host.addresses)
     missing = [sentence for partly, sentence in left_out(judged) if partly]
     missing += [part.problem.message for part in judged if part.problem and part.partly]

@@ -84,7 +84,7 @@ class _Last(Struct):
         return answers
 
     def _begin(self) -> bool:
-        """Make what is missing; return whether everybody of the last question can be counted on to keep its own."""
+        """Make what is missing; return whether all of the last question are known to keep their own."""
         if self.index:
             return True
         asked = ((request_of(service), self.answers[service.key]) for service in self.services)
@@ -118,5 +118,5 @@ def _within(address: IPAddress, span: AddressRange) -> bool:
 
 
 def _is_plain(service: Service) -> bool:
-    """Return whether it takes what it gets, and shares it with nobody."""
+    """Return whether it takes what it gets, and shares it with no other."""
     return not service.requested and not service.sharing_key

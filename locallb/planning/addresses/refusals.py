@@ -135,7 +135,7 @@ def described(pools: Sequence[Pool]) -> str:
 
 
 def audience(pool: Pool) -> str:
-    """Return for whom a pool is."""
+    """Return for which Services a pool is."""
     namespaces = f"namespace {' or '.join(sorted(pool.namespaces))}" if pool.namespaces else ""
     labels = ",".join(f"{label}={value}" for label, value in sorted(pool.selector.items()))
     parts = [namespaces, f"label {labels}" if labels else ""]

@@ -41,7 +41,7 @@ class ProxyAssignment:
     discovery: Discovery
     proxy: ProxyName = ProxyName("")
     whole: bool = field(default=False, kw_only=True)
-    """That one serves nobody else and is told everything as one of its own is: HTTP changes by files, not in parts."""
+    """That one serves nothing else and is configured as one of its own is: HTTP changes by files, not in parts."""
     patient: bool | None = None
     """Whether the listeners that it has hold clients: they stay so, as another listener would end open connections."""
     may_fail: bool | None = None

@@ -59,7 +59,7 @@ class PlacementInputs(NamedTuple):
     problems: PortProblems
     """Its ports that can't be served on this host at all."""
     taken: Mapping[tuple[ServicePort, IPAddress], Problem]
-    """Its ports that can't be served at one of its addresses, because somebody else listens there."""
+    """Its ports that can't be served at one of its addresses, because another program listens there."""
     access: Access | None
     notices: tuple[Notice, ...]
     gateway: Bound | None = None

@@ -23,7 +23,7 @@ _REPLACING = frozenset({"proxy", "certificate", "hosts", "authority", "period"})
 
 
 class LocalCertificate(ResourceType[LocalCertificateInputs, LocalCertificateState]):
-    """Makes a certificate and writes its two files, before anybody refers to them."""
+    """Makes a certificate and writes its two files, before anything refers to them."""
 
     inputs = LocalCertificateInputs
     state = LocalCertificateState

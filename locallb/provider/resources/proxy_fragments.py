@@ -34,7 +34,7 @@ _Signature: TypeAlias = tuple[int, int, int]
 
 
 class FragmentChange(Struct, frozen=True):
-    """What a part shall be; `gone` are listeners that nobody may reach afterwards."""
+    """What a part shall be; `gone` are listeners that must not be reachable afterwards."""
 
     part: PartId
     listeners: Texts = field(default_factory=dict)
@@ -124,7 +124,7 @@ def _put(directory: Path, name: str, before: _Document, after: _Document) -> Non
 
 
 def _await_gone(directory: Path, names: AbstractSet[str]) -> None:
-    """Wait until nobody listens there any more. An Envoy that runs and doesn't answer is stopped: it may still."""
+    """Wait until nothing listens there any more. An Envoy that runs and doesn't answer is stopped: it may still."""
     deadline = time.monotonic() + PATIENCE
     while names:
         try:

@@ -1,4 +1,4 @@
-"""Reachable: the proof that a proxy serves what it should, before anybody is told so.
+"""Reachable: the proof that a proxy serves what it should, before a status says so.
 
 Envoy never tries again to bind a listener that failed, but it does when its file is renamed into place once more, even
 with the same text: so an attempt is made here, and one more at every `up` until the port is free.

@@ -32,7 +32,7 @@ _REPLACING = frozenset({"proxy", "file", "namespace", "secret", "digest", "serve
 
 
 class ServedCertificate(ResourceType[ServedCertificateInputs, ServedCertificateState]):
-    """Reads a Secret and writes its two files, before anybody refers to them."""
+    """Reads a Secret and writes its two files, before anything refers to them."""
 
     inputs = ServedCertificateInputs
     state = ServedCertificateState

@@ -56,7 +56,7 @@ class ServiceConfig(ResourceType[ServiceConfigInputs, ServiceConfigState]):
         return self._put(new, frozenset(old.listeners.keys() - new.listeners.keys()))
 
     def delete(self, state: ServiceConfigState) -> None:
-        """Take it out, and see that nobody listens there any more. Open connections go on with the proxy."""
+        """Take it out, and check that nothing listens there any more. Open connections go on with the proxy."""
         directory = _directory(state)
         if directory and not self.belongs_to_copied_project(state.owner):
             proxy_fragments.apply(directory, FragmentChange(state.part, gone=frozenset(state.listeners)))

@@ -95,7 +95,7 @@ class ContainerEvents:
             self._changed(str(at(event, "Actor", "Attributes", self._label) or ""))
 
     def _lose(self, reason: str) -> None:
-        """Note that nobody tells any more what happens."""
+        """Note that events aren't reported any more."""
         self._since = time.time()
         if not self._absent and not self._thread.stopped.is_set():
             self._presence(reason)

@@ -25,7 +25,7 @@ from locallb.storage import locks
 from locallb.storage.foreign_files import opened
 
 LOG_LIMIT = 1 << 20
-"""Bytes that a process may write to one file, set as its resource limit: a log stays bounded without anybody's help."""
+"""Bytes that a process may write to one file, set as its resource limit: a log stays bounded by itself."""
 _BLOCK = 512
 _DETACH = """\
 trap '' XFSZ

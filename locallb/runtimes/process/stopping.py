@@ -19,7 +19,7 @@ STOP_PATIENCE = 2.0
 
 
 def running(directory: Path) -> tuple[Process, ...]:
-    """Find the processes that were started for the proxy in `directory`, even if nobody noted them.
+    """Find the processes that were started for the proxy in `directory`, even if they weren't noted.
 
     Who looks for several proxies at the same moment shares one look at all processes. Raises ProcessError.
     """
@@ -66,7 +66,7 @@ def stop_process(directory: Path, process: Process) -> None:
 
 
 def drain_process(directory: Path, process: Process) -> None:
-    """Close its listeners and leave open connections LINGER seconds: once, whoever asks first."""
+    """Close its listeners and leave open connections LINGER seconds: once, at the first call."""
     if not was_told(directory, _note(process)) and not handover.successor_of(process, running(directory)):
         drain(directory, _note(process), process.pid)
 

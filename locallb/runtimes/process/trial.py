@@ -22,7 +22,7 @@ PATIENCE = 10.0
 PLACE = "trial"
 """The directory, in the proxy's own, where it runs meanwhile."""
 _OWN = {ADMIN_SOCKET, logs.NAME, logs.PREVIOUS, "status"}
-"""Files of whoever runs in a directory."""
+"""Files of an Envoy that runs in a directory."""
 _STEADY = 0.1
 """Seconds that it must go on once it has its listeners: those are its workers' a moment later."""
 _PAUSE = 0.01

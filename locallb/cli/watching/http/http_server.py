@@ -31,7 +31,7 @@ AT_ONCE = 32
 STREAMS = 8
 """Of these, clients that follow a stream."""
 LIFE = 600.0
-"""Seconds after which a stream ends: whoever still reads it opens it again."""
+"""Seconds after which a stream ends: a client that still reads it opens it again."""
 BEAT = 5.0
 """Seconds after which a stream is asked although nobody said that it has something new."""
 _LONGEST = 16384
