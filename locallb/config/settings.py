@@ -169,7 +169,7 @@ class Settings(Struct, frozen=True):
     sources: tuple[Source, ...]
     pools: tuple[Pool, ...]
     pins: Mapping[str, tuple[IPAddress, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    """Addresses by `<namespace>/<name>`, for Services not to annotate. They override the Service's request."""
+    """Addresses by `<namespace>/<name>`, for Services without annotations. They override a Service's request."""
     classes: Classes = field(default_factory=Classes)
     namespaces: frozenset[str] = frozenset()
     """Only Services of these namespaces are ours; empty for all."""

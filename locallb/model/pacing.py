@@ -101,7 +101,7 @@ class Credit(Struct):
     """How many turns are left until when, in the same order; none of which nothing is left."""
 
     def bring(self, who: str, now: float, times: int = 1) -> None:
-        """Note that an object changed, which counts so many times. More changes in its life bring none."""
+        """Note that an object changed, counted so many times. More changes in its life bring none."""
         self._forget(now)
         if who not in self._ends:
             self._ends[who] = now + self.life
