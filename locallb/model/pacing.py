@@ -90,7 +90,7 @@ class Backoff(Struct, frozen=True):
 
 
 class Credit(Struct):
-    """Turns that each changed object brings: `each`, once in a `life`, and lost at its end. Time never runs backwards."""
+    """Turns that a changed object brings: `each`, once in a `life`, and lost at its end. Time never runs backwards."""
 
     each: int = 0
     life: float = 0.0
