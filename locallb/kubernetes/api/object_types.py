@@ -7,7 +7,7 @@ requests.
 from __future__ import annotations
 
 from functools import cache
-from typing import cast
+from typing import TypeVar, cast
 
 from lightkube.core.decoders import decode_list
 from lightkube.generic_resource import GenericNamespacedResource, create_global_resource, create_namespaced_resource
@@ -19,28 +19,29 @@ from locallb.ingress.kinds import ROUTED_KINDS
 from locallb.kubernetes.frontend import frontend
 from locallb.model.identities import ObjectKind
 
-SLICE = create_namespaced_resource("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
+_Type = TypeVar("_Type", bound=type)
+
+
+def prepared(kind: _Type) -> _Type:
+    """Return a type of objects of which lists are asked for, after one was read.
+
+    The client makes a struct for each, and msgspec looks at its fields when the first list is read. It doesn't mind
+    another thread that is about the same: two at once can crash the process.
+    """
+    decode_list(b'{"items": [], "metadata": {}}', kind)
+    return kind
+
+
+ObjectMeta.from_dict({})
+Status.from_dict({})  # likewise structs, which threads use
+SLICE = prepared(create_namespaced_resource("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices"))
 EVENT = create_namespaced_resource("events.k8s.io", "v1", "Event", "events")
 LEASE = create_namespaced_resource("coordination.k8s.io", "v1", "Lease", "leases")
-NODE = create_global_resource("", "v1", "Node", "nodes")
-NAMESPACE = create_global_resource("", "v1", "Namespace", "namespaces")
+NODE = prepared(create_global_resource("", "v1", "Node", "nodes"))
+NAMESPACE = prepared(create_global_resource("", "v1", "Namespace", "namespaces"))
 SECRET = create_namespaced_resource("", "v1", "Secret", "secrets")
 CONFIG_MAP = create_namespaced_resource("", "v1", "ConfigMap", "configmaps")
-POD = create_namespaced_resource("", "v1", "Pod", "pods")
-
-
-def _use_first() -> None:
-    """Use the client's structs before threads do: two that use one for the first time can crash the process.
-
-    msgspec then looks at its fields, and doesn't mind another thread that is about the same.
-    """
-    ObjectMeta.from_dict({})
-    Status.from_dict({})
-    for kind in (SLICE, NODE, NAMESPACE, POD):
-        decode_list(b'{"items": [], "metadata": {}}', kind)
-
-
-_use_first()
+POD = prepared(create_namespaced_resource("", "v1", "Pod", "pods"))
 
 
 @cache
@@ -48,7 +49,7 @@ def namespaced(kind: ObjectKind) -> type[GenericNamespacedResource]:
     """Return the client's type of a frontend."""
     table = frontend(kind)
     group, _, version = table.api_version.rpartition("/")
-    return create_namespaced_resource(group, version, table.name, table.plural)
+    return prepared(create_namespaced_resource(group, version, table.name, table.plural))
 
 
 @cache

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from locallb.kubernetes.access.errors import KubeError, RefusedError
 from locallb.kubernetes.answers import Object, listed
-from locallb.kubernetes.api.object_types import NAMESPACE
+from locallb.kubernetes.api.object_types import NAMESPACE, prepared
 from locallb.model.network.routes import PodRoute
 from locallb.sources.gardener.shoots import LABELS, Records, Shoot, parse_shoot, read_records, way
 from locallb.sources.kept_access import GeneratedAccess
@@ -22,8 +22,8 @@ from locallb.sources.kubernetes.machine_pods import node_routes
 from locallb.sources.kubernetes.machines import MachinesApi
 
 _GROUP, _VERSION = "extensions.gardener.cloud", "v1alpha1"
-_CLUSTER = create_global_resource(_GROUP, _VERSION, "Cluster", "clusters")
-_RECORD = create_namespaced_resource(_GROUP, _VERSION, "DNSRecord", "dnsrecords")
+_CLUSTER = prepared(create_global_resource(_GROUP, _VERSION, "Cluster", "clusters"))
+_RECORD = prepared(create_namespaced_resource(_GROUP, _VERSION, "DNSRecord", "dnsrecords"))
 _PAGE = 100
 _SYSTEM = "kube-system"
 
