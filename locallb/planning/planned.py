@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from locallb.config.status_settings import IpMode, StatusOrder
 from locallb.dns.records import Name

@@ -1,0 +1,44 @@
+"""Classes of data: what makes a field is of the library that makes its class."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tests.e2e.support import CHECKOUT
+
+PATHS = [path for room in ("locallb", "components", "tests", "benchmarks") for path in (CHECKOUT / room).rglob("*.py")]
+
+
+def names_of(tree: ast.Module, module: str) -> Iterator[str]:
+    """Return how `field` of a module is written in a file."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == module:
+            yield from (alias.asname or alias.name for alias in node.names if alias.name == "field")
+        elif isinstance(node, ast.Import):
+            yield from (f"{alias.asname or alias.name}.field" for alias in node.names if alias.name == module)
+
+
+def strange_fields(text: str) -> Iterator[str]:
+    """Return the fields of classes that another library than theirs made."""
+    tree = ast.parse(text)
+    written = {module: frozenset(names_of(tree, module)) for module in ("dataclasses", "msgspec")}
+    for made in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
+        is_dataclass = any("dataclass" in ast.unparse(decorator) for decorator in made.decorator_list)
+        foreign = written["msgspec" if is_dataclass else "dataclasses"]
+        for field in (node for node in made.body if isinstance(node, ast.AnnAssign)):
+            if isinstance(field.value, ast.Call) and ast.unparse(field.value.func) in foreign:
+                yield f"{made.name}.{ast.unparse(field.target)}"
+
+
+def test_a_field_is_of_the_library_that_makes_its_class() -> None:
+    """The other's is no default but an object of its own, which neither complains of."""
+    assert {str(path): found for path in PATHS if (found := list(strange_fields(path.read_text())))} == {}
+
+
+def test_the_law_finds_both() -> None:
+    """In a Struct the dataclasses' field, and the other way round."""
+    head = "import dataclasses\nfrom dataclasses import dataclass\nfrom msgspec import Struct, field\n"
+    struct = "class A(Struct):\n    one: int = dataclasses.field(default=1)\n    two: int = field(default=1)\n"
+    data = "@dataclass\nclass B:\n    one: int = dataclasses.field(default=1)\n    two: int = field(default=1)\n"
+    assert list(strange_fields(head + struct + data)) == ["A.one", "B.two"]
