@@ -40,8 +40,8 @@ class Work:
     """As planned if the state says true, which hasn't been checked since the start."""
     few: int = field(default=FEW, kw_only=True)
     """Of those, in one update."""
-    overdue: frozenset[ObjectKey] = field(default=frozenset(), kw_only=True)
-    """What waited long enough for what goes before it."""
+    overdue: tuple[ObjectKey, ...] = field(default=(), kw_only=True)
+    """What waited long enough for what goes before it, the longest first."""
 
     @property
     def keys(self) -> tuple[ObjectKey, ...]:
@@ -83,7 +83,8 @@ class Work:
         """
         if self.broken:
             return Batch(self.broken[:MOST], refresh=True)
-        late = [key for key in self.patient if key in self.overdue][:FEW]
+        patient = frozenset(self.patient if self.overdue else ())
+        late = [key for key in self.overdue if key in patient][:FEW]
         there = tuple(sorted((*self.gone, *self.changed), key=self._is_left_by_others))
         if serving := there or self.new:
             along = self.told if len(serving) + len(self.told) <= FEW else ()

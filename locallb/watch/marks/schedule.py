@@ -161,9 +161,10 @@ class Schedule(Struct, frozen=True):
         """Note what is left of a look, because something new came; nothing if all was done."""
         return replace(self, left=MappingProxyType({key: self.left.get(key, now) for key in left}))
 
-    def overdue(self, now: float) -> frozenset[ObjectKey]:
-        """Return what was left for so long that it goes with what would go before it."""
-        return frozenset(key for key, since in self.left.items() if now - since >= PATIENCE)
+    def overdue(self, now: float) -> tuple[ObjectKey, ...]:
+        """Return what was left for so long that it goes with what would go before it, the longest first."""
+        late = (key for key, since in self.left.items() if now - since >= PATIENCE)
+        return tuple(sorted(late, key=self.left.__getitem__))
 
     def repaired(self, now: float, keys: Collection[ObjectKey]) -> Schedule:
         """Note that the proxies of these ended and serve again."""

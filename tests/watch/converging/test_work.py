@@ -73,20 +73,28 @@ def test_route_and_its_new_gateway_are_one_update() -> None:
 @given(works(), st.data())
 def test_what_is_overdue_goes_with_whatever_is_first(work: Work, data: st.DataObject) -> None:
     """Except with repairs; a few at a time, and nothing is left out or done twice for that."""
-    overdue = (
-        frozenset(data.draw(st.lists(st.sampled_from(work.patient), max_size=FEW))) if work.patient else frozenset()
-    )
+    drawn = st.lists(st.sampled_from(work.patient), max_size=FEW, unique=True) if work.patient else st.just([])
+    overdue = tuple(data.draw(drawn))
     left, done = replace(work, broken=(), overdue=overdue), list[ObjectKey]()
     if left.keys:
         first = left.first().keys
-        assert overdue <= frozenset(first)
-        assert len(first) >= len(replace(left, overdue=frozenset()).first().keys)
+        assert frozenset(overdue) <= frozenset(first)
+        assert len(first) >= len(replace(left, overdue=()).first().keys)
     while left.keys:
         portion = left.first()
         assert 0 < len(portion.keys) <= MOST
         done.extend(portion.keys)
         left = left.without(portion.keys)
     assert sorted(done) == sorted(replace(work, broken=()).keys)
+
+
+def test_what_has_waited_longest_is_not_overtaken_by_what_is_overdue_as_well() -> None:
+    """More Services than fit an update may change all the time: all of them are overdue again and again."""
+    busy = tuple(ObjectKey(ClusterName("c"), "n", f"busy{number}") for number in range(2 * MOST))
+    fresh = ObjectKey(ClusterName("c"), "n", "fresh")
+    work = Work(changed=busy, new=(fresh,), overdue=(fresh, *busy))
+    assert fresh in work.first().keys
+    assert fresh not in replace(work, overdue=(*busy, fresh)).first().keys
 
 
 @given(works())

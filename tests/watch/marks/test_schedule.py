@@ -371,8 +371,9 @@ def test_a_crash_loop_is_remembered_while_others_are_repaired_and_forgotten_once
 def test_what_is_left_again_and_again_is_overdue() -> None:
     """Since it was left first, not since it was left last; what is done or not due meanwhile begins anew."""
     schedule = Schedule().interrupted(10.0, [A]).interrupted(10.5, [A, B])
-    assert schedule.overdue(10.0 + PATIENCE) == {A}
-    assert schedule.overdue(10.5 + PATIENCE) == {A, B}
+    assert schedule.overdue(10.0 + PATIENCE) == (A,)
+    assert schedule.overdue(10.5 + PATIENCE) == (A, B)
     again = schedule.interrupted(11.0, [B]).interrupted(12.0, [A, B])
-    assert again.overdue(11.0 + PATIENCE) == {B}
-    assert again.interrupted(12.0, []).overdue(100.0) == frozenset()
+    assert again.overdue(11.0 + PATIENCE) == (B,)
+    assert again.overdue(12.0 + PATIENCE) == (B, A), "the one that waits longer comes first"
+    assert again.interrupted(12.0, []).overdue(100.0) == ()
