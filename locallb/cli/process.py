@@ -5,6 +5,7 @@ It is imported before anything else and imports next to nothing: a signal may co
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import select
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 DEBUG = "LOCALLB_DEBUG"
 """A variable; where it is set, what is a mistake of ours is shown with its traceback."""
-TRACE = "TRACEPARENT"
-"""A variable that names the trace which Pulumi's SDK continues (W3C Trace Context)."""
 _SELDOM = 20_000
 """Objects that come before the garbage collector looks at what is new: nearly all that a command loads stays."""
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -63,13 +62,21 @@ def end_well_when_interrupted(first: Callable[[], object] = int) -> None:
             signal.signal(number, lambda _number, _frame: (first(), _end(0)))
 
 
-def finish(code: int) -> int:
+def finish(code: int) -> NoReturn:
     """Write out what the streams still hold, and end this process; with another code if results could not be written.
 
-    A signal that comes from then on comes too late: the code says how the command ended. The interpreter isn't taken
-    down, which would free each object by itself; but where the SDK traces, this returns the code, as the interpreter's
-    end sends what was traced.
+    A signal that comes from then on comes too late: the code says how the command ended. What is registered to run at
+    exit is run (the SDK sends what it traced, a program of one's own may have something); but the interpreter isn't
+    taken down, which would free each object by itself.
     """
+    code = _written_out(code)
+    for number in _ENDING:
+        signal.signal(number, signal.SIG_IGN)
+    atexit._run_exitfuncs()  # noqa: SLF001 - as the interpreter does at its end
+    os._exit(_written_out(code))
+
+
+def _written_out(code: int) -> int:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -78,11 +85,7 @@ def finish(code: int) -> int:
             if not isinstance(error, BrokenPipeError):
                 _write(_ERRORS, f"error: the output can't be written: {error}\n".encode(errors="replace"))
                 code = code or 1
-    for number in _ENDING:  # not by a handler: the interpreter takes those away at its end
-        signal.signal(number, signal.SIG_IGN)
-    if TRACE in os.environ:
-        return code
-    os._exit(code)
+    return code
 
 
 def _open_standard_streams() -> None:

@@ -16,7 +16,6 @@ import pytest
 
 import locallb
 from locallb.cli.exit_code import Exit
-from locallb.cli.process import TRACE
 from locallb.cli.projects.place import nearest_project
 from tests.e2e.support import CHECKOUT, Done, Stage, node, service, stage
 
@@ -112,12 +111,8 @@ def test_watch_without_a_reader_of_its_output_reports_it_and_ends(play: Stage) -
     assert "standard output was closed" in done.err
 
 
-@pytest.mark.parametrize("traced", [False, True])
-def test_a_signal_at_the_very_end_comes_too_late(monkeypatch: pytest.MonkeyPatch, *, traced: bool) -> None:
-    """What was done has its exit code, also while the interpreter clears away, which it does where the SDK traces."""
-    monkeypatch.delenv(TRACE, raising=False)
-    if traced:
-        monkeypatch.setenv(TRACE, "00-1-2-01")
+def test_a_signal_at_the_very_end_comes_too_late() -> None:
+    """What was done has its exit code, also while what is registered to run at exit is run."""
     program = (
         "import atexit, os, signal, sys\n"
         "from locallb.cli.process import finish, prepare\n"
@@ -128,7 +123,7 @@ def test_a_signal_at_the_very_end_comes_too_late(monkeypatch: pytest.MonkeyPatch
         "sys.exit(finish(3))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], check=False, timeout=SECONDS, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (3, "cleared away\n" if traced else "")
+    assert (done.returncode, done.stdout) == (3, "cleared away\n")
 
 
 def test_a_failing_program_fails_where_exit_codes_are_thrown_away() -> None:
