@@ -37,6 +37,8 @@ class Observation(Struct, frozen=True):
 
     listening: frozenset[str] = frozenset()
     failed: Mapping[str, str] = field(default_factory=dict)
+    is_outdated: bool = False
+    """Whether it is from before an update: what isn't bound in it may be by now."""
 
 
 NOT_DEPLOYED = "NotDeployed"

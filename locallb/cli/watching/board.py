@@ -22,6 +22,7 @@ from locallb.watch.events import Converged, Failed, Planned, Stopped, Updated
 
 _KEY = attrgetter("key")
 _ORDER = attrgetter("key", "reason")
+_UNASKED = Observation(is_outdated=True)
 UPDATING, FAILED, NO_ANSWER = "Updating", "UpdateFailed", "NoAnswer"
 """Reasons that only a watch knows, beside those of the plan."""
 
@@ -107,8 +108,12 @@ class Board(Struct):
         all_rows = sorted(all_rows, key=_ORDER) if rejected else all_rows
         keys = [*map(_KEY, all_rows)]
         failures, changes = map(self._failures.get, keys), map(self._changes.get, keys)
-        unasked = self._open | {placement.key for placement in plan.placements if placement.proxy not in self.seen}
+        unasked = self._open | {placement.key for placement in plan.placements if self._is_unasked(placement.proxy)}
         return list(self._views.of(_view, all_rows, failures, changes, map(unasked.__contains__, keys)))
+
+    def _is_unasked(self, proxy: str) -> bool:
+        answer = self.seen.get(proxy, _UNASKED)
+        return answer is not None and answer.is_outdated
 
     def _plan(self, at: float, planned: Planned) -> None:
         self.failure = ""
@@ -140,8 +145,12 @@ class Board(Struct):
 
 
 def _rows_of(placement: Placement, seen: Observation | None) -> tuple[Row, ...]:
-    """Return the rows of one Service whose proxy was observed so."""
-    return rows(Plan(placements=(placement,)), {placement.proxy: seen} if seen else {})
+    """Return the rows of one Service whose proxy was observed so. An outdated answer doesn't say what is missing."""
+    plan = Plan(placements=(placement,))
+    found = rows(plan, {placement.proxy: seen} if seen else {})
+    if seen and seen.is_outdated and any(port.reason == NOT_DEPLOYED for row in found for port in row.ports):
+        return rows(plan, {})
+    return found
 
 
 def _view(row: Row, failure: str | None, change: RowChange | None, unasked: object) -> View:

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from threading import Condition
 
+from msgspec.structs import replace
+
 from locallb.model.serving import Proxy
 from locallb.planning.planned import Placement
 from locallb.planning.status import Observation
@@ -102,10 +104,16 @@ class Health:
                 del kept[name]
 
     def _ask_again(self, names: Collection[str]) -> None:
-        """Ask soon; forget answers from before the update that were none, or none yet."""
+        """Ask soon; until then answers from before the update say nothing of what isn't there in them.
+
+        A shared proxy's goes on saying that its other Services are served.
+        """
         for name in names:
-            if not self._serves(name, self._seen.get(name)):
+            answer = self._seen.get(name)
+            if answer is None:
                 self._seen.pop(name, None)
+            elif not self._serves(name, answer):
+                self._seen[name] = replace(answer, is_outdated=True)
         self._ask_soon(names)
 
     def _ask_soon(self, names: Collection[str]) -> None:

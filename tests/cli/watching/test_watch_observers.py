@@ -15,7 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from typing_extensions import Buffer
 
-from locallb.cli.watching.board import Board
+from locallb.cli.watching.board import UPDATING, Board
 from locallb.cli.watching.health import Health
 from locallb.cli.watching.log.lines import plain
 from locallb.cli.watching.log.records import Narrator
@@ -24,9 +24,9 @@ from locallb.cli.watching.relay import Relay
 from locallb.cli.watching.reporting import EventReporter, Lines
 from locallb.cli.watching.supervision import BUSY_LIMIT, IDLE_LIMIT, pages, stuck
 from locallb.model.serving import Proxy
-from locallb.planning.status import Observation
-from locallb.watch.events import Cause, Converged, Failed, LoopEvent, Mark, Pulse, Stopped
-from tests.cli.watching.watch_story import planned, serving, snapshot_of, story, updated
+from locallb.planning.status import Observation, State
+from locallb.watch.events import Cause, Converged, Failed, LoopEvent, Mark, Planned, Pulse, Stopped
+from tests.cli.watching.watch_story import SHARED, planned, serving, snapshot_of, story, updated
 
 PATIENCE = 120.0
 
@@ -98,6 +98,37 @@ def test_health_asks_those_that_were_updated_and_tells_what_is_new() -> None:
     becomes(lambda: len(asked.names) == 4)
     assert health.seen().keys() == {"demo/shop/api"}
     health.stop()
+
+
+def observation_of(event: Planned) -> Observation:
+    """Return what the only proxy of a plan answers that serves all of it."""
+    ports = (port for placement in event.plan.placements for port in placement.ports)
+    return Observation(frozenset(listener.name for port in ports for listener in port.listeners))
+
+
+def test_services_of_a_shared_proxy_stay_served_while_another_one_of_it_is_updated() -> None:
+    """The last answer is from before the update: of what is new nothing is known until the proxy is asked again."""
+    board, relay, asked = Board(), Relay(), Asked()
+    health = Health(asked, lambda: None)
+
+    def happens(*events: LoopEvent) -> dict[str, tuple[State, str]]:
+        for event in events:
+            health.listen(event)
+            relay.listen(event)
+        board.seen = health.seen()
+        board.take(relay.take(0))
+        return {view.row.key.name: (view.row.state, view.row.reason) for view in board.views()}
+
+    first, second = planned(snapshot_of("web"), settings=SHARED), planned(snapshot_of("web", "api"), settings=SHARED)
+    (proxy,) = first.plan.proxies
+    assert happens(first, updated("web")) == {"web": (State.PENDING, UPDATING)}
+    asked.answers = {proxy.proxy.name: observation_of(first)}
+    health._look(proxy.proxy)
+    assert happens() == {"web": (State.SERVING, "")}
+    assert happens(second, updated("api")) == {"web": (State.SERVING, ""), "api": (State.PENDING, UPDATING)}
+    asked.answers = {proxy.proxy.name: observation_of(second)}
+    health._look(proxy.proxy)
+    assert happens() == {"web": (State.SERVING, ""), "api": (State.SERVING, "")}
 
 
 def test_every_proxy_has_its_turn() -> None:

@@ -29,12 +29,12 @@ from tests.planning.objects import node, parsed, service
 NOON = 1_793_275_200.0
 """2026-10-29T12:00:00Z."""
 HOME = Home("local-lb", "dev", "/p")
-SETTINGS: Settings = parse_settings(
-    {
-        "sources": [{"manifests": "manifests", "name": "demo"}],
-        "pools": [{"name": "small", "addresses": ["127.77.0.0/30"]}],
-    }
-)
+_CONFIGURATION = {
+    "sources": [{"manifests": "manifests", "name": "demo"}],
+    "pools": [{"name": "small", "addresses": ["127.77.0.0/30"]}],
+}
+SETTINGS: Settings = parse_settings(_CONFIGURATION)
+SHARED: Settings = parse_settings({**_CONFIGURATION, "proxies": "shared"})
 EVIL = "\x1b[31mred\x1b[2J \u202eright to left\x00 \rover"
 """What a cluster might write to drive a terminal or break a line."""
 
@@ -58,12 +58,13 @@ def planned(
     marks: Collection[Mark] = (Mark(Cause.SOURCE, "demo"),),
     complaints: tuple[str, ...] = (),
     notices: tuple[str, ...] = (),
+    settings: Settings = SETTINGS,
 ) -> Planned:
     """Make the event of a plan; `open_` are names of what differs."""
     stale = {ClusterName("demo"): complaints[0]} if complaints else {}
     keys = tuple(key(name) for name in open_)
-    plan = make_plan(snapshot, SETTINGS)
-    return Planned(plan, tuple(marks), 0.002, keys, 0.006, snapshot, SETTINGS, stale, complaints, notices)
+    plan = make_plan(snapshot, settings)
+    return Planned(plan, tuple(marks), 0.002, keys, 0.006, snapshot, settings, stale, complaints, notices)
 
 
 def updated(*names: str, failed: Mapping[str, str] | None = None, untouched: Collection[str] = ()) -> Updated:
