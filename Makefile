@@ -10,7 +10,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 BIN := .venv/bin
 LOCALLB := $(BIN)/locallb --stack "$(STACK)"
 
-.PHONY: help setup up watch down preview status doctor test test-slow test-quick test-part test-checkout test-wheel test-cluster test-kubelets test-upstream test-conformance soak lint format goldens bench wheel docs release image clean
+.PHONY: help setup up watch down preview status doctor test test-slow test-quick test-part test-checkout test-wheel test-cluster test-kubelets test-raised test-upstream test-conformance soak lint format goldens bench wheel docs release image clean
 
 up watch down preview status doctor: export LOCALLB_BY_MAKE := 1
 
@@ -100,6 +100,9 @@ test-kubelets: .venv/dev ## Run the tests against real kubelets: Nodes are conta
 	@command -v go >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/cluster/requirements.txt
 	@$(BIN)/python -m tests.kubelets.ready
 	@$(BIN)/python -m pytest -q $(PYTEST_ARGS) -m kubelets
+
+test-raised: .venv/dev ## Run the tests of 300 Services and of 100 in a cluster with a raised inotify limit (as root)
+	@bash tests/raised_limit.sh $(PYTEST_ARGS)
 
 test-upstream: .venv/dev ## Run Kubernetes' own tests of LoadBalancers against watch on real kubelets (half an hour)
 	@command -v go >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/cluster/requirements.txt

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests of 300 and of 100 Services with the inotify limit that `locallb host setup` gives. That limit belongs to the whole
 # machine, so it is raised for these tests alone and put back whatever happens. Needs root; says so and passes without.
+# Arguments are pytest's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 limit=/proc/sys/fs/inotify/max_user_instances
@@ -12,4 +13,4 @@ if [ "$before" -lt 700 ]; then
   fi
   trap 'echo "$before" >"$limit"' EXIT
 fi
-.venv/bin/python -m pytest -q -s tests/host/test_unprivileged.py tests/traffic/test_crowds.py -k "three_hundred or a_hundred"
+.venv/bin/python -m pytest -q -s tests/host/test_unprivileged.py tests/traffic/test_crowds.py -k "three_hundred or a_hundred" "$@"
