@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
 import socket
 from collections.abc import Iterator, Sequence
@@ -71,7 +72,9 @@ class EnvoyAdmin:
             return False
 
     def answers(self) -> bool:
-        """Return whether anybody answers, at whatever point of its start."""
+        """Return whether anybody answers, at whatever point of its start. Without a socket nothing has to be asked."""
+        if not os.path.lexists(self.directory / ADMIN_SOCKET):
+            return False
         try:
             self._ask("GET", "/ready", accept=(200, 503))
         except EnvoyAdminError:

@@ -6,7 +6,6 @@ One that lives already is adopted if it reads the same bootstrap in the same ver
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -224,11 +223,9 @@ def _record(new: EnvoyProcessInputs, binary: EnvoyBinary, process: Process) -> N
 def _await_answer(directory: Path, process: Process) -> None:
     """Wait until a new Envoy answers, which it can once its socket is there. Raises ProviderError."""
     deadline = time.monotonic() + START_PATIENCE
-    admin, socket = EnvoyAdmin(directory), directory / ADMIN_SOCKET
-    for number in count(1):
-        if os.path.lexists(socket) and admin.answers():
-            return
-        if number % _ALIVE == 0 and not processes.is_alive(process):
+    admin, looks = EnvoyAdmin(directory), count(1)
+    while not admin.answers():
+        if next(looks) % _ALIVE == 0 and not processes.is_alive(process):
             words = processes.last_words(directory / LOG, without=logs.NOISE)
             raise ProviderError(f"Envoy of proxy {directory.name} ended at once: {words or 'without a word'}")
         if time.monotonic() > deadline:
