@@ -14,10 +14,12 @@ from msgspec import Struct, field
 
 from locallb.model.errors import ClientError
 from locallb.model.system_errors import refuse_scarcity, told
+from locallb.storage.proxy_directories import PROXY_MARK
 
 _LOOK = "what processes of this host hold can't be told"
 _SOCKET = "socket:["
 _INOTIFY = "anon_inode:inotify"
+_MARK = f"{PROXY_MARK}=".encode()
 
 
 class DescriptorsError(ClientError):
@@ -31,6 +33,8 @@ class SocketOwners(Struct):
     """Inodes of the sockets of our own processes."""
     holders: dict[str, str] = field(default_factory=dict)
     """`name (pid)` by the inode of a socket asked for."""
+    proxies: dict[str, str] = field(default_factory=dict)
+    """By the inode of a socket asked for, the directory of the proxy that holds it."""
     inotify: int = 0
     """inotify instances of this user's processes that aren't ours; one that a fork shares counts for each."""
 
@@ -70,6 +74,16 @@ def _note(totals: SocketOwners, pid: int, links: list[str], inodes: Collection[s
     held = [inode for inode in _inodes(links) if inode in inodes and inode not in totals.holders]
     if held:
         totals.holders.update(dict.fromkeys(held, f"{_name(pid)} ({pid})"))
+        if directory := _proxy_of(pid):
+            totals.proxies.update(dict.fromkeys(held, directory))
+
+
+def _proxy_of(pid: int) -> str:
+    """Return the directory of the proxy that a process runs; empty if it runs none."""
+    with suppress(OSError):
+        pairs = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        return next((pair[len(_MARK) :].decode(errors="replace") for pair in pairs if pair.startswith(_MARK)), "")
+    return ""
 
 
 def _pids() -> list[int]:

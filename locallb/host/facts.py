@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from locallb.config.settings import Pool
 from locallb.host.capabilities import NO_MACOS, is_macos
-from locallb.host.descriptors import socket_owners
+from locallb.host.descriptors import SocketOwners, socket_owners
 from locallb.host.netlink import RouteError, routes, rules
 from locallb.host.sockets import LISTEN, Row, bind, rows
 from locallb.model.errors import ClientError
@@ -26,6 +26,7 @@ from locallb.model.network.routes import POD_PROTOCOL, Route
 from locallb.model.network.routing_rules import Rule, diversions
 from locallb.model.snapshot import HostFacts, Socket
 from locallb.model.system_errors import refuse_scarcity
+from locallb.storage.paths import is_another_directory, proxies_root
 
 _LOOK = "this host can't be looked at"
 _STATUS = "/proc/self/status"
@@ -64,11 +65,11 @@ def host_facts(pools: Iterable[Pool], our_pids: Collection[int], *, strict: bool
     status = _status()
     in_use = {protocol: [row for row in rows(protocol, state) if row.port] for protocol, state in _PROTOCOLS}
     descriptors = socket_owners({row.inode for listed in in_use.values() for row in listed}, our_pids)
-    foreign = {protocol: [row for row in in_use[protocol] if row.inode not in descriptors.ours] for protocol in in_use}
     facts = HostFacts(
         unprivileged_port_start=_port_start(status),
         watches=max(0, inotify_limit() - descriptors.inotify),
-        sockets=tuple(sorted(_sockets(foreign, descriptors.holders), key=_order)),
+        sockets=tuple(sorted(_sockets(in_use, descriptors), key=_order)),
+        user=os.geteuid(),
     )
     return with_routes(facts, pools, strict=strict)
 
@@ -150,15 +151,28 @@ def _port_start(status: dict[str, str]) -> int:
     return 0 if start and has_right and _bind_error(Protocol.UDP, _SCRATCH, start - 1) != errno.EACCES else start
 
 
-def _sockets(foreign: dict[Protocol, list[Row]], holders: dict[str, str]) -> set[Socket]:
+def _sockets(in_use: dict[Protocol, list[Row]], owners: SocketOwners) -> set[Socket]:
+    """Return the sockets of others."""
+    serving = {row.address for listed in in_use.values() for row in listed if row.inode in owners.ours}
     sockets = set()
     for protocol, _ in _PROTOCOLS:
-        for row in foreign[protocol]:
-            holder = holders.get(row.inode, "")
-            sockets.add(Socket(row.address, row.port, protocol, holder))
+        for row in in_use[protocol]:
+            if row.inode in owners.ours:
+                continue
+            holder, foreign = owners.holders.get(row.inode, ""), _is_foreign(row, owners)
+            alone = foreign and row.address not in serving
+            sockets.add(Socket(row.address, row.port, protocol, holder, foreign, alone))
             if row.address == ip_address("::") and _covers_ipv4(protocol, row.port):
-                sockets.add(Socket(ip_address("0.0.0.0"), row.port, protocol, holder))  # noqa: S104 - a fact, no bind
+                sockets.add(Socket(ip_address("0.0.0.0"), row.port, protocol, holder, foreign))  # noqa: S104 - a fact, no bind
     return sockets
+
+
+def _is_foreign(row: Row, owners: SocketOwners) -> bool:
+    """Return whether a socket is another user's, or a proxy's of another state home: this user's ledger has neither."""
+    if row.user != os.geteuid():
+        return True
+    directory = owners.proxies.get(row.inode)
+    return directory is not None and is_another_directory(str(Path(directory).parent), str(proxies_root()))
 
 
 def _covers_ipv4(protocol: Protocol, port: int) -> bool:

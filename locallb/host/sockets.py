@@ -34,6 +34,8 @@ class Row(Struct, frozen=True):
     port: int
     state: str
     inode: str
+    user: int = 0
+    """The number of the user whose it is."""
 
 
 def holder(address: IPAddress, port: int, protocol: Protocol) -> str:
@@ -96,7 +98,7 @@ def rows(protocol: Protocol, state: str = "", process: int = 0) -> Iterator[Row]
             if (not state or fields[3] == state) and (ends := (fields[1], fields[2], fields[9])) not in seen:
                 seen.add(ends)
                 place, port = fields[1].split(":")
-                yield Row(_address(place), int(port, 16), fields[3], fields[9])
+                yield Row(_address(place), int(port, 16), fields[3], fields[9], int(fields[7]))
 
 
 def _lines(table: Path) -> list[str]:

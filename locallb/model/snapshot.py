@@ -145,6 +145,10 @@ class Socket(Struct, frozen=True):
     protocol: Protocol
     process: str = ""
     """`name (pid)` where it may be read."""
+    foreign: bool = False
+    """Another user's, or of a proxy of another state home: what it holds is in no ledger of this user."""
+    alone: bool = False
+    """It is foreign, and no process of this stack listens on its address."""
 
 
 class Subnet(Struct, frozen=True):
@@ -174,6 +178,8 @@ class HostFacts(Struct, frozen=True):
     """What rules lead elsewhere than those routes."""
     envoy: str = ""
     """The version of Envoy that is installed."""
+    user: int = 0
+    """The number of this user; that of root where no host is known."""
     group: int = 0
     """The group of this user, through which a container uses a proxy's directory."""
     may_route: bool = True

@@ -6,8 +6,10 @@ import ctypes
 import errno
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from ipaddress import ip_address, ip_network
 from itertools import chain, repeat
 from pathlib import Path
@@ -27,6 +29,7 @@ from locallb.model.network.ranges import AddressRange
 from locallb.model.network.routes import Route
 from locallb.model.snapshot import HostFacts, Socket
 from tests.descriptors import few_files
+from tests.environment import lent
 
 ME = os.getpid()
 MY_NAME = f"{Path('/proc/self/comm').read_text().strip()} ({ME})"
@@ -75,6 +78,52 @@ def test_our_own_processes_are_not_in_the_way() -> None:
     with closing(bound(socket.SOCK_STREAM)) as bound_socket:
         assert seen(port_of(bound_socket), ME) == []
         assert seen(port_of(bound_socket), ME + 1) != []
+
+
+SLEEP = "import socket, sys, time; s = socket.create_server((sys.argv[1], 0)); print(*s.getsockname(), flush=True)"
+
+
+@contextmanager
+def listener(address: str, *command: str, **environment: str) -> Iterator[int]:
+    """Run a process that listens, and give its port."""
+    code = f"{SLEEP}; time.sleep(600)"
+    line = [*command, sys.executable, "-c", code, address]
+    surroundings = {**os.environ, **environment}
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=surroundings) as process:
+        assert process.stdout
+        try:
+            yield int(process.stdout.readline().split()[1])
+        finally:
+            process.kill()
+
+
+def foreign(port: int, *our_pids: int) -> list[tuple[bool, bool]]:
+    """Return what the sockets at a port count as: another user's, and the only one at its address."""
+    return [(found.foreign, found.alone) for found in seen(port, *our_pids)]
+
+
+def test_a_proxy_of_another_state_home_counts_as_another_users(tmp_path: Path) -> None:
+    """Neither is in this user's ledger; a proxy of this state home is, although it may be another stack's."""
+    for name in ("theirs", "ours"):
+        (tmp_path / name / "locallb/proxies/0123456789ab").mkdir(parents=True)
+    with lent({"XDG_STATE_HOME": str(tmp_path / "ours")}):
+        for name, expected in (("theirs", (True, True)), ("ours", (False, False)), ("gone", (False, False))):
+            mark = str(tmp_path / name / "locallb/proxies/0123456789ab")
+            with listener(PLACE, LOCALLB_PROXY=mark) as port:
+                assert foreign(port) == [expected], name
+        mark = str(tmp_path / "theirs/locallb/proxies/0123456789ab")
+        with closing(bound(socket.SOCK_STREAM)), listener(PLACE, LOCALLB_PROXY=mark) as port:
+            assert foreign(port, ME) == [(True, False)], "this stack serves at the address"
+
+
+@pytest.mark.root(only="can act as another user")
+def test_a_socket_of_another_user_is_known_without_rights() -> None:
+    """By its number in the kernel's table."""
+    drop = ("setpriv", "--reuid=23451", "--regid=23451", "--clear-groups")
+    with listener(PLACE, *drop) as port:
+        assert foreign(port) == [(True, True)]
+    with listener(PLACE) as port:
+        assert foreign(port) == [(False, False)]
 
 
 def test_connections_are_not_in_the_way() -> None:

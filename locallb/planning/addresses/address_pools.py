@@ -18,13 +18,24 @@ from locallb.model.identities import Family, IPAddress, ObjectKey
 from locallb.model.network.spans import subtract
 from locallb.model.objects import Service
 from locallb.model.reasons import Problem
-from locallb.model.snapshot import HostFacts
+from locallb.model.snapshot import HostFacts, Place
 from locallb.planning.addresses import refusals
 from locallb.planning.addresses.holder_kinds import ByGroup, ByService, may_share
 from locallb.planning.addresses.holders import Holdings
 from locallb.planning.addresses.refusals import Asked
 from locallb.planning.addresses.slots import FewSlots, Slots
 from locallb.planning.selection import selects
+
+_FIRST_USER, _APART = 1000, 11
+"""The usual number of a host's first user, and how far apart two users begin whose numbers are neighbours."""
+
+
+def _start_of(user: int) -> int:
+    """Return how far from a Service's preferred address a user begins, so that two users get different ones.
+
+    It is nothing for root and a host's first user.
+    """
+    return (user - _FIRST_USER) * _APART if user else 0
 
 
 def allows(pool: Pool, service: Service) -> bool:
@@ -98,6 +109,12 @@ class AddressPools:
             if isinstance(holder, ByGroup):
                 self._shared[holder.sharing_key][address] = None
         self._mine: dict[ObjectKey, tuple[IPAddress, ...]] = {}
+        self._start = _start_of(host.user)
+        self._in_foreign_use: dict[IPAddress, set[Place]] = defaultdict(set)
+        """Ports that another user's processes have at addresses where nothing of this stack serves."""
+        for socket in host.sockets:
+            if socket.foreign and socket.alone:
+                self._in_foreign_use[socket.address].add((socket.port, socket.protocol))
 
     def open(self, reserved: AbstractSet[IPAddress]) -> None:
         """Begin a round in which addresses of `reserved` are given only to those that ask for them."""
@@ -157,22 +174,33 @@ class AddressPools:
         return next((other for other in others if other.key != service.key and not may_share(other, service)), None)
 
     def find(self, request: Request, family: Family) -> IPAddress | Problem:
-        """Find the address of `family` that the Service keeps or, failing that, the free one next to its preferred."""
+        """Find the address of `family` that the Service keeps or, failing that, the free one next to its preferred.
+
+        It gives up an address of which another user has a port, as long as another one is free.
+        """
         of_family = [part for part in self._parts if part.candidates.family is family]
         parts = [part for part in of_family if allows(part.pool, request.service)]
         if not parts:
             return refusals.no_pool(request.service, family, [part.pool for part in of_family])
         mine = [*self._mine.get(request.service.key, ()), *self._held.held.get(request.service.key, ())]
-        had = next(
-            (
-                address
-                for address in (*mine, *self._joinable(request.service))
-                if self._fits(request.service, address, parts)
-            ),
-            None,
-        )
-        given = had or next((address for part in parts if (address := part.next_free(request.preferred))), None)
-        return given or self._shortage(request.service, family, parts)
+        addresses = (*mine, *self._joinable(request.service))
+        fitting = (address for address in addresses if self._fits(request.service, address, parts))
+        had = next(fitting, None)
+        if had and not self._is_lost(request.service, had):
+            return had
+        kept = next((address for address in fitting if not self._is_lost(request.service, address)), None)
+        start = request.preferred + self._start
+        given = kept or next((address for part in parts if (address := part.next_free(start))), None)
+        return given or had or self._shortage(request.service, family, parts)
+
+    def _is_lost(self, service: Service, address: IPAddress) -> bool:
+        """Return whether another user's process has a port that the Service, or one that shares with it, has there."""
+        ports = self._in_foreign_use.get(address)
+        if not ports:
+            return False
+        holder = self._held.holders.get(address)
+        sharing = holder.members if isinstance(holder, ByGroup) else ()
+        return any((port.number, port.protocol) in ports for user in (service, *sharing) for port in user.ports)
 
     def _joinable(self, service: Service) -> Iterator[IPAddress]:
         """Return the addresses that others of its sharing key have and let it have as well."""

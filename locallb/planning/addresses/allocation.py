@@ -32,10 +32,13 @@ def allocate(snapshot: Snapshot, services: Sequence[Service], settings: Settings
       gone: it is free only once it is released, because until then its data plane may stand.
     - A pinned or requested address is granted exactly or the Service is refused; a pin stands for the request of its
       family and keeps its address free for its Service. The older of two that ask for one gets it.
-    - Who holds an address in a pool that it may use keeps it, unless it asks for another or the host can't bind it.
+    - Who holds an address in a pool that it may use keeps it, unless it asks for another, the host can't bind it, or
+      another user's process has one of its ports there while nothing of this stack serves at the address, and another
+      address is free.
     - Services of one sharing key may have one address as long as they have no port in common and the same traffic
       policy; who comes later joins an address of its key that it fits, and where two no longer fit the younger moves.
-    - The others, oldest first, get the free address next to their preferred one, which is a hash of their key.
+    - The others, oldest first, get the free address next to their preferred one, which is a hash of their key, moved
+      on by the number of the user.
     - SingleStack gets one family, RequireDualStack all or nothing, PreferDualStack whatever of its families can be had.
     """
     pins = Pins(settings.pins)

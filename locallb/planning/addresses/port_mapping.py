@@ -41,12 +41,12 @@ def map_ports(snapshot: Snapshot, services: Sequence[Service]) -> MappedServices
 
     A number belongs to one port of one Service, whichever of the loopback addresses that has. What others hold in the
     ledger, and Services of ours that are gone and not yet released, is nobody's; what somebody else listens on is given
-    to nobody new.
+    to nobody new, and what another user's process has is given up.
     """
     whole = _taken_whole(snapshot)
     answers: dict[ObjectKey, Answer] = {service.key: _addresses(service, snapshot.host, whole) for service in services}
     asking = [service for service in sorted(services, key=age) if not isinstance(answers[service.key], Problem)]
-    given = _Numbers(snapshot, frozenset(service.key for service in asking))
+    given = _Numbers(snapshot, {service.key: _given(answers[service.key]) for service in asking})
     open_ports = [(service.key, port) for service in asking for port in _mappable(service)]
     for take in (given.take_held, given.take_own, given.take_next):
         open_ports = [open_port for open_port in open_ports if not take(*open_port)]
@@ -57,7 +57,11 @@ def map_ports(snapshot: Snapshot, services: Sequence[Service]) -> MappedServices
 class _Numbers:
     """The numbers that are given away, and whose they were before."""
 
-    def __init__(self, snapshot: Snapshot, asking: frozenset[ObjectKey]) -> None:
+    def __init__(self, snapshot: Snapshot, asking: Mapping[ObjectKey, tuple[IPAddress, ...]]) -> None:
+        self._asking = asking
+        self._in_foreign_use = {
+            (socket.address, socket.port, socket.protocol) for socket in snapshot.host.sockets if socket.foreign
+        }
         self._first = max(1, snapshot.host.unprivileged_port_start)
         here = {*LOOPBACK.values()}
         self._bound = {
@@ -82,9 +86,13 @@ class _Numbers:
                     self._held.setdefault(key, {})[port.port, port.protocol] = port.number
 
     def take_held(self, key: ObjectKey, port: ServicePort) -> bool:
-        """Keep the number that a port has already; return whether it has one that can still be bound."""
+        """Keep the number that a port has already; return whether it has one that can still be bound.
+
+        It can't be where another user's process has it at each of its addresses.
+        """
         number = self._held.get(key, {}).get((port.port, port.protocol), 0)
-        return number >= self._first and self._take(key, port, number)
+        places = {(address, number, port.protocol) for address in self._asking[key]}
+        return number >= self._first and not places <= self._in_foreign_use and self._take(key, port, number)
 
     def take_own(self, key: ObjectKey, port: ServicePort) -> bool:
         """Map a port to its own number; return whether that was free."""
@@ -108,6 +116,10 @@ class _Numbers:
         """Return a Service with its numbers."""
         ports = (replace(port, mapped=self._given.get((service.key, port), 0)) for port in service.ports)
         return replace(service, ports=tuple(ports))
+
+
+def _given(answer: Answer) -> tuple[IPAddress, ...]:
+    return () if isinstance(answer, Problem) else answer
 
 
 def _sequence(key: ObjectKey, port: ServicePort) -> Iterator[int]:

@@ -108,9 +108,9 @@ def _facts(snapshot: Snapshot, settings: Settings) -> tuple[object, ...]:
     """
     nodes = [(node.cluster, node.name, node.addresses) for node in snapshot.nodes]
     spans = [span for pool in settings.pools for span in pool.ranges]
-    bound = (socket.address for socket in snapshot.host.sockets)
-    listening = {address for address in bound if any(_within(address, span) for span in spans)}
-    return snapshot.home, snapshot.host.addresses, snapshot.external_ips, nodes, listening
+    sockets = snapshot.host.sockets
+    listening = {socket for socket in sockets if any(_within(socket.address, span) for span in spans)}
+    return snapshot.home, snapshot.host.addresses, snapshot.host.user, snapshot.external_ips, nodes, listening
 
 
 def _within(address: IPAddress, span: AddressRange) -> bool:
