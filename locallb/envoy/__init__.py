@@ -69,19 +69,13 @@ class Rendered(Struct, frozen=True):
     versions: Versions
 
 
+@lru_cache(maxsize=1024)
 def render(proxy: Proxy) -> Rendered:
     """Make the configuration of a proxy: the same proxy gives the same bytes, in whatever order it was put together.
 
     A listener whose upstream is missing or has no backends is left out, so that its clients are refused. Raises
     ValueError for an upstream's name that can't be a file name.
     """
-    # How a backend is checked is no part of what makes two of them equal.
-    backends = (backend for upstream in proxy.upstreams for backend in (*upstream.backends, *upstream.standby))
-    return _render(proxy, tuple((backend.checked_at, backend.checked_port) for backend in backends))
-
-
-@lru_cache(maxsize=1024)
-def _render(proxy: Proxy, _checks: tuple[object, ...]) -> Rendered:
     upstreams = {upstream.name: upstream for upstream in sorted(proxy.upstreams, key=lambda upstream: upstream.name)}
     served = {name for name, upstream in upstreams.items() if upstream.backends}
     listeners = [listener(spec) for spec in proxy.listeners if spec.upstream in served]

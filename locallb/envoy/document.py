@@ -7,27 +7,27 @@ a digest of the text is a version. JSON and not YAML, because YAML reads `id: n`
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
+from msgspec.json import Encoder
 
 Json: TypeAlias = "Mapping[str, Json] | Sequence[Json] | str | float | bool"
 Message: TypeAlias = Mapping[str, Json]
 """A protobuf message of Envoy's API in its JSON form."""
 
-_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+_ENCODER = Encoder(order="sorted")
 
 
 def text(message: Message) -> str:
     """Write a document."""
-    return _ENCODER.encode(message) + "\n"
+    return f"{_ENCODER.encode(message).decode()}\n"
 
 
 def digest(message: Message) -> str:
     """Name a document by its content: 16 hex digits."""
-    return hashlib.sha256(text(message).encode()).hexdigest()[:16]
+    return hashlib.sha256(_ENCODER.encode(message) + b"\n").hexdigest()[:16]
 
 
 def typed(kind: str, /, **fields: Json) -> Message:

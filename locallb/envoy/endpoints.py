@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from locallb.envoy.document import Message, socket_address
-from locallb.model.serving import Backend, HttpCheck, Upstream
+from locallb.model.serving import Backend, HttpCheck, Upstream, distinct
 
 STANDBY = 1
 """The priority of standby backends where clients keep theirs: MAGLEV knows no degraded ones."""
@@ -47,7 +47,7 @@ def assignment(upstream: Upstream) -> Message:
 
 def _endpoints(backends: Iterable[Backend], upstream: Upstream) -> list[Message]:
     weights = dict(zip(upstream.backends, upstream.weights, strict=True)) if upstream.weights else {}
-    return [_weighed(_endpoint(backend, upstream), weights.get(backend, 0)) for backend in sorted(set(backends))]
+    return [_weighed(_endpoint(backend, upstream), weights.get(backend, 0)) for backend in distinct(backends)]
 
 
 def _weighed(endpoint: Message, weight: int) -> Message:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 
 from msgspec import Struct
 
@@ -13,30 +13,40 @@ from locallb.model.identities import IPAddress, IPNetwork, PartId, Protocol, Pro
 from locallb.model.objects import Discovery, ProxyProtocol
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Backend:
+class Backend(Struct, frozen=True):
     """Where a connection may go: a Node's address and a NodePort, or an endpoint's own address and port."""
 
-    version: int
-    """IP version, first so that backends of one family sort together and by number."""
-    number: int
-    port: int
     address: IPAddress
-    checked_at: IPAddress | None = field(default=None, compare=False)
-    """The address of the same Node that the check asks; None for `address` itself."""
-    checked_port: int | None = field(default=0, compare=False)
-    """The port there; 0 for the check's own, None where it can't be asked: it counts as healthy."""
+    port: int
+    checked_at: IPAddress | None = None
+    """The address of the same Node that the health check queries; None for `address` itself."""
+    checked_port: int | None = 0
+    """The port there; 0 for the check's own, None where it has none: the backend counts as healthy."""
 
     @classmethod
     def at(
         cls, address: IPAddress, port: int, checked_at: IPAddress | None = None, checked_port: int | None = 0
     ) -> Backend:
         """Make the backend at `address`:`port`."""
-        asked = None if checked_at == address else checked_at
-        return cls(address.version, int(address), port, address, asked, checked_port)
+        return cls(address, port, None if checked_at == address else checked_at, checked_port)
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """IP version, address and port as numbers: equal for two backends that receive the same connections."""
+        return self.address.version, int(self.address), self.port
 
     def __str__(self) -> str:
         return place(self.address, self.port)
+
+
+def distinct(backends: Iterable[Backend], *, without: Iterable[Backend] = ()) -> tuple[Backend, ...]:
+    """Return one backend for each place, the first that is given, sorted by place; none at a place of `without`."""
+    by_place: dict[tuple[int, int, int], Backend] = {}
+    for backend in backends:
+        by_place.setdefault(backend.place, backend)
+    for backend in without:
+        by_place.pop(backend.place, None)
+    return tuple(by_place[key] for key in sorted(by_place))
 
 
 class ConnectCheck(Struct, frozen=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import socket
 import socketserver
 import struct
@@ -74,7 +73,7 @@ def test_proxy_protocol_sends_the_clients_address_to_backends(  # noqa: PLR0913 
     """Address and port of the client, in either version; a health port, which knows nothing of it, answers."""
     (health,) = nodes("H", first=31)
     with reading(block[1]) as backend:
-        asked = dataclasses.replace(backend, checked_at=health.backend.address)
+        asked = replace(backend, checked_at=health.backend.address)
         chosen = HttpCheck(health.port) if check == "http" else check
         listener, upstream = serve(block[100], [])
         wanted = replace(upstream, backends=(asked,), proxy_protocol=version, health=chosen)  # a parameter

@@ -42,3 +42,31 @@ def test_the_law_finds_both() -> None:
     struct = "class A(Struct):\n    one: int = dataclasses.field(default=1)\n    two: int = field(default=1)\n"
     data = "@dataclass\nclass B:\n    one: int = dataclasses.field(default=1)\n    two: int = field(default=1)\n"
     assert list(strange_fields(head + struct + data)) == ["A.one", "B.two"]
+
+
+PURE = ("model", "config", "planning", "envoy", "gateway", "ingress", "dns", "certificates")
+"""Rooms whose results are compared to decide whether anything is to be done again."""
+
+
+def incomplete_equalities(text: str) -> Iterator[str]:
+    """Return the lines of classes whose instances are equal although they differ."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.keyword) and node.arg in {"compare", "eq"} and ast.unparse(node.value) == "False":
+            yield f"line {node.value.lineno}: {node.arg}=False"
+        elif isinstance(node, ast.FunctionDef) and node.name in {"__eq__", "__ne__", "__hash__"}:
+            yield f"line {node.lineno}: {node.name}"
+
+
+def test_equality_is_total() -> None:
+    """A field that equality ignores would be lost in silence wherever an equal value is used again."""
+    paths = [path for room in PURE for path in (CHECKOUT / "locallb" / room).rglob("*.py")]
+    assert {str(path): found for path in paths if (found := list(incomplete_equalities(path.read_text())))} == {}
+
+
+def test_the_law_of_equality_finds_each_way_to_break_it() -> None:
+    """By a field, by the class, by a method of its own."""
+    field = "class A:\n    one: int = field(compare=False)\n"
+    whole = "class B(Struct, eq=False):\n    one: int\n"
+    method = "class C:\n    def __eq__(self, other):\n        return True\n"
+    found = [line for text in (field, whole, method) for line in incomplete_equalities(text)]
+    assert found == ["line 2: compare=False", "line 1: eq=False", "line 2: __eq__"]

@@ -17,7 +17,7 @@ from locallb.model.formatting import counted
 from locallb.model.identities import ClusterName, Family, IPAddress, Protocol
 from locallb.model.objects import BackendChoice, Node, Service, ServicePort, TrafficPolicy
 from locallb.model.reasons import Problem, Reason
-from locallb.model.serving import Backend, ConnectCheck, HealthCheck
+from locallb.model.serving import Backend, ConnectCheck, HealthCheck, distinct
 from locallb.planning.backends.drained import endpoints_without, names_of_endpoints, nodes_without
 from locallb.planning.backends.index import BackendIndex
 from locallb.planning.backends.node_health import KUBE_PROXY_PORT, Health, NodePorts
@@ -83,10 +83,10 @@ def _told_of_drain(service: Service, index: BackendIndex, entry: PortBackends) -
 
 
 def _entry(service: Service, port: ServicePort, family: Family, reached: _Found) -> PortBackends:
-    backends = tuple(sorted(set(reached.backends)))
+    backends = distinct(reached.backends)
     if backends:
         health = reached.health or (ConnectCheck() if port.protocol is Protocol.TCP else None)
-        standby = tuple(sorted(set(reached.standby).difference(backends)))
+        standby = distinct(reached.standby, without=backends)
         return PortBackends(port, family, backends, health, standby=standby, straight=reached.straight)
     sentence = f"{service.key} port {port}: {reached.why_none}"
     return PortBackends(port, family, problem=Problem(reached.reason, sentence))
@@ -176,7 +176,7 @@ def _direct(port: ServicePort, family: Family, ready: Sequence[Usable], reached:
     near = [backend for backend in backends if reached(backend.address)]
     why = (
         f"it has no nodePort, and this host has no route to its {counted(len(ready), family + ' endpoint')}, such as "
-        f"{min(backends)}; set allocateLoadBalancerNodePorts, or let local-lb:podRoutes host make the route"
+        f"{distinct(backends)[0]}; set allocateLoadBalancerNodePorts, or let local-lb:podRoutes host make the route"
     )
     return _Found(near, why, Reason.UNREACHABLE, straight=True)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain as chained
 from math import gcd, lcm
 from typing import NamedTuple, TypeAlias
 
@@ -22,7 +23,7 @@ from locallb.model.http.serving import AnyCertificate, Chain, HttpListener, Loca
 from locallb.model.identities import Family, IPAddress, Protocol, UpstreamName
 from locallb.model.objects import Service, ServicePort
 from locallb.model.reasons import Problem
-from locallb.model.serving import Backend, Listener, Upstream
+from locallb.model.serving import Backend, Listener, Upstream, distinct
 from locallb.planning.backends.backends import PortBackends, upstreams
 from locallb.planning.backends.index import BackendIndex
 from locallb.planning.gateways.mapped_redirects import with_mapped_redirects
@@ -106,22 +107,25 @@ def _merged(gateway: Bound, entries: Mapping[UpstreamName, PortBackends]) -> Ite
     for port, targets in gateway.datagrams.items():
         health = entries[targets[0].upstream].health if targets else None
         shares = datagram_shares((target.weight, entries[target.upstream].backends) for target in targets)
-        backends, weights = tuple(sorted(shares)), tuple(shares[backend] for backend in sorted(shares))
+        backends, weights = tuple(shares), tuple(shares.values())
         alike = len(set(weights)) <= 1
         name = _datagram_name(gateway, port)
         yield Upstream(name, Protocol.UDP, backends, health=health, weights=() if alike else weights)
 
 
 def datagram_shares(behind: Iterable[tuple[int, Sequence[Backend]]]) -> Mapping[Backend, int]:
-    """Return the weights of backends: together those of a target have its share, one by one they are alike.
+    """Return the weights of distinct backends, sorted: those of a target have its share together, each the same part.
 
     They are as small as they can be, or rounded where that is still more than Envoy takes.
     """
     having = [(weight, backends) for weight, backends in behind if backends]
     common = lcm(*(len(backends) for _, backends in having))
-    shares = Counter[Backend]()
+    by_place = Counter[tuple[int, int, int]]()
     for weight, backends in having:
-        shares.update(dict.fromkeys(backends, weight * common // len(backends)))
+        by_place.update(dict.fromkeys((backend.place for backend in backends), weight * common // len(backends)))
+    shares = {
+        backend: by_place[backend.place] for backend in distinct(chained.from_iterable(each for _, each in having))
+    }
     largest, divisor = max(shares.values(), default=0), gcd(*shares.values())
     if divisor and largest // divisor > _LARGEST_WEIGHT:
         return {backend: max(1, share * _LARGEST_WEIGHT // largest) for backend, share in shares.items()}
