@@ -32,9 +32,13 @@ def intersection(name: str, other: str) -> str | None:
     return name if covers(other, name) else None
 
 
-def intersections(listener: str, route: Iterable[str]) -> tuple[str, ...]:
-    """Return what a listener and a route have in common; a route without hostnames takes all of the listener's."""
-    both = (intersection(listener, name) for name in tuple(route) or ("",))
+def intersections(listener: str, route: Iterable[str] | None) -> tuple[str, ...]:
+    """Return what a listener and a route have in common; a route without hostnames takes all of the listener's.
+
+    None is a route whose hostnames are no request's.
+    """
+    names = () if route is None else tuple(route) or ("",)
+    both = (intersection(listener, name) for name in names)
     return tuple(dict.fromkeys(name for name in both if name is not None))
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from locallb.gateway.parsing.gateways import (
     parse_class,
@@ -18,6 +19,7 @@ from locallb.gateway.parsing.gateways import (
     parse_grant,
     parse_listener_set,
     parse_meta,
+    refused_listeners,
 )
 from locallb.gateway.parsing.policies import parse_policy
 from locallb.gateway.parsing.routes import parse_route
@@ -93,7 +95,18 @@ def parse_api_object(document: Document, kinds: Mapping[str, ApiKind] = KINDS) -
     """Read an object of one of the kinds. Never raises; None where it has no name, or is of no kind that is read."""
     kind = kind_of_object(document, kinds)
     meta = parse_meta(document, namespaced=kind.namespaced) if kind else None
-    return kind.parse(meta, document) if kind and meta else None
+    parsed = kind.parse(meta, document) if kind and meta else None
+    return _with_problem_of(meta, parsed) if meta and meta.problem else parsed
+
+
+def _with_problem_of(meta: Meta, parsed: ApiObject | None) -> ApiObject | None:
+    """Return an object whose metadata isn't understood: one that requests are for as refused, any other as absent."""
+    if not isinstance(parsed, Gateway | ListenerSet | Route | BackendTlsPolicy | Ingress):
+        return None
+    problem = "; ".join(filter(None, (meta.problem, parsed.problem)))
+    if not isinstance(parsed, ListenerSet):
+        return replace(parsed, problem=problem)
+    return replace(parsed, problem=problem, listeners=refused_listeners(parsed.listeners, problem))
 
 
 def gathered(objects: Iterable[ObjectOfCluster]) -> Mapping[ClusterName, GatewayObjects]:

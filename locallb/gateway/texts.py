@@ -13,6 +13,7 @@ from locallb.gateway.fault_annotation import annotation_problem
 from locallb.gateway.routes.attachment import ParentVerdict
 from locallb.gateway.routes.backends import Backends, BackendTarget
 from locallb.gateway.routes.bound import Bound
+from locallb.gateway.routes.http_translation import MISDIRECTED
 from locallb.gateway.translation import BoundGateway, our_classes, shared_objects
 from locallb.model.formatting import clipped, counted, few
 from locallb.model.gateway.objects import CONTROLLER, ListenerProtocol, Named, Reference
@@ -48,7 +49,7 @@ def _chain(chain: Chain, targets: Mapping[UpstreamName, BackendTarget]) -> Itera
         return
     for host in chain.serves.hosts:
         for route in host.routes:
-            if not isinstance(route.action, Answer) or route.response.set:  # others weren't written by a user
+            if route.action != MISDIRECTED:  # of all others a user wrote what is matched
                 yield f"{_asked(route.match, ' '.join(host.domains))} → {_done(route, targets)}"
 
 

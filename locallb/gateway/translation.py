@@ -60,7 +60,7 @@ class BoundGateway(Bound, frozen=True, kw_only=True):
             (number, listener.listener.hostname) for number, listener in enumerate(self.listeners) if listener.serves
         ]
         attached = (
-            (hostname, *(name for route in self.attachment.routes.get(number, ()) for name in route.names))
+            (hostname, *(name for one in self.attachment.routes.get(number, ()) if one.accepted for name in one.names))
             for number, hostname in serving
         )
         return tuple(dict.fromkeys(name for names in attached for name in names if name))
@@ -68,7 +68,7 @@ class BoundGateway(Bound, frozen=True, kw_only=True):
     @property
     def faults(self) -> Mapping[str, Fault]:
         """The faults ordered for requests of attached routes, by route."""
-        routes = [attached_route.route for attached in self.attachment.routes.values() for attached_route in attached]
+        routes = [one.route for attached in self.attachment.routes.values() for one in attached if one.accepted]
         asked = [route for route in routes if route.kind in {RouteKind.HTTP, RouteKind.GRPC}]
         return {f"{route.kind} {route.meta.key}": fault for route in asked if (fault := route.meta.failing)}
 
@@ -152,7 +152,8 @@ def _bound(  # noqa: PLR0913, PLR0917 - all that decides about it, for a memory
         if transport is Protocol.UDP:
             datagrams[port] = datagrams_of_port(attached, upstreams)
         else:
-            chains[port] = tuple(chains_of_port(attached, upstreams))
+            refused = [bound for bound in listeners if bound.listener.port == port and not bound.serves]
+            chains[port] = tuple(chains_of_port(attached, upstreams, refused))
     ports = sorted((*((port, Protocol.TCP) for port in chains), *((port, Protocol.UDP) for port in datagrams)))
     want = _want(gateway, key, tuple(ServicePort(port, transport) for port, transport in ports))
     return BoundGateway(

@@ -115,6 +115,39 @@ OUTCOMES: dict[str, tuple[list[JsonObject], str]] = {
         ],
         "NotAllowedByListeners",
     ),
+    "selected by a selector that is missing": (
+        [_allowing(namespaces={"from": "Selector"}), route()],
+        "NotAllowedByListeners",
+    ),
+    "selected by a selector of everything": (
+        [_allowing(namespaces={"from": "Selector", "selector": {}}), route(namespace="else")],
+        "",
+    ),
+    "an absent label of a namespace that isn't known": (
+        [
+            _allowing(
+                namespaces={
+                    "from": "Selector",
+                    "selector": {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]},
+                }
+            ),
+            route(),
+        ],
+        "NotAllowedByListeners",
+    ),
+    "an expression without values": (
+        [
+            _allowing(
+                namespaces={
+                    "from": "Selector",
+                    "selector": {"matchExpressions": [{"key": "team", "operator": "NotIn"}]},
+                }
+            ),
+            namespace("shop"),
+            route(),
+        ],
+        "NotAllowedByListeners",
+    ),
     "selected by an expression": (
         [
             _allowing(
@@ -167,7 +200,8 @@ def test_a_parent_says_whether_it_takes_a_route(case: str) -> None:
     one = only(*documents)
     (verdict,) = one.attachment.verdicts
     assert (verdict.accepted.reason if verdict.accepted else "") == reason
-    assert bool(one.attachment.routes) == (reason == "")
+    accepted = [attached for of_listener in one.attachment.routes.values() for attached in of_listener]
+    assert any(attached.accepted for attached in accepted) == (reason == "")
 
 
 def test_a_gateway_of_another_class_is_never_touched() -> None:

@@ -97,7 +97,7 @@ def attached_sets(gateway: Gateway, objects: GatewayObjects) -> tuple[ListenerSe
 def is_allowed(listener_set: ListenerSet, gateway: Gateway, namespaces: Mapping[str, Mapping[str, str]]) -> bool:
     """Return whether the Gateway lets a ListenerSet attach."""
     other = listener_set.meta.key.namespace
-    return gateway.listener_sets.admits(gateway.meta.key.namespace, other, namespaces.get(other, {}))
+    return gateway.listener_sets.admits(gateway.meta.key.namespace, other, namespaces.get(other))
 
 
 def bound_listeners(

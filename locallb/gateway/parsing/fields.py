@@ -7,11 +7,14 @@ an API server. Not here: which field has what.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from locallb.model.fields import FieldError, Fields, as_text
 from locallb.model.formatting import shown
+from locallb.model.http import checks as check
 
+_Made = TypeVar("_Made")
 _LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 _HOSTNAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 _DURATION = re.compile(r"([0-9]{1,5}(h|m|s|ms)){1,4}")
@@ -19,6 +22,14 @@ _PART = re.compile(r"([0-9]+)(ms|h|m|s)")
 _MILLISECONDS = {"h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 _KIND = re.compile(r"[a-zA-Z]([-a-zA-Z0-9]{0,61}[a-zA-Z0-9])?")
 _LONGEST_NAME = 253
+
+
+def made(fields: Fields, make: Callable[[], _Made]) -> _Made:
+    """Return what `make` makes. Raises FieldError where the proxy's model refuses it, as that raises ValueError."""
+    try:
+        return make()
+    except ValueError as error:
+        raise FieldError(f"{fields.path}: {error}") from None
 
 
 def items(fields: Fields, name: str, most: int) -> Iterator[Fields]:
@@ -53,10 +64,30 @@ def _is_address(text: str) -> bool:
     return all(part.isdecimal() for part in text.split("."))
 
 
-def hostnames(fields: Fields) -> tuple[str, ...]:
-    """Return the names in `hostnames`, each once."""
-    entries = raw_items(fields, "hostnames", 16)
-    return tuple(dict.fromkeys(name for path, item in entries if (name := hostname(path, as_text(path, item)))))
+def hostnames(fields: Fields, problems: list[str]) -> tuple[str, ...] | None:
+    """Return the names in `hostnames`, each once, and note which aren't understood; None where none of them is."""
+    names, entries = dict[str, None](), list[tuple[str, object]]()
+    try:
+        entries = raw_items(fields, "hostnames", 16)
+    except FieldError as error:
+        problems.append(str(error))
+        return None
+    for path, item in entries:
+        try:
+            name = hostname(path, as_text(path, item))
+        except FieldError as error:
+            problems.append(str(error))
+            name = odd_host(item)
+        names |= {name: None} if name else {}
+    return tuple(names) if names or not entries else None
+
+
+def odd_host(item: object) -> str:
+    """Return a name that isn't one of DNS and that requests may have all the same."""
+    try:
+        return check.host(item.lower()) if isinstance(item, str) else ""
+    except ValueError:
+        return ""
 
 
 def duration(fields: Fields, name: str) -> int:
@@ -67,10 +98,15 @@ def duration(fields: Fields, name: str) -> int:
     return sum(int(number) * _MILLISECONDS[unit] for number, unit in _PART.findall(text))
 
 
+def is_name(text: str) -> bool:
+    """Return whether a text is a DNS subdomain, as names of objects are."""
+    return len(text) <= _LONGEST_NAME and _HOSTNAME.fullmatch(text) is not None
+
+
 def name_of(fields: Fields, name: str = "name") -> str:
     """Return an object's name: a DNS subdomain, never a path."""
     text = fields.text(name)
-    if not text or len(text) > _LONGEST_NAME or not _HOSTNAME.fullmatch(text):
+    if not is_name(text):
         raise FieldError(f"{fields.at(name)} is {shown(text)}; use lower-case letters, digits, hyphens and dots")
     return text
 

@@ -1,18 +1,17 @@
 """Parses the filters of a rule or of a backend. Raises FieldError for unsupported ones.
 
-A rule with an unsupported filter is not served, with the reason: ignoring the filter would serve something else than
-was asked for. Not here: the rest of a rule (`rules`), and which texts are safe (`model.http.checks`).
+A rule with an unsupported filter answers with an error, as the API specifies: ignoring the filter would serve something
+else than was asked for. Not here: the rest of a rule (`rules`), and which texts are safe (`model.http.checks`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import TypeVar
 
 from msgspec.structs import replace
 
-from locallb.gateway.parsing.fields import items, raw_items, texts
+from locallb.gateway.parsing.fields import items, made, raw_items, texts
 from locallb.gateway.parsing.references import LARGEST_PORT, backend_ref
 from locallb.model.fields import FieldError, Fields, as_text
 from locallb.model.formatting import shown
@@ -20,17 +19,8 @@ from locallb.model.gateway.rules import Filters, MirrorRef
 from locallb.model.http.policies import Cors, HeaderChanges
 from locallb.model.http.routes import Forward, PathRewrite, Redirect
 
-_Made = TypeVar("_Made")
 _MOST = 16
 _MOST_OF_CORS = 64
-
-
-def made(fields: Fields, make: Callable[[], _Made]) -> _Made:
-    """Return what `make` makes. Raises FieldError where the proxy's model refuses it, as that raises ValueError."""
-    try:
-        return make()
-    except ValueError as error:
-        raise FieldError(f"{fields.path}: {error}") from None
 
 
 def parse_filters(fields: Fields, namespace: str, kinds: tuple[str, ...]) -> Filters:

@@ -6,17 +6,33 @@ Only a name is needed; an object without a usable one can't get a status. Not he
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from ipaddress import ip_address
 
+from msgspec.structs import replace
+
 from locallb.gateway.fault_annotation import fault_in
-from locallb.gateway.parsing.fields import group_of, hostname, items, kind_of, name_of, namespace_of, texts
+from locallb.gateway.parsing.fields import (
+    group_of,
+    hostname,
+    is_name,
+    items,
+    kind_of,
+    name_of,
+    namespace_of,
+    odd_host,
+    raw_items,
+    texts,
+)
 from locallb.gateway.parsing.gateway_tls import client_certificate, validations
 from locallb.gateway.parsing.references import LARGEST_PORT, reference
-from locallb.model.fields import FieldError, Fields
+from locallb.model.fields import FieldError, Fields, as_choice
 from locallb.model.formatting import shown
 from locallb.model.gateway.objects import (
     GROUP,
+    NO_HOST,
     Gateway,
     GatewayClass,
     Listener,
@@ -33,13 +49,31 @@ from locallb.model.identities import IPAddress, Uid
 
 _MOST_LISTENERS = 64
 _MOST = 16
+_LABEL_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+
+
+class _Operator(StrEnum):
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+    NONE = ""
+
+
+_WITH_VALUES = frozenset({_Operator.IN, _Operator.NOT_IN})
 
 
 def parse_meta(data: Mapping[object, object], *, namespaced: bool = True) -> Meta | None:
-    """Read metadata; None where the object has no usable name, to which a status could be written."""
+    """Read metadata; None where the object has no usable name, to which a status could be written.
+
+    Anything else that isn't understood is the object's problem, as it must not vanish: others would get its requests.
+    """
     try:
         metadata = Fields.of("metadata", data.get("metadata"))
         key = Named(namespace_of(metadata, "default") if namespaced else "", name_of(metadata))
+    except FieldError:
+        return None
+    try:
         annotations = metadata.texts("annotations")
         return Meta(
             key,
@@ -51,8 +85,8 @@ def parse_meta(data: Mapping[object, object], *, namespaced: bool = True) -> Met
             annotations,
             fault_in(annotations),
         )
-    except FieldError:
-        return None
+    except FieldError as error:
+        return Meta(key, problem=str(error))
 
 
 def spec_of(data: Mapping[object, object]) -> Fields:
@@ -71,15 +105,16 @@ def parse_class(meta: Meta, data: Mapping[object, object]) -> GatewayClass:
 
 def parse_gateway(meta: Meta, data: Mapping[object, object]) -> Gateway:
     """Read a Gateway."""
-    spec = Fields("spec", {})
+    spec, problems = Fields("spec", {}), list[str]()
     try:
         spec = spec_of(data)
+        listeners = parse_listeners(spec, meta.key.namespace, problems)
         infrastructure, tls = spec.inner("infrastructure"), spec.inner("tls")
         unsupported = [spec.at("defaultScope")] if spec.text("defaultScope") not in {"", "None"} else []
         return Gateway(
             meta,
             name_of(spec, "gatewayClassName"),
-            parse_listeners(spec, meta.key.namespace),
+            listeners,
             tuple(_address(item) for item in items(spec, "addresses", _MOST)),
             _allowed(spec.inner("allowedListeners"), From.NONE),
             infrastructure.texts("labels"),
@@ -88,6 +123,7 @@ def parse_gateway(meta: Meta, data: Mapping[object, object]) -> Gateway:
             validations(tls.inner("frontend"), meta.key.namespace),
             client_certificate(tls.inner("backend"), meta.key.namespace),
             tuple(unsupported),
+            "; ".join(problems),
         )
     except FieldError as error:
         name = spec.get("gatewayClassName")
@@ -101,38 +137,61 @@ def parse_listener_set(meta: Meta, data: Mapping[object, object]) -> ListenerSet
         parent = reference(spec.inner("parentRef"), GROUP, "Gateway", meta.key.namespace)
     except FieldError:
         return None
+    problems: list[str] = []
+    listeners = parse_listeners(spec, meta.key.namespace, problems)
+    problem = "; ".join(problems)
+    return ListenerSet(meta, parent, refused_listeners(listeners, problem) if problem else listeners, problem)
+
+
+def refused_listeners(listeners: Iterable[Listener], problem: str) -> tuple[Listener, ...]:
+    """Return listeners as those that aren't served, each for its own problem or for this one."""
+    return tuple(replace(listener, problem=listener.problem or problem) for listener in listeners)
+
+
+def parse_listeners(spec: Fields, namespace: str, problems: list[str]) -> tuple[Listener, ...]:
+    """Read listeners, the first of each name; note which are none, and what is wrong with all of them."""
+    listeners: dict[str, Listener] = {}
     try:
-        return ListenerSet(meta, parent, parse_listeners(spec, meta.key.namespace))
+        entries = raw_items(spec, "listeners", _MOST_LISTENERS)
     except FieldError as error:
-        return ListenerSet(meta, parent, problem=str(error))
-
-
-def parse_listeners(spec: Fields, namespace: str) -> tuple[Listener, ...]:
-    """Read listeners. Raises FieldError for what are none, or for two of one name."""
-    listeners = tuple(_listener(item, namespace) for item in items(spec, "listeners", _MOST_LISTENERS))
-    names = [listener.name for listener in listeners]
-    for name in names:
-        if names.count(name) > 1:
-            raise FieldError(f"{spec.at('listeners')} has {shown(name)} twice; give each a name of its own")
-    if not listeners:
-        raise FieldError(f"{spec.at('listeners')} is empty; give it a listener")
-    return listeners
+        problems.append(str(error))
+        return ()
+    for path, item in entries:
+        try:
+            listener = _listener(Fields.of(path, item), namespace)
+        except FieldError as error:
+            problems.append(str(error))
+            continue
+        if listener.name in listeners:
+            why = f"{spec.at('listeners')} has {shown(listener.name)} twice; give each a name of its own"
+            problems += [why] if why not in problems else []
+        listeners.setdefault(listener.name, listener)
+    if not entries:
+        problems.append(f"{spec.at('listeners')} is empty; give it a listener")
+    return tuple(listeners.values())
 
 
 def _listener(fields: Fields, namespace: str) -> Listener:
+    """Read a listener. What is understood of one with a problem stays: its requests are those of no other one."""
     name, protocol = name_of(fields), fields.text("protocol")
-    port = fields.integer("port", 1, LARGEST_PORT)
+    listener = Listener(name, fields.integer("port", 1, LARGEST_PORT), protocol)
+    problems: list[str] = []
     try:
-        return Listener(
-            name,
-            port,
-            protocol,
-            hostname(fields.at("hostname"), fields.text("hostname")),
-            _tls(fields.inner("tls"), namespace) if fields.get("tls") is not None else None,
-            _allowed(fields.inner("allowedRoutes"), From.SAME),
-        )
+        listener = replace(listener, hostname=hostname(fields.at("hostname"), fields.text("hostname")))
     except FieldError as error:
-        return Listener(name, port, protocol, problem=str(error))
+        listener = replace(listener, hostname=odd_host(fields.get("hostname")) or NO_HOST)
+        problems.append(str(error))
+    try:
+        listener = replace(listener, allowed=_allowed(fields.inner("allowedRoutes"), From.SAME))
+    except FieldError as error:
+        listener = replace(listener, allowed=Allowed(From.NONE))
+        problems.append(str(error))
+    try:
+        tls = _tls(fields.inner("tls"), namespace) if fields.get("tls") is not None else None
+        listener = replace(listener, tls=tls)
+    except FieldError as error:
+        problems.append(str(error))
+    return replace(listener, problem="; ".join(problems))
 
 
 def _tls(fields: Fields, namespace: str) -> ListenerTls:
@@ -144,19 +203,37 @@ def _allowed(fields: Fields, default: From) -> Allowed:
     namespaces = fields.inner("namespaces")
     choice = namespaces.choice("from", default)
     kinds = tuple((group_of(item, GROUP), kind_of(item, "")) for item in items(fields, "kinds", 8))
-    return Allowed(choice, _selector(namespaces.inner("selector")), kinds)
+    is_selected = choice is From.SELECTOR and namespaces.get("selector") is not None
+    return Allowed(choice, _selector(namespaces.inner("selector")) if is_selected else None, kinds)
 
 
 def _selector(fields: Fields) -> Selector:
-    requirements = (
-        Requirement(
-            item.text("key"),
-            item.text("operator"),
-            frozenset(texts(item, "values", 1000)),
-        )
-        for item in items(fields, "matchExpressions", 100)
-    )
-    return Selector(fields.texts("matchLabels"), tuple(requirements))
+    requirements = tuple(map(_requirement, items(fields, "matchExpressions", 100)))
+    labels = fields.texts("matchLabels")
+    for key, value in labels.items():
+        _check_label(f"{fields.at('matchLabels')}[{shown(key)}]", key, value)
+    return Selector(labels, requirements)
+
+
+def _requirement(fields: Fields) -> Requirement:
+    """Read a requirement, by the rules of the API: a selector that breaks one of them selects nothing."""
+    operator, key = as_choice(fields.at("operator"), fields.text("operator"), _Operator), fields.text("key")
+    values = frozenset(texts(fields, "values", 1000))
+    if operator in _WITH_VALUES and not values:
+        raise FieldError(f"{fields.at('values')} is empty; {operator} compares with values, so give one")
+    if operator not in _WITH_VALUES and values:
+        raise FieldError(f"{fields.at('values')} has values; {operator} compares with none, so leave them out")
+    for value in values or ("",):
+        _check_label(fields.path, key, value)
+    return Requirement(key, operator.value, values)
+
+
+def _check_label(path: str, key: str, value: str) -> None:
+    prefix, slash, name = key.rpartition("/")
+    if not _LABEL_NAME.fullmatch(name) or (slash and not is_name(prefix)):
+        raise FieldError(f"{path} has the key {shown(key)}; give the name of a label")
+    if value and not _LABEL_NAME.fullmatch(value):
+        raise FieldError(f"{path} has the value {shown(value)}; give the value of a label")
 
 
 def _address(fields: Fields) -> WantedAddress:

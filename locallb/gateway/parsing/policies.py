@@ -5,10 +5,10 @@ Not here: what a policy refers to (`referred`), and what becomes of it (`backend
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 
-from locallb.gateway.parsing.fields import group_of, hostname, items, kind_of, name_of
+from locallb.gateway.parsing.fields import group_of, hostname, items, kind_of, name_of, raw_items
 from locallb.gateway.parsing.gateways import spec_of
 from locallb.model.fields import FieldError, Fields
 from locallb.model.gateway.objects import Meta, Named, Reference
@@ -25,9 +25,10 @@ class _NameType(StrEnum):
 def parse_policy(meta: Meta, data: Mapping[object, object]) -> BackendTlsPolicy:
     """Read a BackendTLSPolicy."""
     targets: tuple[PolicyTarget, ...] = ()
+    problems: list[str] = []
     try:
         spec = spec_of(data)
-        targets = tuple(_target(item) for item in items(spec, "targetRefs", _MOST_TARGETS))
+        targets = tuple(_targets(spec, problems))
         validation, options = spec.inner("validation"), spec.inner("options")
         names = [_name(item) for item in items(validation, "subjectAltNames", _MOST_NAMES)]
         return BackendTlsPolicy(
@@ -42,13 +43,33 @@ def parse_policy(meta: Meta, data: Mapping[object, object]) -> BackendTlsPolicy:
             tuple(name for kind, name in names if kind is _NameType.HOSTNAME),
             tuple(name for kind, name in names if kind is _NameType.URI),
             tuple(options.at(str(name)) for name in options.data),
+            "; ".join(problems),
         )
     except FieldError as error:
-        return BackendTlsPolicy(meta, targets, problem=str(error))
+        return BackendTlsPolicy(meta, targets, problem="; ".join([*problems, str(error)]))
 
 
-def _target(fields: Fields) -> PolicyTarget:
-    return PolicyTarget(group_of(fields, ""), kind_of(fields, ""), name_of(fields), fields.text("sectionName"))
+def _targets(spec: Fields, problems: list[str]) -> Iterator[PolicyTarget]:
+    """Return the targets that are understood, as none of them may get clear text for the sake of another one."""
+    try:
+        entries = raw_items(spec, "targetRefs", _MOST_TARGETS)
+    except FieldError as error:
+        problems.append(str(error))
+        return
+    for path, item in entries:
+        try:
+            yield _target(Fields.of(path, item), problems)
+        except FieldError as error:
+            problems.append(str(error))
+
+
+def _target(fields: Fields, problems: list[str]) -> PolicyTarget:
+    target = PolicyTarget(group_of(fields, ""), kind_of(fields, ""), name_of(fields))
+    try:
+        return target._replace(section=fields.text("sectionName"))
+    except FieldError as error:
+        problems.append(str(error))
+        return target
 
 
 def _authority(fields: Fields, namespace: str) -> Reference:

@@ -33,10 +33,16 @@ def parse_referred(data: Mapping[object, object]) -> Referred | None:
         return _secret(data)
     kind = data.get("kind") if data.get("apiVersion") == "v1" else None
     if kind == "Service":
-        meta = parse_meta(data)
+        meta = _meta(data)
         return parse_backend_service(meta, data) if meta else None
-    meta = parse_meta(data, namespaced=False) if kind == "Namespace" else None
+    meta = _meta(data, namespaced=False) if kind == "Namespace" else None
     return Namespace(meta.key.name, meta.labels) if meta else None
+
+
+def _meta(data: Mapping[object, object], *, namespaced: bool = True) -> Meta | None:
+    """Return metadata that is understood as a whole."""
+    meta = parse_meta(data, namespaced=namespaced)
+    return meta if meta and not meta.problem else None
 
 
 def is_reference(data: Mapping[object, object]) -> bool:
@@ -50,7 +56,7 @@ def is_bundle(data: Mapping[object, object]) -> bool:
 
 
 def _bundle(data: Mapping[object, object]) -> AuthorityBundle | None:
-    meta = parse_meta(data)
+    meta = _meta(data)
     try:
         spec = spec_of(data)
         said = spec.text("authorities"), spec.text("problem")
@@ -60,7 +66,7 @@ def _bundle(data: Mapping[object, object]) -> AuthorityBundle | None:
 
 
 def _secret(data: Mapping[object, object]) -> TlsSecret | None:
-    meta = parse_meta(data)
+    meta = _meta(data)
     try:
         spec = spec_of(data)
         said = Digest(spec.text("digest")), spec.text("file"), spec.text("problem"), bool(spec.flag("tcpOnly"))

@@ -1,54 +1,29 @@
-"""Parses a rule of a route. A rule that can't be served keeps its problem; its neighbours are served.
+"""Parses a rule of a route. A rule that can't be served keeps its problem and its matches; its neighbours are served.
 
-The bounds of the API's CRDs are checked again, because manifests never met an API server. Not here: filters
-(`filters`), the rest of a route (`routes`), which texts are safe (`model.http.checks`).
+The bounds of the API's CRDs are checked again, because manifests never met an API server. Not here: matches
+(`matches`), filters (`filters`), the rest of a route (`routes`), which texts are safe (`model.http.checks`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from enum import StrEnum
 
 from msgspec.structs import replace
 
-from locallb.gateway.parsing.fields import duration, items, raw_items
-from locallb.gateway.parsing.filters import OF_BACKENDS, OF_GRPC, OF_HTTP, made, parse_filters
+from locallb.gateway.parsing.fields import duration, items, made, raw_items
+from locallb.gateway.parsing.filters import OF_BACKENDS, OF_GRPC, OF_HTTP, parse_filters
+from locallb.gateway.parsing.matches import ReadMatch, parse_match
 from locallb.gateway.parsing.references import backend_ref
 from locallb.model.fields import FieldError, Fields
 from locallb.model.formatting import shown
-from locallb.model.gateway.rules import BackendRef, Rule
+from locallb.model.gateway.rules import ANYTHING, BackendRef, Rule
 from locallb.model.http.policies import Retry, Session, SessionKind
-from locallb.model.http.routes import GrpcMethod, Match, PathKind, PathMatch, ValueMatch
+from locallb.model.http.routes import Match, PathKind, PathMatch
 
 _MOST_RULES = 16
 _MOST_MATCHES = 128
 """Of all rules of a route together."""
 _MOST = 16
-_ODD_PATHS = ("//", "/./", "/../", "%2f", "%2F", "#")
-
-
-class _PathType(StrEnum):
-    EXACT = "Exact"
-    PREFIX = "PathPrefix"
-    REGEX = "RegularExpression"
-
-
-class _Compared(StrEnum):
-    EXACT = "Exact"
-    REGEX = "RegularExpression"
-
-
-class _Method(StrEnum):
-    ANY = ""
-    GET = "GET"
-    HEAD = "HEAD"
-    POST = "POST"
-    PUT = "PUT"
-    DELETE = "DELETE"
-    CONNECT = "CONNECT"
-    OPTIONS = "OPTIONS"
-    TRACE = "TRACE"
-    PATCH = "PATCH"
 
 
 class _Lifetime(StrEnum):
@@ -56,20 +31,38 @@ class _Lifetime(StrEnum):
     PERMANENT = "Permanent"
 
 
-def parse_rules(spec: Fields, namespace: str, *, is_grpc: bool = False) -> tuple[Rule, ...]:
-    """Read spec.rules; absent, a route has one that matches everything. Raises FieldError for what are no rules."""
-    entries = raw_items(spec, "rules", _MOST_RULES)
+def parse_rules(spec: Fields, namespace: str, problems: list[str], *, is_grpc: bool = False) -> tuple[Rule, ...]:
+    """Read spec.rules and note what is wrong with all of them together; absent, there is one for everything."""
+    try:
+        entries = raw_items(spec, "rules", _MOST_RULES)
+    except FieldError as error:
+        problems.append(str(error))
+        return (ANYTHING.refused(str(error)),)
     rules = tuple(_rule(path, item, namespace, is_grpc=is_grpc) for path, item in entries)
     if (count := sum(len(rule.matches) for rule in rules)) > _MOST_MATCHES:
-        raise FieldError(f"{spec.at('rules')} has {count} matches; {_MOST_MATCHES} are allowed, so split the route")
+        problems.append(f"{spec.at('rules')} has {count} matches; {_MOST_MATCHES} are allowed, so split the route")
     return rules or (Rule(),)
 
 
 def _rule(path: str, item: object, namespace: str, *, is_grpc: bool) -> Rule:
+    """Read a rule; one with a problem keeps its matches, as its requests must not be served otherwise."""
     try:
-        rule = _served_rule(Fields.of(path, item), namespace, is_grpc=is_grpc)
+        fields = Fields.of(path, item)
+        matches = _matches(fields, is_grpc=is_grpc)
     except FieldError as error:
-        return Rule((), problem=str(error))
+        return ANYTHING.refused(str(error))
+    found, ranks = tuple(match.match for match in matches), tuple(match.rank for match in matches)
+    rule = Rule(found)
+    problems = [match.problem for match in matches if match.problem]
+    try:
+        rule = _checked(path, _served_rule(fields, namespace, found, is_grpc=is_grpc))
+    except FieldError as error:
+        problems.append(str(error))
+    return replace(rule.refused("; ".join(problems)), ranks=ranks) if problems else rule
+
+
+def _checked(path: str, rule: Rule) -> Rule:
+    """Refuse a rule whose parts contradict each other."""
     redirects = rule.filters.redirect is not None
     if redirects and rule.filters.rewrites:
         return replace(rule, problem=f"{path} redirects and rewrites; keep one of both", incompatible=True)
@@ -77,7 +70,7 @@ def _rule(path: str, item: object, namespace: str, *, is_grpc: bool) -> Rule:
         return replace(rule, problem=f"{path} redirects and has backendRefs; keep one of both", incompatible=True)
     rewrite = rule.filters.redirect.path if rule.filters.redirect else rule.filters.path
     if rewrite and rewrite.prefix and not all(map(_is_by_prefix, rule.matches)):
-        return replace(rule, problem=f"{path} replaces a prefix that it doesn't match; match by PathPrefix")
+        return rule.refused(f"{path} replaces a prefix that it doesn't match; match by PathPrefix")
     return rule
 
 
@@ -85,14 +78,18 @@ def _is_by_prefix(match: Match) -> bool:
     return isinstance(match.path, PathMatch) and match.path.kind is PathKind.PREFIX
 
 
-def _served_rule(fields: Fields, namespace: str, *, is_grpc: bool) -> Rule:
+def _matches(fields: Fields, *, is_grpc: bool) -> list[ReadMatch]:
+    matches = [parse_match(path, item, is_grpc=is_grpc) for path, item in raw_items(fields, "matches", 64)]
+    return matches or [parse_match("", {}, is_grpc=is_grpc)]
+
+
+def _served_rule(fields: Fields, namespace: str, matches: tuple[Match, ...], *, is_grpc: bool) -> Rule:
     timeouts = fields.inner("timeouts")
     whole, attempt = duration(timeouts, "request"), duration(timeouts, "backendRequest")
     if whole and attempt > whole:
         raise FieldError(f"{timeouts.at('backendRequest')} is longer than request; make it shorter")
-    matches = [_grpc_match(item) if is_grpc else _match(item) for item in items(fields, "matches", 64)]
     return Rule(
-        matches=tuple(matches) or (Match() if is_grpc else _match(Fields("", {})),),
+        matches=matches,
         filters=parse_filters(fields, namespace, OF_GRPC if is_grpc else OF_HTTP),
         backends=parse_backends(fields, namespace),
         name=fields.text("name"),
@@ -111,46 +108,6 @@ def parse_backends(fields: Fields, namespace: str) -> tuple[BackendRef, ...]:
 def _backend(fields: Fields, namespace: str) -> BackendRef:
     filters = parse_filters(fields, namespace, OF_BACKENDS)
     return replace(backend_ref(fields, namespace), request=filters.request, response=filters.response)
-
-
-def _match(fields: Fields) -> Match:
-    query = _each_once((_compared(item) for item in items(fields, "queryParams", _MOST)), str)
-    method = fields.choice("method", _Method.ANY).value
-    return Match(_path(fields.inner("path")), _headers(fields), query, method)
-
-
-def _path(fields: Fields) -> PathMatch:
-    kind = fields.choice("type", _PathType.PREFIX)
-    value, path = fields.text("value") or "/", fields.at("value")
-    is_plain = kind is not _PathType.REGEX
-    if is_plain and (any(sign in value for sign in _ODD_PATHS) or value.endswith(("/.", "/.."))):
-        raise FieldError(f"{path} is {shown(value)}; give a path such as /cart, without . and .. in it")
-    return made(fields, lambda: PathMatch(PathKind(kind.value.removeprefix("Path")), value))
-
-
-def _headers(fields: Fields) -> tuple[ValueMatch, ...]:
-    return _each_once((_compared(item) for item in items(fields, "headers", _MOST)), str.lower)
-
-
-def _each_once(matches: Iterable[ValueMatch], of: Callable[[str], str]) -> tuple[ValueMatch, ...]:
-    """Keep the first of each name, as the API specifies."""
-    named: dict[str, ValueMatch] = {}
-    for match in matches:
-        named.setdefault(of(match.name), match)
-    return tuple(named.values())
-
-
-def _compared(fields: Fields) -> ValueMatch:
-    regex = fields.choice("type", _Compared.EXACT) is _Compared.REGEX
-    return made(fields, lambda: ValueMatch(fields.text("name"), fields.text("value"), regex))
-
-
-def _grpc_match(fields: Fields) -> Match:
-    inner = fields.inner("method")
-    regex = inner.choice("type", _Compared.EXACT) is _Compared.REGEX
-    service, method = inner.text("service"), inner.text("method")
-    path = made(inner, lambda: GrpcMethod(service, method, regex)) if service or method else None
-    return Match(path, _headers(fields))
 
 
 def _retry(fields: Fields) -> Retry:

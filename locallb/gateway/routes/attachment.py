@@ -11,12 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from locallb.gateway.conditions import UNSUPPORTED, Trouble
 from locallb.gateway.hostnames import intersection, intersections
 from locallb.gateway.listeners.capacity import MOST_ENTRIES, Capacity
 from locallb.gateway.listeners.listeners import BoundListener
 from locallb.model.gateway.objects import ParentRef, Route, RouteKind
+from locallb.model.gateway.precedence import FIRST
+from locallb.model.gateway.rules import Rule
 
 _BY_NAME = frozenset({RouteKind.HTTP, RouteKind.GRPC, RouteKind.TLS})
 _EXCLUSIVE = frozenset({RouteKind.HTTP, RouteKind.GRPC})
@@ -29,6 +32,8 @@ class Attached(NamedTuple):
 
     route: Route
     names: tuple[str, ...]
+    accepted: bool = True
+    """False: its requests are answered with an error, lest they reach what they weren't meant for."""
 
 
 class ParentVerdict(Struct, frozen=True):
@@ -45,7 +50,7 @@ class Attachment(Struct, frozen=True):
     """All that is attached to the listeners of one Gateway."""
 
     routes: Mapping[int, tuple[Attached, ...]]
-    """By number of the listener, in the order of age."""
+    """By number of the listener, in the order of age; those that aren't accepted as well."""
     verdicts: tuple[ParentVerdict, ...]
 
 
@@ -61,16 +66,29 @@ def attach(
     for number, bound in enumerate(listeners):
         capacity.open(number, bound.listener.hostname)
     for route in sorted(routes, key=lambda route: (route.meta.age, route.kind)):
+        refused: Route | None = None
         for parent in route.parents:
             if parent.reference in owners:
                 places, why = _places(route, parent, listeners, namespaces, taken)
-                why = why or invalid(route) or _too_much(route, places, capacity)
+                if not why and (why := invalid(route) or _too_much(route, places, capacity)):
+                    refused = refused or _refused(route, why, has_room=not _too_much(route, places, capacity))
                 verdicts.append(ParentVerdict(route, parent, why, () if why else tuple(places)))
-                for number, names in () if why else places.items():
-                    _add(attached.setdefault(number, []), Attached(route, names))
-                    taken[number, route.kind].update(names)
-                    capacity.attach(number, names, _matches(route))
+                served = refused if why and refused else route
+                for number, names in places.items():
+                    _add(attached.setdefault(number, []), Attached(served, names, not why))
+                    taken[number, route.kind].update(() if why else names)
+                    if not why or _matches(served) == _matches(route):
+                        capacity.attach(number, names, _matches(served))
     return Attachment({number: tuple(of_listener) for number, of_listener in attached.items()}, tuple(verdicts))
+
+
+def _refused(route: Route, why: Trouble, *, has_room: bool) -> Route:
+    """Return a route whose requests are answered with an error; without room for its matches, all of its hosts' are."""
+    rules = tuple(rule.refused(why.message) for rule in route.rules)
+    if not has_room:
+        best = min((rank for rule in rules for _, rank in rule.ranked), default=FIRST)
+        rules = (Rule(problem=why.message, ranks=(best,)),)
+    return replace(route, rules=rules, problem=why.message)
 
 
 def _add(attached: list[Attached], new: Attached) -> None:
@@ -104,8 +122,9 @@ def _places(
     common = {number: intersections(bound.listener.hostname, route.hostnames) for number, bound in allowed.items()}
     fitting = {number: names for number, names in common.items() if names}
     if not fitting:
-        why = f"no listener of {parent.kind} {parent.key} has one of the hostnames {', '.join(route.hostnames)}"
-        return {}, Trouble("NoMatchingListenerHostname", f"{why}; correct one of both")
+        why = f"no listener of {parent.kind} {parent.key} has one of the hostnames {', '.join(route.hostnames or ())}"
+        unmatched = Trouble("NoMatchingListenerHostname", f"{why}; correct one of both")
+        return {}, unmatched if route.hostnames else invalid(route)
     other = RouteKind.GRPC if route.kind is RouteKind.HTTP else RouteKind.HTTP
     free = {number: names for number, names in fitting.items() if not _is_taken(route, names, taken[number, other])}
     if not free:
@@ -121,7 +140,7 @@ def _is_named(bound: BoundListener, parent: ParentRef) -> bool:
 def _is_allowed(bound: BoundListener, route: Route, namespaces: Mapping[str, Mapping[str, str]]) -> bool:
     other = route.meta.key.namespace
     return route.kind in bound.kinds and bound.listener.allowed.admits(
-        bound.owner.key.namespace, other, namespaces.get(other, {})
+        bound.owner.key.namespace, other, namespaces.get(other)
     )
 
 
@@ -145,7 +164,7 @@ def _too_much(route: Route, places: Mapping[int, Sequence[str]], capacity: Capac
 def _matches(route: Route) -> int:
     """Return the number of entries of a route at one hostname."""
     rules = route.rules if route.kind in _BY_NAME else ()
-    return sum(match.entries for rule in rules if not rule.problem for match in rule.matches)
+    return sum(match.entries for rule in rules for match in rule.matches)
 
 
 def invalid(route: Route) -> Trouble | None:

@@ -21,10 +21,14 @@ AttachedListener = tuple[BoundListener, Sequence[Attached]]
 """A listener and the routes attached to it."""
 
 
-def chains_of_port(attached: Sequence[AttachedListener], upstreams: Upstreams) -> Iterable[Chain]:
-    """Return the filter chains of one TCP port."""
+def chains_of_port(
+    attached: Sequence[AttachedListener], upstreams: Upstreams, refused: Iterable[BoundListener] = ()
+) -> Iterable[Chain]:
+    """Return the filter chains of one TCP port; plain requests for hosts of `refused` listeners are no other one's."""
     plain = [Hosted(bound.listener.hostname, routes) for bound, routes in attached if bound.listener.protocol == "HTTP"]
     if plain:
+        names = dict.fromkeys(bound.listener.hostname for bound in refused if bound.listener.protocol == "HTTP")
+        plain += [Hosted(name, ()) for name in names if name and all(name != hosted.hostname for hosted in plain)]
         yield Chain(http_routes(plain, upstreams))
     for bound, routes in attached:
         name, termination = bound.listener.hostname, _termination(bound, routes)
@@ -73,10 +77,12 @@ def _by_name(
 
 
 def _forward(routes: Sequence[Attached], upstreams: Upstreams, *, opened: bool = False) -> TcpForward:
+    """Return where bytes go; those of a route that isn't accepted go nowhere."""
     return TcpForward(
         tuple(
             Target(upstreams.name(route.route, ref, opened=opened), ref.weight)
             for route in routes
+            if route.accepted
             for rule in route.route.rules
             for ref in rule.backends
             if ref.weight

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from locallb.gateway.hostnames import covering, covers, specificity
 from locallb.gateway.routes.attachment import Attached
 from locallb.gateway.routes.backends import Upstreams
-from locallb.gateway.routes.precedence import rank
 from locallb.model.gateway.objects import Route
+from locallb.model.gateway.precedence import Rank
 from locallb.model.gateway.rules import BackendRef, Rule
 from locallb.model.http.policies import Mirror
 from locallb.model.http.routes import Answer, Forward, Match, Redirect, Target
@@ -22,8 +22,10 @@ from locallb.model.http.routes import Route as ServedRoute
 from locallb.model.http.serving import ANY, HttpRoutes, VirtualHost
 from locallb.model.identities import UpstreamName
 
-_MISDIRECTED = Answer(421)
+MISDIRECTED = Answer(421)
 """To clients that reuse a connection for a host that isn't behind it: they then make one of its own."""
+REFUSED = Answer(500)
+"""To requests of a rule that isn't served, as the API specifies for filters that aren't: no other rule gets them."""
 
 
 class Hosted(NamedTuple):
@@ -45,7 +47,7 @@ def https_routes(mine: Hosted, others: Iterable[Hosted], upstreams: Upstreams) -
     hosts = _hosts(mine, (mine, *beside), upstreams)
     elsewhere = [other.hostname for other in beside if covers(mine.hostname, other.hostname)]
     elsewhere += [ANY] if mine.hostname else []
-    misdirected = VirtualHost(tuple(elsewhere), (ServedRoute(Match(), _MISDIRECTED),)) if elsewhere else None
+    misdirected = VirtualHost(tuple(elsewhere), (ServedRoute(Match(), MISDIRECTED),)) if elsewhere else None
     return HttpRoutes((*hosts, *([misdirected] if misdirected else [])))
 
 
@@ -73,16 +75,18 @@ class _Served:
     def __init__(self, route: Route, upstreams: Upstreams) -> None:
         self._route, self._upstreams = route, upstreams
         self.matches = [
-            ((rank(match), route.meta.age, number, place), served)
+            ((rank, route.meta.age, number, place), served)
             for number, rule in enumerate(route.rules)
-            if not rule.problem
-            for place, (match, served) in enumerate(self._matches(rule))
+            for place, (rank, served) in enumerate(self._matches(rule))
         ]
 
-    def _matches(self, rule: Rule) -> Iterator[tuple[Match, ServedRoute]]:
+    def _matches(self, rule: Rule) -> Iterator[tuple[Rank, ServedRoute]]:
+        if rule.problem:
+            yield from ((rank, ServedRoute(match, REFUSED)) for match, rank in rule.ranked)
+            return
         action, filters, fault = self._action(rule), rule.filters, self._route.meta.failing
-        for match in rule.matches:
-            yield match, ServedRoute(match, action, filters.request, filters.response, filters.cors, fault=fault)
+        for match, rank in rule.ranked:
+            yield rank, ServedRoute(match, action, filters.request, filters.response, filters.cors, fault=fault)
 
     def _action(self, rule: Rule) -> Forward | Redirect:
         filters = rule.filters
@@ -111,7 +115,7 @@ class _Served:
 def _routes(
     name: str, routes_by_name: Mapping[str, Iterable[Route]], served: Mapping[int, _Served]
 ) -> Iterator[ServedRoute]:
-    """Return the routes of one host in the order in which they are asked."""
+    """Return the routes of one host in the order in which they are asked, up to a refusal of everything."""
     nearest: dict[int, str] = {}
     for theirs in covering(name):
         for route in routes_by_name.get(theirs, ()):
@@ -121,4 +125,10 @@ def _routes(
         for route_id, theirs in nearest.items()
         for order, match in served[route_id].matches
     ]
-    return (match for _, match in sorted(sorted_routes, key=lambda entry: entry[0]))
+    for _, match in sorted(sorted_routes, key=lambda entry: entry[0]):
+        yield match
+        if match == _ALL_REFUSED:
+            return
+
+
+_ALL_REFUSED = ServedRoute(Match(), REFUSED)

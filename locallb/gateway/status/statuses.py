@@ -157,7 +157,7 @@ def _listener(number: int, mine: BoundListener, bound: BoundGateway, outcome: Ou
     return {
         "name": mine.listener.name,
         "supportedKinds": [{"group": GROUP, "kind": kind.value} for kind in mine.kinds],
-        "attachedRoutes": len(bound.attachment.routes.get(number, ())),
+        "attachedRoutes": sum(attached.accepted for attached in bound.attachment.routes.get(number, ())),
         **conditions(*written),
     }
 
@@ -247,4 +247,6 @@ def _parent(view: ParentVerdict, resolved: Trouble | None) -> Status:
 def _dropped(route: Route) -> str:
     """Return which rules of a valid route aren't served."""
     problems = [rule.problem for rule in route.rules if rule.problem]
-    return f"Dropped Rule: {'; '.join(problems)}"[:1024] if problems and not invalid(route) else ""
+    if not problems or invalid(route):
+        return ""
+    return f"Dropped Rule: requests that it matches are answered 500: {'; '.join(problems)}"

@@ -33,6 +33,10 @@ class Named(NamedTuple):
         return f"{self.namespace}/{self.name}"
 
 
+NO_HOST = "."
+"""The hostname of a listener whose own isn't understood: that of no request."""
+
+
 class RouteKind(StrEnum):
     """The kinds of routes."""
 
@@ -73,6 +77,8 @@ class Meta(Struct, frozen=True):
     annotations: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     fault: Fault | None = None
     """The annotation `local-lb.dev/fault`."""
+    problem: str = ""
+    """What isn't understood of it. Nothing of the object is served then."""
 
     @property
     def failing(self) -> Fault | None:
@@ -211,9 +217,11 @@ class Route(Struct, frozen=True):
     kind: RouteKind
     meta: Meta
     parents: tuple[ParentRef, ...] = ()
-    hostnames: tuple[str, ...] = ()
+    hostnames: tuple[str, ...] | None = ()
+    """Empty for all of a listener's; None where it has some, and none of them can be a request's."""
     rules: tuple[Rule, ...] = ()
     problem: str = ""
+    """Why nothing of it is served. Its requests are answered with an error, and by no other route."""
 
     @property
     def reference(self) -> Reference:

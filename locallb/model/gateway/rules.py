@@ -6,8 +6,12 @@ A value that can't be served is the rule's `problem`, so that the rules beside i
 
 from __future__ import annotations
 
-from msgspec import Struct
+from collections.abc import Iterable
 
+from msgspec import Struct
+from msgspec.structs import replace
+
+from locallb.model.gateway.precedence import FIRST, Rank, rank
 from locallb.model.http.policies import NO_CHANGES, Cors, HeaderChanges, Retry, Session
 from locallb.model.http.routes import Match, PathRewrite, Redirect
 
@@ -65,6 +69,21 @@ class Rule(Struct, frozen=True):
     retry: Retry | None = None
     session: Session | None = None
     problem: str = ""
-    """Why this rule isn't served: half a sentence."""
+    """Why this rule isn't served: half a sentence. Its requests are answered with an error, and by no other rule."""
     incompatible: bool = False
     """Its filters contradict each other."""
+    ranks: tuple[Rank, ...] = ()
+    """The precedence of each match, where one is broader than the rule writes it; empty: their own."""
+
+    @property
+    def ranked(self) -> Iterable[tuple[Match, Rank]]:
+        """Return the matches, each with its precedence."""
+        return zip(self.matches, self.ranks or map(rank, self.matches), strict=True)
+
+    def refused(self, problem: str) -> Rule:
+        """Return this rule as one that isn't served, for its own problem or for this one."""
+        return self if self.problem else replace(self, problem=problem)
+
+
+ANYTHING = Rule(ranks=(FIRST,))
+"""A rule that takes every request before all others: where nothing is understood of one."""

@@ -33,8 +33,10 @@ class Selector(Struct, frozen=True):
     labels: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     requirements: tuple[Requirement, ...] = ()
 
-    def selects(self, labels: Mapping[str, str]) -> bool:
-        """Return whether an object with these labels is selected."""
+    def selects(self, labels: Mapping[str, str] | None) -> bool:
+        """Return whether an object with these labels is selected; where they aren't known, only by an empty one."""
+        if labels is None:
+            return not (self.labels or self.requirements)
         same = all(labels.get(key) == value for key, value in self.labels.items())
         return same and all(_meets(requirement, labels) for requirement in self.requirements)
 
@@ -59,18 +61,22 @@ class Allowed(Struct, frozen=True):
     """Which namespaces may attach, and which kinds of routes."""
 
     namespaces: From = From.SAME
-    selector: Selector = field(default_factory=Selector)
+    selector: Selector | None = None
+    """None selects nothing."""
     kinds: tuple[tuple[str, str], ...] = ()
     """Groups and kinds; empty for all that the protocol has."""
 
-    def admits(self, home: str, other: str, labels: Mapping[str, str]) -> bool:
-        """Return whether an object of the namespace `other`, which has these labels, may attach to one of `home`."""
+    def admits(self, home: str, other: str, labels: Mapping[str, str] | None) -> bool:
+        """Return whether an object of the namespace `other` may attach to one of `home`.
+
+        `labels` are those of that namespace; None where they aren't known.
+        """
         match self.namespaces:
             case From.ALL:
                 return True
             case From.SAME:
                 return home == other
             case From.SELECTOR:
-                return self.selector.selects(labels)
+                return self.selector is not None and self.selector.selects(labels)
             case From.NONE:
                 return False

@@ -23,6 +23,7 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\U0010ffff]*")
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _HOSTNAME = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*")
+_HOST = re.compile(r"(?:\*\.)?[a-z0-9._-]{1,253}")
 _PATH = re.compile(r"/[\x21\x22\x24-\x3e\x40-\x7e]*")
 _UNCHANGEABLE = frozenset({"host", "connection", "keep-alive", "transfer-encoding", "upgrade", "content-length", "te"})
 """What says for which host a message is and where it ends: set by the proxy alone."""
@@ -61,6 +62,13 @@ def hostname(text: str, *, wildcard: bool = True) -> str:
     fits = len(text) <= MAX_HOSTNAME and _HOSTNAME.fullmatch(text) and (wildcard or not text.startswith("*"))
     if not fits:
         raise ValueError(f"{shown(text)} isn't a hostname: use lower-case labels of letters, digits and hyphens")
+    return text
+
+
+def host(text: str) -> str:
+    """Return what requests may name as their host, or `*.` and a name: hostnames, and names that DNS doesn't have."""
+    if not _HOST.fullmatch(text):
+        raise ValueError(f"{shown(text)} is no host of requests: use lower-case letters, digits, hyphens and dots")
     return text
 
 

@@ -103,7 +103,7 @@ class VirtualHost(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         for domain in self.domains:
-            _ = domain == ANY or check.hostname(domain)
+            _ = domain == ANY or check.host(domain)
         if not self.domains:
             raise ValueError("a virtual host without a hostname takes nothing: leave it out")
 
@@ -159,7 +159,7 @@ class Chain(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         for name in self.names:
-            check.hostname(name)
+            check.host(name)
         if self.names and self.termination is None and isinstance(self.serves, HttpRoutes):
             raise ValueError("plain HTTP has no SNI: hostnames belong to its virtual hosts")
 

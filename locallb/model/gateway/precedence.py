@@ -11,7 +11,9 @@ from typing import TypeAlias
 from locallb.model.http.routes import GrpcMethod, Match, PathKind, PathMatch
 
 Rank: TypeAlias = tuple[int, int, int, bool, int, int]
-_RANKS = {PathKind.EXACT: 0, PathKind.REGEX: 1, PathKind.PREFIX: 2}
+FIRST: Rank = (-1, 0, 0, False, 0, 0)
+"""Before every match."""
+PATH_RANKS = {PathKind.EXACT: 0, PathKind.REGEX: 1, PathKind.PREFIX: 2}
 """Exact paths, then regular expressions, of which the API leaves it open, then prefixes."""
 _WITHOUT_PATH = 3
 
@@ -21,18 +23,21 @@ def rank(match: Match) -> Rank:
 
     Kind of path; the longest; has a method; most headers; most parameters of the query.
     """
-    kind, first, second = _path(match.path)
+    kind, first, second = path_rank(match.path)
     return kind, first, second, not match.method, -len(match.headers), -len(match.query)
 
 
-def _path(path: PathMatch | GrpcMethod | None) -> tuple[int, int, int]:
+def path_rank(path: PathMatch | GrpcMethod | None) -> tuple[int, int, int]:
     """Return the kind of a path and how long it is; of gRPC the service counts, then the method."""
     match path:
-        case PathMatch(PathKind.EXACT, _):
-            return 0, 0, 0
         case PathMatch(kind, value):
-            return _RANKS[kind], -len(value.rstrip("/")), 0
+            return written_path_rank(kind, value)
         case GrpcMethod(service, method, regex):
             return int(regex), -len(service), -len(method)
         case None:
             return _WITHOUT_PATH, 0, 0
+
+
+def written_path_rank(kind: PathKind, value: str) -> tuple[int, int, int]:
+    """Return the rank of a path of this kind, whether it can be compared or not."""
+    return (PATH_RANKS[kind], 0 if kind is PathKind.EXACT else -len(value.rstrip("/")), 0)
