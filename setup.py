@@ -41,7 +41,8 @@ def _copy_tree(source: str, target: Path) -> None:
 def _bill_of_materials(version: str) -> str:
     """Return every dependency with its pinned version; without a date, so that builds stay equal."""
     lines = Path("requirements.txt").read_text(encoding="utf-8").splitlines()
-    pinned = sorted(tuple(line.split("==")) for line in lines if "==" in line and not line.startswith("#"))
+    pins = (line.partition(";")[0] for line in lines if "==" in line and not line.startswith("#"))
+    pinned = sorted(tuple(pin.split("==")) for pin in pins)
     document = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",

@@ -124,7 +124,7 @@ def test_five_hundred_usual_routes_fit(names: int) -> None:
     assert refused(only(gateway(), service(), *made, aged(600, matches=2))) == {}
 
 
-LARGE = "/" + "(?:ab){140}" * 2
+LARGE = "/" + "(?:ab){610}" * 4
 """An expression that is as large as one may be, nearly."""
 
 

@@ -70,7 +70,7 @@ REFUSED: dict[str, tuple[JsonObject, str]] = {
     ),
     "a regular expression that looks around": (
         _with_match(path={"type": "RegularExpression", "value": "/(?=a)"}),
-        "isn't known here",
+        "looks around, which RE2 can't",
     ),
     "a header that isn't one": (_with_match(headers=[{"name": "a b", "value": "x"}]), "isn't the name of a header"),
     "a method that isn't one": (_with_match(method="BREW"), "GET"),

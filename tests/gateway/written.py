@@ -14,7 +14,7 @@ _texts = st.sampled_from(["v", "%REQ(host)%", "100 %", "a\r\nb: c", '"', "{}", "
 _header_names = st.sampled_from(["x-a", "X-A", "host", ":path", "connection", "a b", "x-envoy-retry-on", "", "te"])
 _headers = st.lists(st.fixed_dictionaries({"name": _header_names, "value": _texts}), max_size=2)
 _expressions = st.sampled_from(
-    ["/v[0-9]+", "(a{1000}){1000}", "(", "(?=a)", ".*", "\\C", "[[:alpha:]]+", "(?i)x", "a**"]
+    ["/v[0-9]+", "[a-z_-\\d]", "(a{1000}){1000}", "(", "(?=a)", ".*", "\\C", "[[:alpha:]]+", "(?i)x", "a**"]
 )
 _paths = st.one_of(
     st.fixed_dictionaries(

@@ -110,9 +110,9 @@ def test_the_rest_is_reported_and_served_without_it(said: dict[str, str], told: 
     [
         ("/a|/b", "put its choices in parentheses"),
         ("a/(.*)", "begin an expression with a slash"),
-        ("/a)(b", "an unmatched parenthesis"),
-        ("/(?=x)", "a group that isn't known here"),
-        ("/a{1000}{1000}", "a repetition of a repetition"),
+        ("/a)(b", "is refused by RE2: unexpected )"),
+        ("/(?=x)", "looks around, which RE2 can't"),
+        ("/a{10}{10}", "is refused by RE2: bad repetition operator: {10}{10}"),
         ("/(a{1000}){9}", "becomes too large"),
         ("/" + "a" * 1100, "1 to 1024 printable ASCII characters"),
     ],
@@ -257,7 +257,7 @@ def test_annotation_dialects_are_a_list_of_controllers() -> None:
 
 def test_large_expressions_fill_no_proxy_and_affect_no_others() -> None:
     """Neither by themselves nor as what a canary takes a share of; small ones that come later are served."""
-    large = [path(f"/{number}(?:ab){{140}}(?:ab){{140}}", SPECIFIC) for number in range(150)]
+    large = [path(f"/{number}" + "(?:ab){620}" * 4, SPECIFIC) for number in range(150)]
     evil = annotated(*large, name="evil", use_regex="true")
     canary = annotated(*large, name="share", canary="true", canary_weight="10")
     usual = annotated(*(path(f"/{n}(/|$)(.*)", SPECIFIC) for n in range(500)), name="zz", use_regex="true")

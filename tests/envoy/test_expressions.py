@@ -1,0 +1,195 @@
+"""Regular expressions: what is taken is taken by RE2, and by Envoy wherever it stands; each refusal says why."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+import re2
+from hypothesis import HealthCheck, Phase, example, given, settings
+from hypothesis import strategies as st
+
+from locallb.envoy import render
+from locallb.model.http.regexes import MAX_SIZE, checked, groups, size_of
+from locallb.model.http.routes import (
+    Answer,
+    Forward,
+    GrpcMethod,
+    Match,
+    PathKind,
+    PathMatch,
+    PathRewrite,
+    Route,
+    Target,
+    ValueMatch,
+)
+from locallb.model.http.serving import ANY, Chain, HttpListener, HttpRoutes, VirtualHost
+from locallb.model.identities import ProxyId, ProxyName, UpstreamName
+from locallb.model.objects import Discovery
+from locallb.model.serving import Proxy
+from tests.envoy.support import validate
+
+_MEMBERS = [
+    "a-z",
+    "0-9",
+    "-",
+    "_",
+    r"\d",
+    r"\w",
+    r"\S",
+    r"\-",
+    r"\]",
+    r"\x41",
+    "[:alpha:]",
+    "[:nope:]",
+    "^",
+    "[",
+    "(?=",
+    ".",
+]
+_sets = st.builds(
+    lambda negated, members: f"[{negated}{''.join(members)}]",
+    st.sampled_from(["", "^"]),
+    st.lists(st.sampled_from(_MEMBERS)),
+)
+_atoms = st.one_of(
+    _sets,
+    st.sampled_from(
+        ["a", ".", r"\w", r"\.", "^", "$", "/", r"\b", r"\z", r"\1", r"\pL", r"\Qa", "{", "}", "]", "(?=a)", "(?i)"]
+    ),
+)
+_repeats = st.sampled_from(["", "", "", "*", "+?", "{2}", "{2,}", "{0,9}", "{1000}", "{1001}", "{2,1}", "**"])
+_expressions = st.recursive(
+    st.lists(st.builds(str.__add__, _atoms, _repeats), min_size=1, max_size=5).map("".join),
+    lambda inner: st.builds(
+        lambda opening, text, closing: f"{opening}{text}{closing}",
+        st.sampled_from(["(", "(?:", "(?P<n>", "(?<n>", "(?s-i:", "(?x:"]),
+        st.lists(inner, min_size=1, max_size=3).map("|".join),
+        st.builds(str.__add__, st.sampled_from([")", ")", ")", ""]), _repeats),
+    ),
+    max_leaves=6,
+) | st.text(r"ab/.[]^-()|*+?{}1,2\wdQ:=!<P>$", min_size=1, max_size=12)
+_OURS = "becomes too large|reference back|Unicode class|quotation by"
+"""What is refused although RE2 may take it."""
+
+
+def _re2s(pattern: str) -> re2._Regexp | None:
+    """Compile it as Envoy does, with the memory that Envoy allows."""
+    options = re2.Options()
+    options.encoding, options.log_errors = re2.Options.Encoding.LATIN1, False
+    try:
+        return re2.compile(pattern.encode(), options)
+    except re2.error:
+        return None
+
+
+def _refusal(pattern: str) -> str:
+    try:
+        checked(pattern)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+@settings(max_examples=1000)
+@given(_expressions)
+@example(r"[a-z_-\d]")
+@example("[--!]")
+@example(r"[0-\d]")
+def test_what_is_taken_is_taken_by_re2_and_each_refusal_says_why(pattern: str) -> None:
+    """Sizes and groups are RE2's; what RE2 would take is refused for few reasons."""
+    compiled, refusal = _re2s(pattern), _refusal(pattern)
+    if not refusal:
+        assert compiled is not None
+        assert (size_of(pattern), groups(pattern)) == (compiled.programsize, compiled.groups)
+        assert size_of(pattern) <= MAX_SIZE
+    else:
+        with pytest.raises(
+            ValueError, match=rf"^the regular expression .* ({_OURS}|looks around|is refused by RE2: .)"
+        ):
+            checked(pattern)
+        assert compiled is None or any(words in refusal for words in _OURS.split("|"))
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *(
+            "/a/.*",
+            "(foo|bar)(/|$)(.*)",
+            r"[\w.-]{2,5}?",
+            "(?i)x",
+            "[[:alpha:]]+",
+            "/[^/]+/m",
+            "(?P<a>x)",
+            r"\x41",
+            "a{",
+        ),
+        *("[]a]", "[a-]", "[(?=]", "a" * 1024, "(?<n>a)", "(a{30}){30}"),
+    ],
+)
+def test_expressions_that_re2_has(pattern: str) -> None:
+    """They come back as they are."""
+    assert checked(pattern) == pattern
+
+
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        (r"/[a-z_-\d]+", r"is refused by RE2: invalid escape sequence: \d"),
+        ("a**", "is refused by RE2: bad repetition operator: **"),
+        ("a)", "is refused by RE2: unexpected ): a)"),
+        ("[z-a]", "is refused by RE2: invalid character class range: z-a"),
+        ("[]", "is refused by RE2: missing ]: []"),
+        ("a{2000}", "is refused by RE2: invalid repetition size: {2000}"),
+        ("(a{40}){40}", "is refused by RE2: invalid repetition size: {40}"),
+        ("/(?<!a)b", "looks around, which RE2 can't"),
+        (r"(a)\1", "has a reference back to a group, which isn't served"),
+        (r"[\pL]", "has a Unicode class, which isn't served"),
+        (r"\Qa", r"has a quotation by \Q, which isn't served"),
+        ("[^a]{999}" * 3, "becomes too large: repeat less"),
+        ("((a?){30}){30}" * 6, "becomes too large: repeat less"),
+        ("", "1 to 1024 printable ASCII characters"),
+        ("a" * 1025, "1 to 1024 printable ASCII characters"),
+        ("\u00e4", "1 to 1024 printable ASCII characters"),
+        ("a\n", "1 to 1024 printable ASCII characters"),
+    ],
+)
+def test_expressions_that_are_refused(pattern: str, why: str) -> None:
+    """By RE2 in its own words; by us where it would be large, or mean something else."""
+    assert _refusal(pattern).endswith(why)
+
+
+@pytest.mark.envoy
+@settings(
+    max_examples=3,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+    suppress_health_check=list(HealthCheck),
+)
+@given(st.lists(_expressions, min_size=80, max_size=120))
+@example(["(?i)a|b", "(?<n>[^a]{900})", ".{990}", "^$", r"[]\-[]+", "((a?){30}){30}"])
+def test_envoy_takes_what_is_taken_wherever_it_stands(patterns: list[str]) -> None:
+    """In paths, headers, parameters, gRPC's names and rewrites by groups, and framed as for Ingresses."""
+    routes = [route for pattern in patterns if not _refusal(pattern) for route in _routes(pattern)]
+    listener = HttpListener(ip_address("127.77.0.9"), 80, (Chain(HttpRoutes((VirtualHost((ANY,), tuple(routes)),))),))
+    name, number = ProxyName("kind/gateways/default/web"), ProxyId("0123456789ab")
+    proxy = Proxy(name, number, Discovery.STATIC, http=(listener,), may_serve_http=True)
+    with TemporaryDirectory() as directory:
+        result = validate(Path(directory), render(proxy).files)
+    assert result.returncode == 0, result.stderr
+
+
+def _routes(pattern: str) -> list[Route]:
+    """Return routes that have it in each place."""
+    compared = ValueMatch("x-a", pattern, regex=True)
+    framed = [PathMatch(PathKind.REGEX, pattern), PathMatch(PathKind.REGEX, f"(?i:{pattern}).*")]
+    somewhere = ValueMatch("x-b", f".*(?:{pattern}).*", regex=True)
+    rewritten = Forward((Target(UpstreamName("tcp-80")),), path=PathRewrite(r"/\0", groups=True))
+    matches = [
+        *map(Match, framed),
+        *(Match(GrpcMethod(*names, regex=True)) for names in ((pattern, pattern), (pattern, ""), ("", pattern))),
+        Match(headers=(compared, somewhere), query=(compared,)),
+    ]
+    return [*(Route(match, Answer(204)) for match in matches), *(Route(Match(path), rewritten) for path in framed)]
