@@ -18,7 +18,16 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from locallb.gateway.hostnames import specificity
-from locallb.model.gateway.ingresses import Ingress, IngressPath, IngressRule
+from locallb.model.gateway.ingresses import (
+    EVERY_PATH,
+    FIRST,
+    Ingress,
+    IngressBackend,
+    IngressPath,
+    IngressRule,
+    everything_refused,
+)
+from locallb.model.gateway.objects import NO_HOST
 from locallb.model.http.routes import Answer, Match, PathKind, PathMatch, Route, ValueMatch
 from locallb.model.http.serving import ANY, HttpRoutes, VirtualHost
 
@@ -88,32 +97,35 @@ class Hosts(Struct):
         return HttpRoutes((*self.table((*names, *below)).hosts, *others), self.by_source)
 
     def _take(self, ingress: Ingress, act: Act) -> None:
-        for rule in ingress.rules:
-            if not rule.problem:
-                self._entries.setdefault(rule.host, [])
+        rules = [rule for rule in ingress.rules if rule.host != NO_HOST]
+        for rule in rules:
+            self._entries.setdefault(rule.host, [])
             for path in rule.paths:
-                if path.match:
-                    self._add(ingress, rule.host, path.match, path.written, act(ingress, rule.host, path))
+                self._add(ingress, rule.host, path, act(ingress, rule.host, path))
         if ingress.default:
-            for rule in ingress.rules:
+            for rule in rules:
                 if _is_whole(rule) and self._owners.get((rule.host, PathKind.PREFIX, "")) is not ingress:
-                    whole = IngressPath(_ALL, ingress.default, "/")
-                    self._add(ingress, rule.host, _ALL, "/", act(ingress, rule.host, whole))
+                    whole = IngressPath(EVERY_PATH, ingress.default, "/")
+                    self._add(ingress, rule.host, whole, act(ingress, rule.host, whole))
             path = IngressPath(None, ingress.default)
-            for host in ("", *(rule.host for rule in ingress.rules if not rule.problem)):
+            for host in ("", *(rule.host for rule in rules)):
                 self._defaults.setdefault(host, act(ingress, host, path))
 
-    def _add(self, ingress: Ingress, host: str, path: PathMatch, written: str, routes: Routes) -> None:
-        value = path.value.rstrip("/") if path.kind is PathKind.PREFIX else path.value
-        winner = self._owners.setdefault((host, path.kind, value), ingress)
+    def _add(self, ingress: Ingress, host: str, path: IngressPath, routes: Routes) -> None:
+        match = path.match or EVERY_PATH
         entries = self._entries[host]
-        length = len((written if path.kind is PathKind.REGEX else path.value).rstrip("/"))
-        entry = _Entry((path.kind is not PathKind.EXACT, -length), len(entries), routes)
-        if winner is ingress and (host, path) not in self._paths:
-            self._paths.add((host, path))
+        if path.problem:
+            entries.append(_Entry(path.rank or FIRST, len(entries), routes))
+            return
+        value = match.value.rstrip("/") if match.kind is PathKind.PREFIX else match.value
+        winner = self._owners.setdefault((host, match.kind, value), ingress)
+        length = len((path.written if match.kind is PathKind.REGEX else match.value).rstrip("/"))
+        entry = _Entry((match.kind is not PathKind.EXACT, -length), len(entries), routes)
+        if winner is ingress and (host, match) not in self._paths:
+            self._paths.add((host, match))
             entries.append(entry)
         else:
-            self.conflicts.append(Conflict(ingress, host, written, winner))
+            self.conflicts.append(Conflict(ingress, host, path.written, winner))
 
     def _routes(self, name: str) -> Iterator[Route]:
         """Return the routes of one host, up to the first that takes everything."""
@@ -131,15 +143,22 @@ class Hosts(Struct):
 
 
 def within_bounds(ingresses: Sequence[Ingress], most: int) -> Iterator[Ingress]:
-    """Return Ingresses, the oldest first; who comes late and wants more than is left is refused, and others go on."""
-    room = _Room(most)
+    """Return Ingresses, the oldest first; who comes late and wants more than is left is refused, and others go on.
+
+    Requests for hosts of one that is refused are refused, of at most so many hosts again.
+    """
+    room, left = _Room(most), most
     for ingress in ingresses:
         if ingress.problem or room.takes(ingress):
             yield ingress
             continue
         why = f"with it its address would have more than {most} routes of all hosts, of which a large expression"
         why += " counts as several; name hosts in its rules, or use simpler expressions"
-        yield replace(ingress, rules=(), tls=(), default=None, problem=why, refused=())
+        hosts = dict.fromkeys(rule.host for rule in ingress.rules if rule.host != NO_HOST)
+        closed = tuple(IngressRule(host, (everything_refused(why),)) for host in hosts) if len(hosts) <= left else ()
+        left -= len(closed)
+        default = IngressBackend(problem=why) if ingress.default else None
+        yield replace(ingress, rules=closed, tls=(), default=default, problem=why, refused=())
 
 
 class _Room(Struct):
@@ -171,7 +190,7 @@ def _paths_of(ingress: Ingress) -> Counter[str]:
     """Return how many paths each host of an Ingress has; that for every host is always among them."""
     paths = Counter(dict.fromkeys(("", *ingress.hosts), 0))
     for rule in ingress.rules:
-        if not rule.problem:
+        if rule.host != NO_HOST:
             count = sum(_entries(rule.host, path.match) for path in rule.paths) or _is_whole(rule)
             paths[rule.host] += count * ingress.routes_a_path
     return paths
@@ -187,11 +206,10 @@ def _wider(host: str) -> AbstractSet[str]:
 
 def _is_whole(rule: IngressRule) -> bool:
     """Return whether a rule sends all of its host to the default backend of its Ingress."""
-    return bool(rule.host) and not (rule.paths or rule.problem)
+    return bool(rule.host) and not rule.paths
 
 
-_ALL = PathMatch(PathKind.PREFIX, "/")
-_EVERYTHING = (Match(), Match(_ALL))
+_EVERYTHING = (Match(), Match(EVERY_PATH))
 
 
 def above(name: str) -> tuple[str, ...]:

@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from locallb.gateway.parsing.fields import hostname, items, name_of, raw_items
+from msgspec.structs import replace
+
+from locallb.gateway.parsing.fields import hostname, name_of, odd_host, raw_items
 from locallb.gateway.parsing.gateways import spec_of
+from locallb.gateway.parsing.matches import beginning_of_expression
 from locallb.gateway.parsing.references import LARGEST_PORT
 from locallb.model.fields import FieldError, Fields, as_text
 from locallb.model.formatting import shown
@@ -21,8 +24,9 @@ from locallb.model.gateway.ingresses import (
     IngressPath,
     IngressRule,
     IngressTls,
+    everything_refused,
 )
-from locallb.model.gateway.objects import Meta
+from locallb.model.gateway.objects import NO_HOST, Meta
 from locallb.model.http.routes import PathKind, PathMatch
 
 CLASS_ANNOTATION = "kubernetes.io/ingress.class"
@@ -107,23 +111,44 @@ def _entry(path: str, item: object) -> tuple[IngressTls | None, list[str]]:
 
 
 def _rule(path: str, item: object) -> IngressRule:
+    """Read a rule; what is understood of one that isn't served stays, as nobody else may get its requests."""
     try:
         fields = Fields.of(path, item)
-        host = hostname(fields.at("host"), fields.text("host"))
-        return IngressRule(host, tuple(map(_path, items(fields.inner("http"), "paths", _MOST))))
     except FieldError as error:
-        return IngressRule(problem=str(error))
+        return IngressRule(NO_HOST, problem=str(error))
+    try:
+        host = hostname(fields.at("host"), fields.text("host"))
+    except FieldError as error:
+        host, problem = odd_host(fields.get("host")) or NO_HOST, str(error)
+        return IngressRule(host, (everything_refused(problem),), problem)
+    try:
+        entries = raw_items(fields.inner("http"), "paths", _MOST)
+    except FieldError as error:
+        return IngressRule(host, (everything_refused(str(error)),))
+    return IngressRule(host, tuple(_path(where, entry) for where, entry in entries))
 
 
-def _path(fields: Fields) -> IngressPath:
+def _path(where: str, item: object) -> IngressPath:
+    try:
+        fields = Fields.of(where, item)
+    except FieldError as error:
+        return everything_refused(str(error))
     path = fields.get("path")
-    written = path if isinstance(path, str) else ""
-    backend, is_specific = IngressBackend(), fields.get("pathType") == _PathType.OURS
+    written, is_specific = path if isinstance(path, str) else "", fields.get("pathType") == _PathType.OURS
     try:
         backend = _backend(fields.inner("backend"))
+    except FieldError as error:
+        backend = IngressBackend(problem=str(error))
+    try:
         return IngressPath(_match(fields), backend, written, is_specific=is_specific)
     except FieldError as error:
-        return IngressPath(None, backend, written, str(error), is_specific)
+        return refused_path(IngressPath(None, backend, written, str(error), is_specific=is_specific))
+
+
+def refused_path(path: IngressPath, *, ignores_case: bool = False) -> IngressPath:
+    """Return a path that can't be compared with all that it might match, at the precedence that it might have."""
+    match = beginning_of_expression(path.written, ignores_case=ignores_case)
+    return replace(path, match=match, rank=(path.is_specific, -len(path.written.rstrip("/"))))
 
 
 def _match(fields: Fields) -> PathMatch:

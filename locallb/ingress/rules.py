@@ -80,7 +80,13 @@ class Rules:
         of another namespace sends nobody to HTTPS unless the Ingress says that it must be.
         """
         policy = self._policies[ingress.meta.key]
-        if policy.is_denied or policy.location or not policy.to_https or path.written.startswith(_CHALLENGE):
+        if (
+            policy.is_denied
+            or path.problem
+            or policy.location
+            or not policy.to_https
+            or path.written.startswith(_CHALLENGE)
+        ):
             return self.secured(ingress, host, path)
         owners = [certified[name] for name in _standing_for(host, certified)]
         if ingress.meta.key.namespace in owners or (owners and policy.must_be_https):
@@ -97,8 +103,8 @@ class Rules:
 
     def _served(self, ingress: Ingress, host: str, path: IngressPath) -> Routes:
         policy = self._policies[ingress.meta.key]
-        if policy.is_denied:
-            return (Route(Match(path.match), _UNAVAILABLE),)
+        if policy.is_denied or path.problem or ingress.problem:
+            return (_nobody(path),)
         if policy.location:
             return (_sent(path, policy.location),)
         if path.leads_to:

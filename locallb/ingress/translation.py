@@ -96,7 +96,7 @@ def _bound(
     shown = certificates(readable, shared, authority)
     rules, by_source = Rules(readable, policies, backends), Dialect.NGINX in settings.annotations
     act = partial(rules.plain, certified=shown.namespaces, https=settings.https)
-    main = [(ingress, policies[ingress.meta.key]) for ingress in readable]
+    main = [(ingress, policies[ingress.meta.key]) for ingress in ingresses]
     plain = Hosts.of([ingress for ingress, policy in main if policy.plain], act, by_source=by_source)
     by_port: dict[int, tuple[Chain, ...]] = {settings.http: (Chain(plain.table(plain.names)),)}
     conflicts = plain.conflicts

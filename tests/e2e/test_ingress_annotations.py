@@ -84,7 +84,8 @@ INGRESSES = (
     annotated("values.test", path("/", to="a"), rewrite_target="/new"),
     annotated("values.test", path("/", to="b"), name="by-value", day=2, **CANARY, canary_by_header_value="tea"),
     annotated("alone.test", canary="true", canary_weight="100"),
-    annotated("unknown.test", auth_url="https://x.test", server_snippet="deny all;"),
+    annotated("unknown.test", proxy_body_size="1m", session_cookie_name="id"),
+    annotated("guarded.test", auth_url="https://x.test", server_snippet="deny all;"),
     traefik("only-tls.test", "websecure", "true"),
     traefik("only-plain.test", "web"),
     traefik("elsewhere.test", "internal"),
@@ -250,9 +251,12 @@ def test_entry_points_select_plain_http_or_tls(served: Served) -> None:
 
 def test_unsupported_annotations_are_reported_once(served: Served) -> None:
     """Once, by name."""
-    unknown = "these annotations aren't understood, and nothing comes of them: auth-url, server-snippet"
+    unknown = "these annotations aren't understood, and nothing comes of them: proxy-body-size, session-cookie-name"
     assert served.told.count(f"Ingress shop/unknown: of nginx.ingress.kubernetes.io/ {unknown}") == 1
     assert served.ask("unknown.test").status == 200
+    guards = "these annotations keep clients out and aren't understood: auth-url, server-snippet"
+    assert served.told.count(f"Ingress shop/guarded: of nginx.ingress.kubernetes.io/ {guards}") == 1
+    assert served.ask("guarded.test").status == 503
     assert served.ask("rewritten.test", "/none").status == 503
     assert served.told.count("rewrite-target of /none: only a route that matches by an expression has groups") == 1
     assert "8080: permanent.test/* → 301 https://other.test/x?y=1%20z" in served.lines

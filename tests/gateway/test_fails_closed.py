@@ -6,8 +6,6 @@ are evaluated as the proxy does it: the most specific virtual host, and there th
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -16,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.gateway.translation import BoundGateway
-from locallb.model.http.routes import Answer, Forward, GrpcMethod, Match, PathKind, PathMatch, Redirect, ValueMatch
-from locallb.model.http.serving import ANY, HttpRoutes, TcpForward
+from locallb.model.http.serving import TcpForward
 from tests.gateway.api import (
     JsonObject,
     api_object,
@@ -32,57 +29,10 @@ from tests.gateway.api import (
     service,
 )
 from tests.gateway.backend_tls import policy
+from tests.gateway.evaluation import RUBBISH, answered, broken, fields, upstream_service
 
 HOSTS, PATHS = ("a.t", "b.t", "my_host.t"), ("/", "/x", "/x/y", "/xy", "/z")
 REQUESTS = [(host, path, method) for host in HOSTS for path in PATHS for method in ("GET", "POST")]
-
-
-def answered(one: BoundGateway, host: str, path: str, method: str = "GET", **headers: str) -> str:
-    """Return the Service that gets a request, or the status of the answer that it gets without one."""
-    (chain,) = one.chains.get(80, (None,))
-    if chain is None:
-        return "refused"
-    assert isinstance(chain.serves, HttpRoutes)
-    tables = {domain: table.routes for table in chain.serves.hosts for domain in table.domains}
-    labels = host.split(".")
-    names = [host, *("*." + ".".join(labels[number:]) for number in range(1, len(labels))), ANY]
-    for each in next((tables[name] for name in names if name in tables), ()):
-        if _fits(each.match, path, method, headers):
-            match each.action:
-                case Answer(status=status) | Redirect(code=status):
-                    return str(status)
-                case Forward(targets=targets):
-                    return " ".join(_backend(one, target.upstream) for target in targets) or "500"
-    return "404"
-
-
-def _backend(one: BoundGateway, upstream: Any) -> str:  # noqa: ANN401 - a name
-    return one.targets[upstream].service.name if upstream else "500"
-
-
-def _fits(match: Match, path: str, method: str, headers: Mapping[str, str]) -> bool:
-    same_method = match.method in {"", method}
-    return same_method and _fits_path(match.path, path) and all(_has(each, headers) for each in match.headers)
-
-
-def _fits_path(match: PathMatch | GrpcMethod | None, path: str) -> bool:
-    match match:
-        case None:
-            return True
-        case PathMatch(PathKind.EXACT, value):
-            return path == value
-        case PathMatch(PathKind.REGEX, value):
-            return re.fullmatch(value, path) is not None
-        case PathMatch(_, value):
-            return path == value.rstrip("/") or path.startswith(f"{value.rstrip('/')}/")
-        case GrpcMethod(service=called, method=method):
-            parts = path.removeprefix("/").split("/")
-            return len(parts) == 2 and called in {"", parts[0]} and method in {"", parts[1]}
-
-
-def _has(wanted: ValueMatch, headers: Mapping[str, str]) -> bool:
-    value = headers.get(wanted.name.lower())
-    return value is not None and bool(re.fullmatch(wanted.value, value) if wanted.regex else value == wanted.value)
 
 
 _paths = st.sampled_from(
@@ -122,15 +72,6 @@ def documents(hostnames: list[str], routes: list[Drawn]) -> list[JsonObject]:
     return [gateway(*listeners), namespace("shop", team="a"), *made, *services]
 
 
-def fields(value: object, *path: str | int) -> Iterator[tuple[str | int, ...]]:
-    """Return where each field of an object is."""
-    if path:
-        yield path
-    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, inner in entries:
-        yield from fields(inner, *path, key)
-
-
 def _breakable(found: list[JsonObject]) -> list[tuple[str | int, ...]]:
     """Return the fields whose meaning lies within their rule, their listener's allowedRoutes or the metadata."""
     return [
@@ -142,22 +83,6 @@ def _breakable(found: list[JsonObject]) -> list[tuple[str | int, ...]]:
     ]
 
 
-def broken(found: list[JsonObject], path: tuple[str | int, ...], rubbish: object) -> list[JsonObject]:
-    """Return the objects with something else in one field."""
-    copy = deepcopy(found)
-    at: Any = copy
-    for key in path[:-1]:
-        at = at[key]
-    at[path[-1]] = rubbish
-    return copy
-
-
-_RUBBISH: dict[type, list[object]] = {
-    str: [5, ["x"], {"x": "y"}, True],
-    int: ["x", -1, {}],
-    list: ["x", 5, {"x": 1}, ["x"]],
-    dict: ["x", 5, [5]],
-}
 _TEXTS = {
     "type": ["Unknown", "ExtensionRef", "ExternalAuth"],
     "from": ["Some"],
@@ -179,7 +104,7 @@ def test_no_request_gets_past_a_rule_that_is_not_understood(
     for key in path:
         at = at[key]
     texts = _TEXTS.get(at if path[-1] == "value" else str(path[-1]), [])
-    rubbish = data.draw(st.sampled_from([*_RUBBISH[type(at)], *texts]))
+    rubbish = data.draw(st.sampled_from([*RUBBISH[type(at)], *texts]))
     _check(found, broken(found, path, rubbish))
 
 
@@ -318,7 +243,7 @@ def _forwarded(one: BoundGateway, sni: str = "") -> list[str]:
     chains = [chain for chain in one.chains[80] if (chain.names or ("",))[0] == sni]
     (chain,) = chains
     assert isinstance(chain.serves, TcpForward)
-    return [_backend(one, target.upstream) for target in chain.serves.targets]
+    return [upstream_service(one, target.upstream) for target in chain.serves.targets]
 
 
 @pytest.mark.parametrize("rules", [[], [{}, {}], "all", [{"backendRefs": "x"}], [{"backendRefs": [{"name": 5}]}]])

@@ -91,7 +91,11 @@ def test_invalid_annotation_values_answer_503_and_are_reported(said: dict[str, s
             "with credentials * means nothing to browsers",
         ),
         ({"enable_cors": "true", "cors_max_age": "-1"}, "use a number from 0 to"),
-        ({"proxy_send_timeout": "5", "auth_url": "x"}, "aren't understood, and nothing comes of them: auth-url, proxy"),
+        (
+            {"proxy_send_timeout": "5", "proxy_body_size": "1m"},
+            "and nothing comes of them: proxy-body-size, proxy-send",
+        ),
+        ({"auth_type": "", "enable_modsecurity": "false"}, "nothing comes of them: auth-type, enable-modsecurity"),
         ({"canary_weight": "-1", "x": ""}, "aren't understood, and nothing comes of them: x"),
     ],
 )
@@ -118,9 +122,10 @@ def test_the_rest_is_reported_and_served_without_it(said: dict[str, str], told: 
     ],
 )
 def test_expressions_that_are_none(written: str, told: str) -> None:
-    """They take no request, and are told."""
+    """Whatever begins as they do is refused, and nobody else has it; they are reported."""
     one = only(annotated(path(written, SPECIFIC), use_regex="true"), annotations=BOTH)
-    assert served(one) == []
+    (refused,) = served(one)
+    assert refused.action == Answer(503)
     (notice,) = one.notices
     assert told in notice
 
@@ -267,3 +272,34 @@ def test_large_expressions_fill_no_proxy_and_affect_no_others() -> None:
         f"{told} several; name hosts in its rules, or use simpler expressions"
     ]
     assert len(served(bound)) == 650
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        {"auth_url": "https://login.test"},
+        {"auth_type": "basic"},
+        {"auth_tls_secret": "shop/clients"},
+        {"denylist_source_range": "10.0.0.0/8"},
+        {"configuration_snippet": "deny all;"},
+        {"server_snippet": "deny all;"},
+        {"enable_modsecurity": "true"},
+        {"proxy_ssl_verify": "on"},
+    ],
+)
+def test_who_would_have_been_kept_out_is_not_let_in(guard: dict[str, str]) -> None:
+    """Annotations that guard and aren't served close their Ingress, until they are removed."""
+    one = only(annotated(**guard), annotations=BOTH)
+    (route,) = served(one)
+    assert route.action == Answer(503)
+    (notice,) = one.notices
+    assert "answered 503 until they are removed" in notice
+
+
+@pytest.mark.parametrize("name", ["router.middlewares", "router.tls.options"])
+def test_guards_of_traefik_close_an_ingress_too(name: str) -> None:
+    """Middlewares may ask for passwords, options of TLS for certificates."""
+    annotations = {f"traefik.ingress.kubernetes.io/{name}": "shop-auth@kubernetescrd"}
+    guarded = ingress(rule(path(), host="a.test"), metadata={"annotations": annotations})
+    (route,) = served(only(guarded, annotations=BOTH))
+    assert route.action == Answer(503)

@@ -181,6 +181,7 @@ def test_an_address_never_has_more_routes_than_it_may(drawn: Drawn, most: int) -
     assert sum(len(each.routes) for each in hosts.table(hosts.names).hosts) <= most
     for before, after in zip(ingresses, bounded, strict=True):
         assert after == before or (after.problem and not after.hosts)
+        assert after == before or all(entry.problem for rule in after.rules for entry in rule.paths)
     assert list(within_bounds(ingresses, 10**6)) == ingresses
 
 

@@ -89,12 +89,12 @@ def _path(fields: Fields, problems: list[str]) -> tuple[PathMatch, tuple[int, in
     kind = _understood(problems, lambda: inner.choice("type", _PathType.PREFIX)) if inner else None
     value = _understood(problems, lambda: inner.text("value") or "/") if inner else None
     if inner is None or kind is None or value is None:
-        return _beginning(_known_of_expression(value or "")), FIRST[:3]
+        return beginning_of_expression(value or ""), FIRST[:3]
     model_kind = PathKind(kind.value.removeprefix("Path"))
     compared = _understood(problems, lambda: _compared_path(inner, model_kind, value))
     if compared is None:
-        known = _known_of_expression(value) if kind is _PathType.REGEX else _known(value)
-        compared = _plain(model_kind, value) or _beginning(known)
+        is_expression = kind is _PathType.REGEX
+        compared = beginning_of_expression(value) if is_expression else beginning_of_path(model_kind, value)
     return compared, written_path_rank(model_kind, value)
 
 
@@ -105,19 +105,24 @@ def _compared_path(fields: Fields, kind: PathKind, value: str) -> PathMatch:
     return made(fields, lambda: PathMatch(kind, value))
 
 
-def _plain(kind: PathKind, value: str) -> PathMatch | None:
-    """Return a path that the API refuses and that can be compared all the same."""
+def beginning_of_path(kind: PathKind, value: str) -> PathMatch:
+    """Match a path that the API refuses: itself where it can be compared all the same, else all that begins so."""
     try:
         return PathMatch(kind, value)
     except ValueError:
-        return None
+        return _beginning(_known(value))
 
 
-def _beginning(known: str) -> PathMatch:
+def beginning_of_expression(expression: str, *, ignores_case: bool = False) -> PathMatch:
+    """Match all paths that begin as those do which an expression may match, whatever syntax it is of."""
+    return _beginning(_known_of_expression(expression), ignores_case=ignores_case)
+
+
+def _beginning(known: str, *, ignores_case: bool = False) -> PathMatch:
     """Match all paths with this beginning, which may end within an element."""
     if not known.strip("/"):
         return _EVERY_PATH
-    return PathMatch(PathKind.REGEX, f"{re.escape(known)}.*")
+    return PathMatch(PathKind.REGEX, f"{'(?i)' if ignores_case else ''}{re.escape(known)}.*")
 
 
 def _known(value: str) -> str:
@@ -128,7 +133,7 @@ def _known(value: str) -> str:
 
 
 def _known_of_expression(expression: str) -> str:
-    """Return what all paths begin with that an expression may match, whatever syntax it is of."""
+    """Return the plain text at the beginning of an expression."""
     text = expression.removeprefix("^")
     if _chooses(text):
         return ""

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from locallb.ingress.annotations.policy import Policy
+from locallb.ingress.parsing import refused_path
 from locallb.model.formatting import shown
 from locallb.model.gateway.ingresses import Ingress, IngressBackend, IngressPath, IngressRule
 from locallb.model.http.regexes import checked
@@ -25,6 +26,8 @@ _UNCOUNTED = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]])*\]")
 
 def applied(ingress: Ingress, policy: Policy) -> Ingress:
     """Return an Ingress as its annotations want its paths."""
+    if ingress.problem:
+        return replace(ingress, rules=tuple(_unclear(rule, ingress.problem) for rule in ingress.rules))
     if policy.canary:
         asked = Match(headers=tuple(filter(None, (policy.canary.always, policy.canary.never))))
         rules = tuple(replace(rule, paths=tuple(map(_counted, rule.paths))) for rule in ingress.rules)
@@ -32,6 +35,13 @@ def applied(ingress: Ingress, policy: Policy) -> Ingress:
     if not policy.expressions and not policy.app_root:
         return ingress
     return replace(ingress, rules=tuple(_rule(rule, ingress, policy) for rule in ingress.rules))
+
+
+def _unclear(rule: IngressRule, problem: str) -> IngressRule:
+    """Return a rule of an Ingress whose annotations aren't understood: its paths may be expressions or not."""
+    specific = (path for path in rule.paths if path.is_specific and not path.problem)
+    more = (refused_path(replace(path, problem=problem), ignores_case=True) for path in specific)
+    return replace(rule, paths=(*rule.paths, *more))
 
 
 def _rule(rule: IngressRule, ingress: Ingress, policy: Policy) -> IngressRule:
@@ -56,18 +66,16 @@ def _counted(path: IngressPath) -> IngressPath:
 
 def _expression(path: IngressPath) -> IngressPath:
     """Read a path as an expression, which begins where the path does, ends anywhere, and heeds no capitals."""
-    if path.backend == IngressBackend():
-        return path  # its backend is what can't be understood
     text = path.written or "/"
+    why = f"path {shown(text)}: begin an expression with a slash, and put its choices in parentheses"
     try:
         is_plain = text.startswith("/") and not _chooses(checked(text))
         match = PathMatch(PathKind.REGEX, f"(?i:{text}).*")
     except ValueError as error:
-        return replace(path, match=None, problem=str(error))
+        is_plain, why = False, str(error)
     if not is_plain:
-        why = f"path {shown(text)}: begin an expression with a slash, and put its choices in parentheses"
-        return replace(path, match=None, problem=why)
-    return replace(path, match=match, problem="")
+        return refused_path(replace(path, problem=why), ignores_case=True)
+    return replace(path, match=match, problem="", rank=None)
 
 
 def _chooses(pattern: str) -> bool:

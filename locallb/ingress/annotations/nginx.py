@@ -39,6 +39,10 @@ _HEADERS = (
 )
 _MAX_AGE = 1728000
 _REMEMBERED = 2**31 - 1
+GUARDS = re.compile(
+    r"auth-.*|.*denylist-source-range|.*-snippet|enable-(modsecurity|owasp-core-rules)|proxy-ssl-(secret|verify)"
+)
+"""Annotations that may keep clients out, or backends that aren't believed, and that aren't served."""
 _Reader = Callable[[Values, Policy], Policy]
 
 
@@ -58,7 +62,9 @@ def read(values: Values) -> Policy:
         except FieldError as error:
             if is_canary == (reader is _canary):  # the others aren't used
                 problems.append(str(error))
-                policy = replace(policy, is_denied=policy.is_denied or is_needed)
+                # Whether paths are expressions isn't known then: as such they take the more.
+                expressions = policy.expressions or reader is _paths
+                policy = replace(policy, is_denied=policy.is_denied or is_needed, expressions=expressions)
     if is_canary:
         return Policy(canary=policy.canary, plain=False, secured=False, problems=tuple(problems))
     return replace(policy, canary=None, problems=tuple(problems))

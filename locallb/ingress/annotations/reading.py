@@ -5,7 +5,8 @@ Those of Traefik are read here, those of ingress-nginx in `nginx`.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
@@ -21,6 +22,9 @@ _EXAMPLES = 5
 TRAEFIK = "traefik.ingress.kubernetes.io/"
 _PLAIN, _SECURED = "web", "websecure"
 """Traefik's usual entry points."""
+_GUARDS = re.compile(r"router\.(middlewares|tls\.options)")
+"""What may keep clients out, and isn't served."""
+_OFF = frozenset({"", "false", "off"})
 
 
 def policy_of(ingress: Ingress, dialects: Collection[Dialect]) -> Policy:
@@ -28,10 +32,10 @@ def policy_of(ingress: Ingress, dialects: Collection[Dialect]) -> Policy:
     policy = NONE
     if Dialect.NGINX in dialects:
         values = Values.of(nginx.PREFIX, ingress.meta.annotations)
-        policy = _with_unknown(nginx.read(values), values)
+        policy = _with_unknown(nginx.read(values), values, nginx.GUARDS)
     if Dialect.TRAEFIK in dialects:
         values = Values.of(TRAEFIK, ingress.meta.annotations)
-        policy = _with_unknown(_of_traefik(values, policy), values)
+        policy = _with_unknown(_of_traefik(values, policy), values, _GUARDS)
     return policy
 
 
@@ -50,9 +54,24 @@ def _of_traefik(values: Values, policy: Policy) -> Policy:
     return replace(policy, plain=policy.plain and plain and not by_tls, secured=policy.secured and secured)
 
 
-def _with_unknown(policy: Policy, values: Values) -> Policy:
-    if not values.unknown:
-        return policy
-    names = few([clipped(name) for name in values.unknown], _EXAMPLES)
-    why = f"of {values.prefix} these annotations aren't understood, and nothing comes of them: {names}"
-    return replace(policy, problems=(*policy.problems, why))
+def _with_unknown(policy: Policy, values: Values, guards: re.Pattern[str]) -> Policy:
+    """Report what isn't understood. Where it may keep clients out nobody is served, as nobody checks them."""
+    guarding = [name for name in values.unknown if guards.fullmatch(name) and values.data[name] not in _OFF]
+    harmless = [name for name in values.unknown if name not in guarding]
+    problems = list(policy.problems)
+    if guarding:
+        names = _named(guarding)
+        problems.append(
+            f"of {values.prefix} these annotations keep clients out and aren't understood: {names}; {_CLOSED}"
+        )
+    if harmless:
+        why = f"of {values.prefix} these annotations aren't understood, and nothing comes of them"
+        problems.append(f"{why}: {_named(harmless)}")
+    return replace(policy, is_denied=policy.is_denied or bool(guarding), problems=tuple(problems))
+
+
+_CLOSED = "requests are answered 503 until they are removed"
+
+
+def _named(names: Sequence[str]) -> str:
+    return few([clipped(name) for name in names], _EXAMPLES)

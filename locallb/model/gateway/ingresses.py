@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from locallb.model.gateway.objects import Meta, Reference
-from locallb.model.http.routes import PathMatch
+from locallb.model.http.routes import PathKind, PathMatch
 
 INGRESS_GROUP = "networking.k8s.io"
 INGRESS_CONTROLLER = "local-lb.dev/ingress-controller"
@@ -36,12 +36,15 @@ class IngressBackend(Struct, frozen=True):
 
 
 class IngressPath(Struct, frozen=True):
-    """A path of a rule; `match` is None where it can't be compared."""
+    """A path of a rule; `match` is None for what no rule takes."""
 
     match: PathMatch | None
     backend: IngressBackend
     written: str = ""
     problem: str = ""
+    """Why it can't be compared. `match` then is not narrower than written, and its requests are refused."""
+    rank: tuple[bool, int] | None = None
+    """Its precedence where `match` is broader than written."""
     is_specific: bool = False
     """Of the type ImplementationSpecific, which annotations may make an expression."""
     leads_to: str = ""
@@ -54,6 +57,7 @@ class IngressRule(Struct, frozen=True):
     host: str = ""
     paths: tuple[IngressPath, ...] = ()
     problem: str = ""
+    """Why nothing of it is served: its requests are refused. A host that isn't understood is `NO_HOST`."""
 
 
 class IngressTls(Struct, frozen=True):
@@ -61,6 +65,16 @@ class IngressTls(Struct, frozen=True):
 
     hosts: tuple[str, ...] = ()
     secret: str = ""
+
+
+EVERY_PATH = PathMatch(PathKind.PREFIX, "/")
+FIRST = (False, -(2**31))
+"""The rank of what comes before every other path of a host."""
+
+
+def everything_refused(problem: str) -> IngressPath:
+    """Return a path to which all of a host's requests are, before any other one, and which serves none."""
+    return IngressPath(EVERY_PATH, IngressBackend(problem=problem), "/", problem, FIRST)
 
 
 class Ingress(Struct, frozen=True):
@@ -73,7 +87,7 @@ class Ingress(Struct, frozen=True):
     tls: tuple[IngressTls, ...] = ()
     default: IngressBackend | None = None
     problem: str = ""
-    """Why nothing of it is served."""
+    """Why nothing of it is served: requests of its rules are refused."""
     refused: tuple[str, ...] = ()
     """Why parts of its TLS aren't served."""
     routes_a_path: int = 1
@@ -86,7 +100,9 @@ class Ingress(Struct, frozen=True):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Return the names that it is reached by, `*.` and a name among them, each once."""
+        """Return the names that it is served by, `*.` and a name among them, each once."""
+        if self.problem:
+            return ()
         named = [rule.host for rule in self.rules if not rule.problem]
         named += [host for entry in self.tls for host in entry.hosts]
         return tuple(dict.fromkeys(host for host in named if host))

@@ -1,0 +1,123 @@
+"""Whatever isn't understood of an Ingress, nobody else gets the requests that it would have taken."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locallb.config.ingress_settings import Dialect
+from locallb.ingress import translation
+from locallb.ingress.annotations.nginx import PREFIX
+from tests.gateway.api import service
+from tests.gateway.evaluation import RUBBISH, answered, broken, fields
+from tests.ingress.api import JsonObject, ingress, only, path, rule
+
+HOSTS, PATHS = ("a.test", "b.a.test", "my_host.test"), ("/", "/x", "/x/y", "/xy")
+GUARDED = rule(path("/admin", to="guarded"), host="a.test")
+OPEN = ingress(rule(path("/", to="open"), host="a.test"), rule(path("/", to="open")), name="open")
+SERVICES = [service("guarded"), service("open")]
+
+_paths = st.lists(
+    st.tuples(st.sampled_from(PATHS), st.sampled_from(["Exact", "Prefix", "ImplementationSpecific"])),
+    min_size=1,
+    max_size=2,
+    unique=True,
+)
+_rules = st.lists(st.tuples(st.sampled_from(["", "a.test", "*.a.test"]), _paths), min_size=1, max_size=2)
+_annotations = st.sampled_from([{}, {"use-regex": "true"}, {"whitelist-source-range": "10.0.0.0/8"}])
+_ingresses = st.lists(st.tuples(_rules, _annotations), min_size=1, max_size=2)
+Drawn = list[tuple[list[tuple[str, list[tuple[str, str]]]], dict[str, str]]]
+
+
+def documents(drawn: Drawn) -> list[JsonObject]:
+    """Make Ingresses of which each path has a backend of its own, and these."""
+    made: list[JsonObject] = []
+    services: list[JsonObject] = []
+    for number, (rules, said) in enumerate(drawn):
+        entries = []
+        for place, (host, paths) in enumerate(rules):
+            names = [f"s{number}-{place}-{order}" for order in range(len(paths))]
+            listed = [path(value, kind, name) for (value, kind), name in zip(paths, names, strict=True)]
+            services += map(service, names)
+            entries.append(rule(*listed, host=host))
+        metadata = {"annotations": {f"{PREFIX}{key}": value for key, value in said.items()}}
+        made.append(ingress(*entries, name=f"i{number}", metadata=metadata))
+    return [*made, *services]
+
+
+def _breakable(found: list[JsonObject]) -> list[tuple[str | int, ...]]:
+    """Return the fields whose meaning lies within their host."""
+    listed = [(number, *path) for number, one in enumerate(found) if one["kind"] == "Ingress" for path in fields(one)]
+    return [path for path in listed if {"paths", "http", "annotations"} & set(path)]
+
+
+@given(_ingresses, st.data())
+def test_no_request_gets_past_a_path_that_is_not_understood(drawn: Drawn, data: st.DataObject) -> None:
+    """Whatever stands in one field: each request is answered by the backend of before, or by none."""
+    found = documents(drawn)
+    where = data.draw(st.sampled_from(_breakable(found)))
+    at: Any = found
+    for key in where:
+        at = at[key]
+    texts = {"pathType": ["Glob"], "Exact": [], "use-regex": ["si"], "whitelist-source-range": ["everybody", ""]}
+    rubbish = data.draw(st.sampled_from([*RUBBISH[type(at)], *texts.get(str(where[-1]).rpartition("/")[2], [])]))
+    before = only(*found, annotations=frozenset(Dialect))
+    after = only(*broken(found, where, rubbish), annotations=frozenset(Dialect))
+    for host in HOSTS:
+        for asked in PATHS:
+            was, is_now = answered(before, host, asked), answered(after, host, asked)
+            assert is_now == was or is_now in {"503", "404"}, (host, asked)
+
+
+ODD: dict[str, JsonObject] = {
+    "without a pathType": {"pathType": None},
+    "of a later pathType": {"pathType": "Glob"},
+    "with a blank": {"path": "/admin /x"},
+    "that is an expression": {"path": "/admin(/|$)(.*)", "pathType": "ImplementationSpecific"},
+    "to a resource": {"backend": {"resource": {"kind": "Bucket", "name": "b"}}},
+    "to no port": {"backend": {"service": {"name": "guarded"}}},
+    "to nothing": {"backend": "guarded"},
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_a_path_that_is_not_served_keeps_its_requests(case: str) -> None:
+    """They are answered 503, and by no broader path, of the same or of another Ingress."""
+    entry = deepcopy(GUARDED)
+    entry["http"]["paths"][0] |= ODD[case]
+    one = only(ingress(entry), OPEN, *SERVICES)
+    assert answered(one, "a.test", "/admin") == "503"
+    assert answered(one, "a.test", "/shop") == "open"
+    assert answered(one, "b.test", "/admin") == "open"
+
+
+@pytest.mark.parametrize("rules", [{"paths": "all"}, "all", {"paths": ["all"]}])
+def test_a_host_whose_paths_are_not_understood_is_refused(rules: object) -> None:
+    """Every request for it, and none for other hosts."""
+    one = only(ingress({"host": "a.test", "http": rules}), OPEN, *SERVICES)
+    assert (answered(one, "a.test", "/x"), answered(one, "b.test", "/x")) == ("503", "open")
+
+
+def test_a_host_that_dns_does_not_have_is_not_served_by_a_rule_for_every_host() -> None:
+    """Requests may name it all the same."""
+    one = only(ingress(rule(path("/", to="guarded"), host="my_host.test")), OPEN, *SERVICES)
+    assert (answered(one, "my_host.test", "/x"), answered(one, "b.test", "/x")) == ("503", "open")
+
+
+def test_an_ingress_with_metadata_that_is_not_understood_does_not_vanish() -> None:
+    """Its annotations might keep clients out."""
+    guarded = ingress(GUARDED, metadata={"annotations": {"x": 5}})
+    one = only(guarded, OPEN, *SERVICES)
+    assert (answered(one, "a.test", "/admin"), answered(one, "a.test", "/shop")) == ("503", "open")
+
+
+def test_hosts_of_an_ingress_for_which_there_is_no_room_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rules can't be told apart then, so none of their requests goes elsewhere."""
+    monkeypatch.setattr(translation, "MOST_ENTRIES", 8)
+    many = rule(*(path(f"/p{number}", to="guarded") for number in range(20)), host="a.test")
+    one = only(ingress(many, name="z-late"), OPEN, *SERVICES)
+    assert (answered(one, "a.test", "/p7"), answered(one, "b.test", "/p7")) == ("503", "open")
