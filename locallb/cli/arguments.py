@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from locallb.cli.syntax.grammar import make_parser
 from locallb.model.faults import WHOLE, Delay, Failure
-from locallb.model.identities import ContextName
+from locallb.model.identities import ContextName, IPNetwork
 
 
 class Arguments(Struct, frozen=True):
@@ -22,6 +22,8 @@ class Arguments(Struct, frozen=True):
     json: bool
     yes: bool
     expect_no_changes: bool
+    named: bool = False
+    """Whether `directory` was given, as is done on purpose."""
     targets: tuple[str, ...] = ()
     """Load balancers to restrict an update to; empty means all."""
     action: str = ""
@@ -29,6 +31,10 @@ class Arguments(Struct, frozen=True):
     apply: bool = False
     persist: bool = False
     group: str = ""
+    allow_zone: tuple[str, ...] = ()
+    """What `host setup` may do besides: for these zones, with these networks, on behalf of these users."""
+    allow_network: tuple[IPNetwork, ...] = ()
+    on_behalf_of: tuple[str, ...] = ()
     format: str = "tree"
     """How `preview` tells: tree, markdown, json or html."""
     against: str | None = None
@@ -112,7 +118,8 @@ def parse(words: Sequence[str] | None = None) -> Arguments:
         parser.error(problem)
     return Arguments(
         command=given.command,
-        directory=given.directory,
+        directory=given.directory or Path(),
+        named=given.directory is not None,
         stack=given.stack,
         json=given.json,
         yes=getattr(given, "yes", False),
@@ -122,6 +129,9 @@ def parse(words: Sequence[str] | None = None) -> Arguments:
         apply=getattr(given, "apply", False),
         persist=getattr(given, "persist", False),
         group=getattr(given, "group", ""),
+        allow_zone=tuple(getattr(given, "allow_zone", ())),
+        allow_network=tuple(getattr(given, "allow_network", ())),
+        on_behalf_of=tuple(getattr(given, "on_behalf_of", ())),
         format=getattr(given, "format", "tree"),
         against=getattr(given, "against", None),
         from_pulumi=getattr(given, "from_pulumi", None),

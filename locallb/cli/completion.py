@@ -16,8 +16,9 @@ from locallb.cli.exit_code import Exit
 from locallb.cli.projects.place import PROJECT_FILE, nearest_project
 from locallb.cli.syntax.grammar import make_parser
 from locallb.cli.syntax.parser import ANSWER
+from locallb.guarded import reader
 from locallb.model.fields import at, object_of, text_of
-from locallb.storage import foreign_files, paths
+from locallb.storage import paths
 
 _BALANCER = "$locallb:index:LoadBalancer::"
 _LARGEST = 32 << 20
@@ -133,7 +134,7 @@ def _balancers(project: Path, stack: str) -> list[str]:
     url = text_of(at(declared, "backend", "url"))
     path = project / url.removeprefix("file://") / ".pulumi/stacks" / str(declared.get("name")) / f"{stack}.json"
     try:
-        resources = json.loads(foreign_files.read(path, _LARGEST))["checkpoint"]["latest"]["resources"]
+        resources = json.loads(reader.read(path, _LARGEST))["checkpoint"]["latest"]["resources"]
         urns = [str(resource["urn"]) for resource in resources]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return []
@@ -142,7 +143,7 @@ def _balancers(project: Path, stack: str) -> list[str]:
 
 def _declared(project: Path) -> Mapping[str, object]:
     try:
-        declared = yaml.load(foreign_files.read(project / PROJECT_FILE, _LARGEST), yaml.CSafeLoader)
+        declared = yaml.load(reader.read(project / PROJECT_FILE, _LARGEST), yaml.CSafeLoader)
     except (OSError, ValueError, yaml.YAMLError, RecursionError):
         return {}
     return object_of(declared)

@@ -52,7 +52,7 @@ class Invocation(Struct, frozen=True):
         """Return how this process was called."""
         path = _path(sys.argv[0])
         program = _NAME if path != _NAME and _same(shutil.which(_NAME), path) else path
-        given = "" if args.directory == Path() else str(args.directory)
+        given = str(args.directory) if args.named else ""
         return cls(program, path, given, args.stack, bool(os.environ.get(BY_MAKE)))
 
     def render(self, text: str) -> str:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import runpy
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from pkgutil import extend_path
+from types import ModuleType
 
 from msgspec import Struct
 from pulumi import RunError
 
 import components as ours
+from locallb.guarded.owners import distrust
 from locallb.sources.workspace import Planned, handing
 
 
@@ -36,6 +40,7 @@ class Program(Struct):
             raise RunError(
                 f"{self.path} doesn't exist, and it is the program; bring it back: `git checkout {self.path}`"
             )
+        _require_trusted(self.path, self.path.parent)
         with handing(self.handed if self.is_current() else None), _importable(self.path.parent):
             names = runpy.run_path(str(self.path), run_name="__main__")
         self.outcome = names["reading"], names["plan"]
@@ -44,9 +49,35 @@ class Program(Struct):
 @contextmanager
 def _importable(project: Path) -> Iterator[None]:
     """Let the program import what lies beside it, as Python does, `components` of its own among that."""
+    finder = _TrustedModules(project)
+    sys.meta_path.insert(0, finder)
     sys.path.insert(0, str(project))
     ours.__path__ = extend_path(ours.__path__, ours.__name__)
     try:
         yield
     finally:
         sys.path.remove(str(project))
+        sys.meta_path.remove(finder)
+
+
+class _TrustedModules(MetaPathFinder):
+    """Finds modules as Python does, and refuses those of a project that another user may change."""
+
+    def __init__(self, project: Path) -> None:
+        self._project = project
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Find a module. Raises RunError."""
+        spec = PathFinder.find_spec(fullname, path, target)
+        for file in (spec.origin, spec.cached) if spec else ():
+            if file and Path(file).is_relative_to(self._project):
+                _require_trusted(Path(file), self._project)
+        return spec
+
+
+def _require_trusted(path: Path, project: Path) -> None:
+    """Check that no other user decides what is run. Raises RunError."""
+    if fault := distrust(path, project):
+        raise RunError(f"{fault}, so {path} isn't run; name the project on purpose: `locallb -C {project} up`")

@@ -32,6 +32,8 @@ class Reason(StrEnum):
     """An IPv6 pool lies in a network that this host is connected to: nodes could never reach it."""
     POOL_OVERLAPS = "PoolOverlaps"
     """A pool can't be made local without cutting off what is reached there now: a VPN, a Docker network."""
+    NOT_NAMED = "NotNamed"
+    """Host setup would do something for another user, or take public names or addresses, and no option names that."""
     HOST_LIMIT = "HostLimit"
     """The host allows no further proxy."""
     PORT_PRIVILEGED = "PortPrivileged"

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
+from locallb.guarded import reader
 from locallb.kubernetes.access.kubeconfig_file import UNWRITTEN
 from locallb.kubernetes.parsing.documents import DocumentError, read_documents
 from locallb.model.errors import ClientError
@@ -22,7 +23,7 @@ from locallb.model.formatting import clipped
 from locallb.model.identities import ContextName
 from locallb.model.system_errors import UNTOLD, refusal
 from locallb.sources import SourceError
-from locallb.storage import files, foreign_files, paths
+from locallb.storage import files, paths
 
 LARGEST = 2**20
 """Bytes of a kubeconfig."""
@@ -95,7 +96,7 @@ def is_usable(path: Path) -> bool:
     Raises SourceError where the system can't read just now: its cluster isn't gone for that.
     """
     try:
-        cluster, user, contexts = _parts(foreign_files.read(path, LARGEST))
+        cluster, user, contexts = _parts(reader.read(path, LARGEST))
         return bool(contexts) and not (_beyond(cluster, _KEPT_FIELDS) or _beyond(user, _USER_FIELDS))
     except OSError as error:
         if error.errno in UNTOLD:

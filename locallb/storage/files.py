@@ -14,10 +14,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from locallb.guarded.reader import opened, read_if_there, read_up_to
 from locallb.model.errors import ClientError
 from locallb.model.system_errors import SCARCE, UNTOLD, refusal
 from locallb.storage import locks, unfinished
-from locallb.storage.foreign_files import opened, read_up_to
 
 PRIVATE = 0o600
 """Mode of every file that we write for ourselves."""
@@ -131,16 +131,14 @@ def _fill(descriptor: int, text: str, mode: int, *, durable: bool) -> None:
             os.fsync(descriptor)
 
 
-def read(path: Path) -> str | None:
+def read(path: Path, limit: int = LARGEST) -> str | None:
     """Read a regular file, of which others may have a link; None if there is none. Raises FilesError.
 
-    Bytes that aren't UTF-8 become U+FFFD. A pipe isn't waited for, and no device read without an end.
+    Bytes that aren't UTF-8 become U+FFFD. A pipe isn't waited for, and no more than `limit` bytes are read.
     """
     try:
-        with opened(path) as file:
-            return file.read().decode(errors="replace")
-    except FileNotFoundError:
-        return None
+        data = read_if_there(path, limit)
+        return None if data is None else data.decode(errors="replace")
     except OSError as error:
         raise FilesError(f"{path} can't be read: {refusal(error)}") from error
 

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from locallb.guarded.reader import read_up_to
 from locallb.model.errors import ClientError
 from locallb.model.system_errors import refusal
 from locallb.storage import stamps
-from locallb.storage.foreign_files import read_up_to
 from locallb.storage.named_changes import NamedChanges
 
 _DEEPEST = 64

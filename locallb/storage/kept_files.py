@@ -10,10 +10,10 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from locallb.guarded.reader import opened, read_up_to
 from locallb.model.system_errors import refusal
 from locallb.storage import unfinished
 from locallb.storage.files import FilesError
-from locallb.storage.foreign_files import opened, read_up_to
 
 _LARGEST = 8 << 20
 

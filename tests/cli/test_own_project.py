@@ -380,7 +380,7 @@ def test_directory_of_another_user_is_not_used_as_project(place: Path, command: 
     before = sorted(root.rglob("*"))
     os.chown(root, 65534, 65534)
     done = run(command)
-    told = f"{root} belongs to another user; remove it, or set XDG_DATA_HOME to a directory of your own"
+    told = f"{root} belongs to user nobody (65534): remove it, or set XDG_DATA_HOME to a directory of your own"
     assert (told in done.err) == (command != "doctor" and (begun == "begun" or command == "preview"))
     assert str(root) not in done.out
     assert sorted(root.rglob("*")) == before

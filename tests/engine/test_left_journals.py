@@ -13,6 +13,7 @@ from locallb.engine.engine import Engine
 from locallb.engine.protocol.unfinished import refuse_unfinished
 from locallb.engine.state.errors import EngineError, StateBroken, StateUnwritable
 from locallb.engine.state.journal import read_journal
+from locallb.guarded import reader
 from tests.engine.balancers import BOTH, ONE, declare
 from tests.engine.graphs import CrashError, Doom, TornFiles
 from tests.engine.interrupting import interrupt_twice
@@ -133,10 +134,13 @@ def test_a_journal_that_cannot_be_read_is_reported(
         return
     path.write_text(HEAD)
 
-    def forbidden(_path: Path) -> bytes:
-        raise PermissionError(13, "Permission denied")
+    def forbidden(asked: Path, most: int) -> bytes:
+        if asked == path:
+            raise PermissionError(13, "Permission denied")
+        return read(asked, most)
 
-    monkeypatch.setattr(Path, "read_bytes", forbidden)
+    read = reader.read
+    monkeypatch.setattr(reader, "read", forbidden)
     with pytest.raises(StateBroken, match=f"{path} can't be read: Permission denied; give this user the right"):
         bench.engine().up(lambda: declare(ONE))
     with pytest.raises(StateBroken, match="give this user the right"):

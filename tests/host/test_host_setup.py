@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.host.support import Project, project
+from tests.host.support import LOCALLB, Project, project
 
 pytestmark = pytest.mark.slow
 POOLS = [{"name": "outer", "addresses": ["172.18.255.224/27", "fd00:ff::e0/123"]}]
@@ -170,3 +170,56 @@ def test_a_damaged_record_is_reported_and_stops_everything(stage: Project) -> No
     done = stage.locallb("host", "setup", "--apply")
     assert done.code == 1
     assert "/var/lib/locallb/host.json" in done.err
+
+
+OWNER, CALLER = 65533, 65532
+
+
+@pytest.fixture
+def theirs(stage: Project) -> Project:
+    """Return the same stack in another user's hands, with a public pool."""
+    stage.configure(pools=[{"name": "outer", "addresses": ["1.1.1.1/32"]}])
+    stage.space.shell(f"chown -R {OWNER}:{OWNER} '{stage.root}'; chmod 755 '{stage.root}'")
+    return stage
+
+
+@pytest.mark.root(only="can act as two other users")
+def test_setup_by_sudo_in_a_directory_of_another_user_is_refused(theirs: Project) -> None:
+    """With the owner's name, and how to name it on purpose; for the user who called sudo alone it is no other's."""
+    before = theirs.space.shell(LOOK)
+    for words in (("host", "setup"), ("host", "setup", "--apply"), ("host", "status")):
+        done = theirs.space.run(
+            "env", "-C", str(theirs.root), *LOCALLB, *words, SUDO_UID=str(CALLER), SUDO_GID=str(CALLER)
+        )
+        assert (done.code, done.out) == (1, "")
+        assert f"belongs to user {OWNER}" in done.err
+        assert "name it on purpose: `" in done.err
+        assert f"-C {theirs.root}" in done.err
+    assert theirs.space.shell(LOOK) == before
+
+
+@pytest.mark.root(only="can act as two other users")
+def test_setup_for_another_user_is_done_once_everything_is_named(theirs: Project) -> None:
+    """The project by -C, its owner, each public network: what lacks is printed, and nothing is done."""
+    before = theirs.space.shell(LOOK)
+    words = ("-C", str(theirs.root), "host", "setup", "--apply")
+    options = {
+        f"--on-behalf-of {OWNER}": ("--on-behalf-of", str(OWNER)),
+        "--allow-network 1.1.1.1/32": ("--allow-network", "1.1.1.1/32"),
+    }
+    for missing in options:
+        given = [word for name, pair in options.items() if name != missing for word in pair]
+        done = theirs.locallb(*words, *given, SUDO_UID=str(CALLER), SUDO_GID=str(CALLER))
+        assert done.code == 1, f"{missing}\n{done.out}{done.err}"
+        assert "ip route add local 1.1.1.1/32 dev lo" in done.out
+        assert [name for name in options if f"`{name}`" in done.err] == [missing]
+    assert theirs.space.shell(LOOK) == before
+    done = theirs.locallb(
+        *words, *(word for pair in options.values() for word in pair), SUDO_UID=str(CALLER), SUDO_GID=str(CALLER)
+    )
+    assert done.code == 0, done.err
+    assert "local 1.1.1.1 dev lo" in theirs.space.shell("ip -4 route show table local")
+    own = theirs.locallb("host", "setup", SUDO_UID=str(OWNER), SUDO_GID=str(OWNER))
+    assert "--on-behalf-of" not in own.err
+    assert theirs.locallb("host", "teardown", "--apply").code == 0
+    assert theirs.space.shell(LOOK) == before

@@ -55,6 +55,24 @@ def test_resolver_setup_is_printed_applied_and_undone(stage: Project) -> None:
     assert stage.space.shell("wc -l </var/lib/restarts").strip() == "2"
 
 
+def test_a_zone_of_the_internet_is_set_up_by_name_only(stage: Project) -> None:
+    """Printed, and refused with the option; a local zone beside it needs none."""
+    zones = [{"zone": name, "embedded": "127.0.0.77:5300"} for name in ("test", "lb.github.com")]
+    stage.configure(dns={"zones": zones})
+    before = stage.space.shell(LOOK)
+    path = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+    done = stage.locallb("host", "setup", "--apply", PATH=path)
+    assert done.code == 1
+    assert "Domains=~lb.github.com" in done.out
+    assert "error: NotNamed: zone lb.github.com " in done.err
+    assert done.err.count("`--allow-zone ") == 1
+    assert stage.space.shell(LOOK) == before
+    assert stage.locallb("host", "setup", "--apply", "--allow-zone", "GitHub.com.", PATH=path).code == 0
+    assert "Domains=~lb.github.com\n" in stage.space.shell(f"cat {DROP_IN.replace('test', 'lb.github.com')}")
+    assert "Nothing to do." in stage.locallb("host", "setup", PATH=path).out
+    assert stage.locallb("host", "teardown", "--apply", PATH=path).code == 0
+
+
 def test_a_resolver_that_cannot_be_restarted_is_reported(stage: Project) -> None:
     """The file is there, and what remains to be done is said."""
     stage.space.shell("printf '#!/bin/sh\\nexit 1\\n' >/usr/local/bin/systemctl")

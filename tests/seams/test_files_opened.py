@@ -7,7 +7,9 @@ so this is read from the code.
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ pytestmark = pytest.mark.checkout
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 ROOMS = {
+    "locallb.guarded": "files that may be anything, read within bounds",
     "locallb.storage": "files that we keep, and those of users",
     "locallb.engine.state": "the state: the engine could be published alone, and knows nothing of our storage",
     "locallb.engine.backend": "the same",
@@ -46,7 +49,6 @@ MODULES = {
     "locallb.programs.git": "a tree of a revision, into a directory that storage lends",
     "locallb.provider": SHIPPED,
     "locallb.provider.generate": SHIPPED,
-    "locallb.provider.resources.proxy_config": "authorities that this host trusts: the system's file, or a package's",
     "locallb.report.formats.html": SHIPPED,
     "locallb.runtimes.docker.engine_api": PROGRAM,
     "locallb.runtimes.docker.image": PROGRAM,
@@ -55,6 +57,20 @@ MODULES = {
     "locallb.watch.converging.checks": SHIPPED,
 }
 """With the reason why the storage room isn't asked."""
+UNGUARDED = {
+    "locallb.engine.backend.locks": KERNEL,
+    "locallb.storage.locks": KERNEL,
+    "locallb.storage.files": "a file that it makes, and none that exists (mode x)",
+}
+"""Modules of these rooms that open something as it is, with the reason."""
+GUARDS = os.O_NONBLOCK | os.O_DIRECTORY | os.O_PATH | os.O_EXCL
+"""Flags of which one keeps an open from waiting for a pipe's other end."""
+PASSED_ON = {
+    "locallb.guarded.reader": "one constant, with or without O_NOFOLLOW",
+    "locallb.storage.folders": "flags of its callers, which are constants there",
+    "locallb.storage.locks": "one of two constants, for reading and writing, which waits for none",
+}
+"""Modules whose flags aren't one expression."""
 _METHODS = {"read_text", "read_bytes", "write_text", "write_bytes"}
 
 
@@ -81,6 +97,28 @@ def opening() -> Iterator[str]:
         for path in (CHECKOUT / root).rglob("*.py"):
             if any(map(opens, ast.walk(ast.parse(path.read_text())))):
                 yield ".".join(path.relative_to(CHECKOUT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def is_guarded(call: ast.Call, module: str) -> bool:
+    """Return whether `os.open(path, flags)` has a flag that keeps it from waiting, as its module means it."""
+    flags = compile(ast.Expression(call.args[1]), module, "eval")
+    try:
+        return bool(eval(flags, vars(import_module(module))) & GUARDS)  # noqa: S307 - our own code
+    except NameError:
+        return module in PASSED_ON
+
+
+def test_every_file_of_the_rooms_about_files_is_opened_guarded() -> None:
+    """By the guarded reader, or with flags that wait for nothing: whatever lies in the place of a file."""
+    unguarded = set()
+    for room in ROOMS:
+        for path in (CHECKOUT / room.replace(".", "/")).rglob("*.py"):
+            module = ".".join(path.relative_to(CHECKOUT).with_suffix("").parts)
+            for node in filter(opens, ast.walk(ast.parse(path.read_text()))):
+                assert isinstance(node, ast.Call)
+                if not (ast.unparse(node.func) == "os.open" and is_guarded(node, module)):
+                    unguarded.add(module)
+    assert unguarded == set(UNGUARDED)
 
 
 def test_only_rooms_about_files_and_named_modules_open_any() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from locallb.guarded import reader
 from locallb.sources import SourceError
 from locallb.sources.kept_access import SUFFIX, kept
-from locallb.storage import foreign_files
 from tests.descriptors import few_files
 
 
@@ -28,7 +28,7 @@ def test_a_cluster_whose_kubeconfig_cannot_be_read_now_is_not_gone(
     def refuse(_path: Path, _most: int) -> bytes:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(foreign_files, "read", refuse)
+    monkeypatch.setattr(reader, "read", refuse)
     with pytest.raises(SourceError, match=f"{path.name} can't be read: {os.strerror(number)}; "):
         kept(tmp_path)
 

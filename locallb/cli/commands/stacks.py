@@ -15,6 +15,7 @@ from locallb.cli.projects.begin import begin
 from locallb.cli.projects.choice import require_ours
 from locallb.cli.projects.layout import stack_text
 from locallb.cli.projects.place import PROJECT_FILE
+from locallb.cli.projects.trust import require_trusted
 from locallb.cli.session import Session
 from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import Settings
@@ -75,7 +76,7 @@ def init(args: Arguments, out: Out) -> int:
     settings = parse_settings({"sources": sources})  # a mistake is reported before anything is written
     directory = args.place or args.directory
     begins = not (directory / PROJECT_FILE).is_file()
-    project = _project(directory, begins=begins)
+    project = _project(directory, args, begins=begins)
     path = project.stack_file(args.stack)
     try:
         path.parent.mkdir(exist_ok=True)
@@ -93,11 +94,12 @@ def init(args: Arguments, out: Out) -> int:
     return Exit.OK
 
 
-def _project(directory: Path, *, begins: bool) -> Project:
+def _project(directory: Path, args: Arguments, *, begins: bool) -> Project:
     """Open the project there, or create one. Raises Refused where something else is there."""
     if begins:
         begin(directory)
     else:
+        require_trusted(directory.resolve(), args)
         require_ours(directory)
     return load_project(directory)
 

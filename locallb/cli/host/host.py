@@ -6,14 +6,19 @@ import json
 import os
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.exit_code import Exit
+from locallb.cli.projects.place import PROJECT_FILE
 from locallb.cli.session import Session
+from locallb.guarded import owners
 from locallb.host.setup import changes as setup
+from locallb.host.setup.consent import Consent, on_behalf, unnamed
 from locallb.host.setup.hosts_file import Table, read_names
 from locallb.host.setup.plan import LEDGER, plan_setup, plan_teardown
-from locallb.host.setup.steps import Setup, Step
+from locallb.host.setup.steps import HostSeen, Setup, Step
 from locallb.ledger.ledger import Ledger
 
 
@@ -32,7 +37,18 @@ def _setup_plan(session: Session, args: Arguments) -> Setup:
     group = setup.group_id(args.group) if args.group else setup.group_of(session.project.root)
     dns = session.settings.dns
     seen = setup.look(session.settings.pools, group, dns.zones if dns else (), _names(session) if dns else {})
-    return plan_setup(seen, persist=args.persist, status=args.action == "status")
+    plan = plan_setup(seen, persist=args.persist, status=args.action == "status")
+    return plan if args.action == "status" else _with_consent(plan, seen, session, args)
+
+
+def _with_consent(plan: Setup, seen: HostSeen, session: Session, args: Arguments) -> Setup:
+    """Return the plan with the problem of each change that its caller has to name and didn't."""
+    zones = frozenset(zone.lower().rstrip(".") for zone in args.allow_zone)
+    consent = Consent(zones, args.allow_network, frozenset(args.on_behalf_of))
+    problems = [*unnamed(seen, consent)]
+    if owner := owners.another_owner((session.project.root / PROJECT_FILE, session.project.root)):
+        problems += on_behalf(owners.shown(owner), [name for name in (owners.name(owner), str(owner)) if name], consent)
+    return replace(plan, problems=(*plan.problems, *problems))
 
 
 def _names(session: Session) -> Table:

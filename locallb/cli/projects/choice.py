@@ -9,8 +9,10 @@ import yaml
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.failures import Refused
-from locallb.cli.projects.place import PROGRAM_FILE, PROJECT_FILE, is_trusted, nearest_project
-from locallb.storage import foreign_files, paths
+from locallb.cli.projects.place import PROGRAM_FILE, PROJECT_FILE, is_project, is_trusted, nearest_project
+from locallb.cli.projects.trust import require_trusted
+from locallb.guarded import reader
+from locallb.storage import paths
 
 MAKING = frozenset({"up", "preview", "watch"})
 """Commands that begin this user's own project."""
@@ -26,7 +28,9 @@ _LARGEST = 1 << 20
 def chosen(args: Arguments, out: Out) -> Path:
     """Return the project's directory. Raises Refused where it is another Pulumi project, or there is none to use."""
     directory = nearest_project(args.directory)
-    if (directory / PROJECT_FILE).exists():
+    if is_project(directory):
+        if not args.offline:  # previews of two sides read data, and run nothing
+            require_trusted(directory, args)
         require_ours(directory)
         if args.sources and args.command in MAKING:
             raise Refused(
@@ -39,11 +43,14 @@ def chosen(args: Arguments, out: Out) -> Path:
     from locallb.cli.projects.own import prepare, require_own  # noqa: PLC0415 - most have a project
 
     if args.command in MAKING:
-        return prepare(args, out)
-    if args.command != LOOKING:
-        return require_own(by_sudo=args.command == BY_SUDO)
-    own = paths.data_home()
-    return own if is_trusted(own) or not own.exists() else directory
+        own = prepare(args, out)
+    elif args.command != LOOKING:
+        own = require_own(by_sudo=args.command == BY_SUDO)
+    else:
+        own = paths.data_home()
+        return own if is_trusted(own) or not own.exists() else directory
+    require_trusted(own, args)
+    return own
 
 
 def require_ours(directory: Path) -> None:
@@ -68,6 +75,6 @@ def _is_project(text: str) -> bool:
 
 def _text(path: Path) -> str:
     try:
-        return foreign_files.read(path, _LARGEST).decode(errors="replace")
+        return reader.read(path, _LARGEST).decode(errors="replace")
     except OSError:
         return ""

@@ -21,7 +21,7 @@ from locallb.cli.console import Out
 from locallb.cli.failures import Refused
 from locallb.cli.projects.first_sources import default_sources, described, named, require_there
 from locallb.cli.projects.layout import Sources, program_files, stack_text
-from locallb.cli.projects.place import PROJECT_FILE, is_ours
+from locallb.cli.projects.place import PROJECT_FILE, fault
 from locallb.config.parsing.settings import parse_settings
 from locallb.engine.state.project import check_stack_name
 from locallb.model.fields import objects_of
@@ -54,8 +54,8 @@ def _callers_projects() -> Iterator[Path]:
 
 
 def _require_ours(root: Path) -> None:
-    if not is_ours(root):
-        raise Refused(f"{root} belongs to another user; remove it, or set XDG_DATA_HOME to a directory of your own")
+    if found := fault(root):
+        raise Refused(f"{found}: {found.remedy or 'remove it'}, or set XDG_DATA_HOME to a directory of your own")
 
 
 def prepare(args: Arguments, out: Out) -> Path:

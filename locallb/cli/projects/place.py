@@ -7,6 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from locallb.cli.failures import Refused
+from locallb.guarded import owners
+from locallb.guarded.owners import Distrust
 
 PROJECT_FILE = "Pulumi.yaml"
 PROGRAM_FILE = "__main__.py"
@@ -15,7 +17,8 @@ PROGRAM_FILE = "__main__.py"
 def nearest_project(directory: Path) -> Path:
     """Return the project that `directory` lies in; `directory` where there is none.
 
-    A project is a program that is run: above `directory` only one of this user, or of root, counts.
+    A project is a program that is run: above `directory` only one that no other user can change counts. In `directory`
+    itself any counts, to be refused (`trust`) rather than passed over.
 
     Raises:
         Refused: if the current directory is gone.
@@ -27,23 +30,24 @@ def nearest_project(directory: Path) -> Path:
         raise Refused(
             "the current directory doesn't exist any more; change to one that does, or name the project with -C DIR"
         ) from None
-    if (start / PROJECT_FILE).exists():
+    if is_project(start):
         return start
     return next((above for above in start.parents if is_trusted(above)), start)
 
 
-def is_trusted(project: Path) -> bool:
-    """Return whether a project exists there and belongs to the user who runs this, also by sudo."""
-    return (project / PROJECT_FILE).exists() and is_ours(project)
+def is_project(directory: Path) -> bool:
+    """Return whether a directory has a project's file, whatever that is."""
+    return os.path.lexists(directory / PROJECT_FILE)
 
 
-def is_ours(directory: Path) -> bool:
-    """Return whether a directory, and its files that decide what is run, belong to the user who runs this."""
-    trusted = {0, os.geteuid()}
-    if os.geteuid() == 0 and os.environ.get("SUDO_UID", "").isdecimal():
-        trusted.add(int(os.environ["SUDO_UID"]))
-    deciding = [path for path in (directory / PROJECT_FILE, directory / PROGRAM_FILE) if os.path.lexists(path)]
+def is_trusted(directory: Path) -> bool:
+    """Return whether there is a project, and no other user can change which program that is."""
     with suppress(OSError):
-        # A link is whose it is: anybody may make one to a file of root's.
-        return {directory.stat().st_uid, *(path.lstat().st_uid for path in deciding)} <= trusted
+        return is_project(directory) and fault(directory) is None
     return False
+
+
+def fault(directory: Path) -> Distrust | None:
+    """Return why what a project runs isn't trusted; None where it is. Raises OSError where that can't be determined."""
+    parts = (directory / PROJECT_FILE, directory / PROGRAM_FILE)
+    return next((found for part in parts if (found := owners.distrust(part, directory))), None)

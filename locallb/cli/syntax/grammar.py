@@ -81,8 +81,8 @@ def _add_common(parser: argparse.ArgumentParser, *, suppress: bool) -> None:
         dest="directory",
         metavar="DIR",
         type=Path,
-        default=default(Path()),
-        help="a directory in the project",
+        default=default(None),
+        help="a directory in the project; the project's own: also if another user may change it",
     )
     parser.add_argument("-s", "--stack", metavar="NAME", default=default("dev"), help="the stack (default: dev)")
     parser.add_argument("--json", action="store_true", default=default(False), help="print one JSON document")

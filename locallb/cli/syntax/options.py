@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from ipaddress import ip_network
 from pathlib import Path
 
 from locallb.cli.syntax.order_options import add_drain, add_fault
 from locallb.cli.syntax.parser import ANSWER
 from locallb.cli.syntax.source_options import add_own_sources, add_place
 from locallb.model.formatting import any_of
+from locallb.model.identities import IPNetwork
 
 SHELLS = ("bash", "zsh", "fish")
 ORDERS = ("name", "connections", "requests", "failures", "bytes")
@@ -184,6 +186,21 @@ def _add_actions(command: argparse.ArgumentParser, common: argparse.ArgumentPars
             )
         if name == "setup":
             action.add_argument("--persist", action="store_true", help="also after reboots (sysctl.d, systemd)")
+            for option, metavar, kind, what in (
+                ("--allow-zone", "ZONE", str, "also a zone that isn't reserved for local use"),
+                ("--allow-network", "CIDR", _network, "also addresses of this public network"),
+                ("--on-behalf-of", "USER", str, "also for a project of this other user"),
+            ):
+                action.add_argument(
+                    option, metavar=metavar, type=kind, action="append", default=[], help=f"{what}; repeatable"
+                )
+
+
+def _network(text: str) -> IPNetwork:
+    try:
+        return ip_network(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error}: write a network such as 203.0.113.0/24") from None
 
 
 def _add_ca(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:

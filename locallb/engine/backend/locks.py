@@ -23,8 +23,12 @@ from locallb.engine.state.checkpoint import timestamp
 from locallb.engine.state.errors import LockHeld
 from locallb.engine.state.files import Files
 from locallb.engine.state.resource import compact
+from locallb.guarded import reader
 
 _held: set[Path] = set()  # this process's own locks: the process's liveness doesn't tell about them
+_LARGEST = 1 << 16
+"""Bytes of a lock file."""
+_UNKNOWN = (ValueError, KeyError, TypeError, RecursionError, OverflowError)
 _KERNEL = Path("/proc/sys/kernel/random/boot_id")
 _CLOCK_SLACK = 2.0  # seconds that a process may seem to have started after its own lock
 
@@ -103,16 +107,20 @@ def read_holders(folder: Path) -> Iterator[Holder]:
     except FileNotFoundError:
         return
     for path in (folder / name for name in sorted(names) if name.endswith(".json")):
-        with suppress(FileNotFoundError):
-            yield _read_holder(path)
+        if holder := _read_holder(path):
+            yield holder
 
 
-def _read_holder(path: Path) -> Holder:
+def _read_holder(path: Path) -> Holder | None:
+    """Read a lock file; None where it was removed meanwhile. What can't be understood locks all the same."""
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
+        data = reader.read_if_there(path, _LARGEST)
+        if data is None:
+            return None
+        raw = json.loads(data)
         username, hostname, kernel = str(raw["username"]), str(raw["hostname"]), str(raw.get("kernel", ""))
         return Holder(path, int(raw["pid"]), username, hostname, str(raw["timestamp"]), kernel)
-    except (ValueError, KeyError, TypeError, RecursionError, OverflowError, IsADirectoryError, PermissionError):
+    except (*_UNKNOWN, IsADirectoryError, PermissionError, reader.UnfitError):
         return Holder(path, 0, "someone", "an unknown host", "an unknown time")
 
 

@@ -3,6 +3,7 @@
 What was made since then is still there: providers adopt it in the next update, as after any interruption.
 """
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from time import time_ns
@@ -45,7 +46,7 @@ def restore(layout: Layout, backups: Backups, notice: Callable[[str], None]) -> 
 
 
 def _state(layout: Layout) -> Checkpoint:
-    return read_checkpoint(layout.state, layout.name) if layout.state.exists() else Checkpoint(layout.name)
+    return read_checkpoint(layout.state, layout.name) if os.path.lexists(layout.state) else Checkpoint(layout.name)
 
 
 def _newest_good(layout: Layout, backups: Backups) -> Path:

@@ -51,7 +51,7 @@ class Rewriter:
     def _opened(self, beside: Path) -> tuple[int, tuple[Slot, ...]]:
         """Open a file that is known and not in use elsewhere; -1 where there is none."""
         try:
-            descriptor = os.open(beside, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            descriptor = os.open(beside, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             return -1, ()
         known = self._known.pop(_stamp(os.fstat(descriptor)), ())

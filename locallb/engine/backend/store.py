@@ -29,6 +29,7 @@ from locallb.engine.state.joined import JoinedResources
 from locallb.engine.state.journal import Journal, read_journal, seal_leftover
 from locallb.engine.state.resource import Pending
 from locallb.engine.state.snapshot import Begin, End, Mutation, Snapshot
+from locallb.guarded.reader import unfit
 
 Notice = Callable[[str], None]
 _Stamp = tuple[int, int, int]
@@ -180,6 +181,8 @@ class Store:
         try:
             status = path.stat()
         except FileNotFoundError:
+            if path.is_symlink():
+                raise unreadable(path, unfit(path, "it is a link that leads nowhere")) from None
             return None
         except OSError as error:
             raise unreadable(path, error) from None

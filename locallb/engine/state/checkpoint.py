@@ -25,6 +25,7 @@ from locallb.engine.state.resource import (
 from locallb.engine.state.slots import Piece
 from locallb.engine.state.snapshot import Snapshot
 from locallb.engine.state.values import SIGNATURE, Value
+from locallb.guarded import reader
 
 FORMAT = 3
 VERSION = "v3.272.0"
@@ -73,7 +74,7 @@ def parse_checkpoint(text: str, stack: str, path: Path) -> Checkpoint:
 def read_checkpoint(path: Path, stack: str) -> Checkpoint:
     """Read a state file. Raises StateBroken, Unsupported."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = reader.read(path, reader.STATE).decode()
     except OSError as error:
         raise unreadable(path, error) from None
     except UnicodeDecodeError as error:
@@ -83,10 +84,11 @@ def read_checkpoint(path: Path, stack: str) -> Checkpoint:
 
 def check_state(path: Path) -> tuple[str, ...]:
     """Return a sentence for each rule that a state file breaks; none when it is sound or isn't there."""
-    if not path.exists():
-        return ()
     try:
-        whole, _texts = _parse(path.read_text(encoding="utf-8"))
+        data = reader.read_if_there(path, reader.STATE)
+        if data is None:
+            return ()
+        whole, _texts = _parse(data.decode())
         latest, resources, pending = _contents(whole, [])
     except OSError as error:
         return (f"{path} can't be read: {refusal(error)}",)

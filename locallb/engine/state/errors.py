@@ -6,6 +6,8 @@ The command line prints `str(error)` as it is. Nothing here knows what the resou
 import errno
 from pathlib import Path
 
+from locallb.guarded.reader import UnfitError
+
 _REMEDIES = {
     errno.ENOSPC: "make room on that disk",
     errno.EDQUOT: "make room within your quota",
@@ -90,7 +92,9 @@ class StateUnwritable(EngineError):  # noqa: N818 the name says what happened
 
 def unwritable(path: Path, error: OSError) -> StateUnwritable:
     """Make the error of a file of a stack that can't be written."""
-    if remedy := _IN_THE_WAY.get(error.errno or 0):
+    if isinstance(error, UnfitError):
+        what = f"{_words(error)}; move it elsewhere, then run again"
+    elif remedy := _IN_THE_WAY.get(error.errno or 0):
         other = str(error.filename2 or error.filename or path)
         where = "" if other == str(path) else f"{other}: "
         what = f"{where}{_words(error)}; {remedy}, then run again"

@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 
 from locallb.engine.state.errors import StateUnwritable, unwritable
+from locallb.guarded import reader
 
 _FILE, _FOLDER = 0o600, 0o700  # whoever can write a state decides what the next run does
 _AT_ONCE = os.sysconf("SC_IOV_MAX")
@@ -95,15 +96,20 @@ class Files:
         """Open an empty file for appending."""
         self.make_folder(path.parent)
         with self._writing(f"create {path.name}", path):
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, _FILE)
+            descriptor = reader.open_to_write(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, _FILE)
             os.fchmod(descriptor, _FILE)
             return descriptor
 
     def open_end(self, path: Path, length: int) -> int:
         """Open a file for appending after its first `length` bytes."""
         with self._writing(f"shorten {path.name}", path):
-            os.truncate(path, length)
-            return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            descriptor = reader.open_to_write(path, os.O_WRONLY | os.O_APPEND)
+            try:
+                os.truncate(descriptor, length)
+            except OSError:
+                os.close(descriptor)
+                raise
+            return descriptor
 
     def remove(self, path: Path) -> None:
         """Remove a file, if it is there."""
@@ -161,7 +167,7 @@ def _make_folders(path: Path) -> None:
 
 
 def _write(path: Path, pieces: Iterable[bytes | memoryview], *, synced: bool = False) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE)
+    descriptor = reader.open_to_write(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _FILE)
     try:
         os.fchmod(descriptor, _FILE)  # whatever the umask takes away
         rest = iter(pieces)

@@ -17,6 +17,7 @@ from locallb.engine.state.files import Files
 from locallb.engine.state.resource import compact, pending_from_json, resource_from_json
 from locallb.engine.state.snapshot import Begin, Drop, End, Free, Mutation, Put, Supersede
 from locallb.engine.state.values import Value
+from locallb.guarded import reader
 
 _FORMAT = 1
 _START = b'{"journal":'
@@ -88,11 +89,11 @@ class Leftover(Struct, frozen=True):
 def read_journal(path: Path) -> Leftover | None:
     """Read what a run left, None when there is nothing. Raises StateBroken for what no run writes."""
     try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return None
+        data = reader.read_if_there(path, reader.STATE)
     except OSError as error:
         raise unreadable(path, error) from None
+    if data is None:
+        return None
     # What follows the last line end was cut short; after a power cut that may be zeros.
     *lines, rest = data.rstrip(b"\0").split(b"\n")
     if not lines and not rest.startswith(_START[: len(rest)]):
@@ -130,7 +131,10 @@ def _base(head: dict[str, Value], path: Path) -> str:
 
 def seal_leftover(path: Path, files: Files, time: str) -> None:
     """Name the state into which a leftover journal goes, its last line dropped if that was cut short."""
-    whole = path.read_bytes().rpartition(b"\n")
+    try:
+        whole = reader.read(path, reader.STATE).rpartition(b"\n")
+    except OSError as error:
+        raise unreadable(path, error) from None
     descriptor = files.open_end(path, len(whole[0]) + len(whole[1]))
     try:
         files.append(descriptor, path, f"{compact({'saved': time})}\n")

@@ -17,8 +17,11 @@ from msgspec import Struct
 
 from locallb.engine.state.errors import EngineError, ProjectError, Unsupported, refusal
 from locallb.engine.state.values import Value
+from locallb.guarded import reader
 
 BACKEND_VARIABLE = "PULUMI_BACKEND_URL"
+_LARGEST = 8 << 20
+"""Bytes of a project's or a stack's file."""
 _NAME = re.compile(r"(?!\.\.?$)[A-Za-z0-9_.-]{1,100}")
 """Of projects and stacks, as the official command line has it, but for `.` and `..`: both are directories elsewhere."""
 
@@ -121,7 +124,7 @@ def _backend(url: str, root: Path, path: Path) -> Path:
 
 def require_stack(project: Project, stack: str) -> None:
     """Check that a stack has a configuration or a state. Raises ProjectError."""
-    if not (project.stack_file(stack).exists() or project.state_file(stack).exists()):
+    if not any(map(os.path.lexists, (project.stack_file(stack), project.state_file(stack)))):
         raise _unknown(project, stack)
 
 
@@ -161,7 +164,7 @@ def load_config(project: Project, stack: str) -> dict[str, str]:
     """
     check_stack_name(stack)
     path = project.stack_file(stack)
-    if not path.exists():
+    if not os.path.lexists(path):
         raise _unknown(project, stack)
     raw = _read_yaml(path)
     if raw.get("environment"):
@@ -193,9 +196,8 @@ def _has_secret(value: Value) -> bool:
 
 def _read_yaml(path: Path) -> dict[str, Value]:
     try:
-        raw = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506 a SafeLoader
-    except FileNotFoundError:
-        raise ProjectError(f"{path} doesn't exist; run this in a Pulumi project's folder or name it with -C") from None
+        data = reader.read_if_there(path, _LARGEST)
+        raw = None if data is None else yaml.load(data.decode(), _Loader)  # noqa: S506 a SafeLoader
     except PermissionError:
         raise ProjectError(f"{path} can't be read: Permission denied; give this user the right to read it") from None
     except OSError as error:
@@ -204,6 +206,8 @@ def _read_yaml(path: Path) -> dict[str, Value]:
         raise ProjectError(f"{path} isn't UTF-8 (byte {error.start + 1}); save it as UTF-8") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: an odd date
         raise ProjectError(f"{path} is no YAML: {_yaml_problem(error)}") from None
+    if data is None:
+        raise ProjectError(f"{path} doesn't exist; run this in a Pulumi project's folder or name it with -C")
     if not isinstance(raw or {}, dict):
         raise ProjectError(f"{path} must hold keys and values, not a {type(raw).__name__}")
     return cast("dict[str, Value]", raw or {})

@@ -19,6 +19,7 @@ from lightkube import KubeConfig
 from lightkube.config.kubeconfig import SingleConfig
 from msgspec import Struct
 
+from locallb.guarded import owners, reader
 from locallb.kubernetes.access import in_cluster
 from locallb.kubernetes.access.errors import KubeconfigError, KubeError
 from locallb.kubernetes.access.exec_plugin import Plugin, token
@@ -30,7 +31,6 @@ from locallb.model.http import checks
 from locallb.model.identities import ContextName, Digest
 from locallb.model.snapshot import Access
 from locallb.model.system_errors import refusal
-from locallb.storage import foreign_files
 
 if TYPE_CHECKING:
     import httpx2
@@ -114,7 +114,7 @@ def kubeconfig_path(kubeconfig: str, root: Path) -> Path:
     As kubectl has it, a pod that has none of them is meant to ask its own cluster.
     """
     given = kubeconfig or os.environ.get("KUBECONFIG", "").partition(os.pathsep)[0]
-    if not given and in_cluster.is_pod() and not foreign_files.expanded(_USUAL).exists():
+    if not given and in_cluster.is_pod() and not reader.expanded(_USUAL).exists():
         return in_cluster.kubeconfig()
     given = given or _USUAL
     try:
@@ -155,6 +155,8 @@ def connection(access: Access) -> Connection:
     _require_regular(files, access)
     require_token(user, access)
     plugin = Plugin.of(user["exec"], access) if user.get("exec") and not user.get("token") else None
+    if plugin:
+        _require_trusted(plugin, path)
     config = _single(cluster, {key: user[key] for key in user if key != "exec"}, access)
     server_name = _server_name(cluster)
     direct = proxy or is_local(server) or is_exempt(server_name, server)
@@ -169,11 +171,27 @@ def sign_in(accesses: Iterable[Access]) -> None:
                 token(plugin)
 
 
+def _require_trusted(plugin: Plugin, path: Path) -> None:
+    """Refuse to run the command of a file that another user may change, unless the environment is what names the file.
+
+    Raises KubeError.
+    """
+    if path == kubeconfig_path("", Path("/")):
+        return
+    try:
+        fault = owners.distrust(path, path)
+    except OSError as error:
+        raise unreadable(str(path), error) from None
+    if fault:
+        remedy = fault.remedy or "use a copy of your own"
+        raise KubeconfigError(f"{plugin} isn't run, as {fault}: {remedy}, or name the file by $KUBECONFIG")
+
+
 def _require_regular(files: Collection[str], access: Access) -> None:
     """Refuse files that would keep the client waiting, or never end. Raises KubeError."""
     for file in files:
         try:
-            foreign_files.require_regular(Path(file), Path(file).stat(), LARGEST)
+            reader.require_regular(Path(file), Path(file).stat(), LARGEST)
         except OSError as error:
             sentence = f"the context {access.context} of {access.kubeconfig} can't be used: {file}: {refusal(error)}"
             raise KubeconfigError(sentence) from None

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, field
 
+from locallb.guarded import reader
 from locallb.kubernetes.access import in_cluster
 from locallb.kubernetes.access.errors import KubeconfigError, KubeError, NoContextError
 from locallb.kubernetes.parsing.documents import DocumentError, ReadDocument, read_documents
@@ -21,7 +22,6 @@ from locallb.model.fields import JsonObject
 from locallb.model.formatting import clipped, few
 from locallb.model.identities import ContextName
 from locallb.model.system_errors import refusal
-from locallb.storage import foreign_files
 
 Section: TypeAlias = JsonObject
 LARGEST = 4 * 2**20
@@ -84,7 +84,7 @@ def read_content(path: Path) -> Content:
     """Read the file. An empty one, and one that can't be understood, says nothing. Raises KubeconfigError."""
     try:
         given = unwritten(str(path))
-        data = given or foreign_files.read(path, LARGEST)
+        data = given or reader.read(path, LARGEST)
         changed = time.time() if given is not None else path.stat().st_ctime
         documents = read_documents(data, is_json=False)
     except OSError as error:

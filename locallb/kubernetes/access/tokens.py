@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from locallb.guarded import reader
 from locallb.kubernetes.access.errors import KubeconfigError
 from locallb.kubernetes.access.kubeconfig_file import LARGEST, Section, unreadable
 from locallb.model.snapshot import Access
-from locallb.storage import foreign_files
 
 _TOKEN = re.compile(rb"[ -~]+")
 
@@ -31,6 +31,6 @@ def require_token(user: Section, access: Access) -> None:
 def _content(path: Path, access: Access) -> bytes:
     """Read a token's file. Raises KubeError."""
     try:
-        return foreign_files.read(path, LARGEST).strip()
+        return reader.read(path, LARGEST).strip()
     except OSError as error:
         raise unreadable(str(path), error, access.kubeconfig) from None

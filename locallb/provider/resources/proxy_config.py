@@ -13,6 +13,7 @@ from locallb.envoy import push, rollout
 from locallb.envoy.admin import EnvoyAdmin
 from locallb.envoy.fragments import Tagged, has_foreign, joined, taken_apart
 from locallb.envoy.http.tls import SYSTEM_AUTHORITIES
+from locallb.guarded import reader
 from locallb.host import inotify
 from locallb.ledger.conflicts import refuse_copy
 from locallb.resources.codec import is_unknown
@@ -23,6 +24,9 @@ from locallb.storage import files
 from locallb.storage.proxy_directories import Proxies, ProxyDirectory
 
 _NEEDED = (rollout.BOOTSTRAP, rollout.LISTENERS, rollout.CLUSTERS)
+
+_LARGEST_BUNDLE = 16 << 20
+"""Bytes of the authorities that this host trusts."""
 
 
 class ProxyConfig(ResourceType[ProxyConfigInputs, ProxyConfigState]):
@@ -157,4 +161,4 @@ def _of_parts(text: str) -> Mapping[str, Tagged]:
 def _system_authorities() -> str:
     """Read what this host trusts, or what Mozilla does where it has nothing of its own."""
     own = ssl.get_default_verify_paths().cafile
-    return Path(own or certifi.where()).read_text(encoding="utf-8")
+    return reader.read(Path(own or certifi.where()), _LARGEST_BUNDLE).decode()

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from locallb.envoy.http import names
+from locallb.guarded import reader
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.parsing.documents import DocumentError, read_documents
 from locallb.kubernetes.parsing.tls_secrets import TlsPair, TlsSecretError, secret_among, tls_pair
@@ -22,7 +23,6 @@ from locallb.resources.codec import is_unknown
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import ServedCertificateInputs, ServedCertificateState
 from locallb.resources.resource_type import Difference, ResourceType, changed, grown, proxy_faults
-from locallb.storage import foreign_files
 from locallb.storage.key_pairs import key_pair_fault
 from locallb.storage.proxy_directories import Proxies
 
@@ -100,7 +100,7 @@ def _pair(new: ServedCertificateInputs) -> TlsPair:
 def _in_file(new: ServedCertificateInputs, subject: str) -> Mapping[object, object] | None:
     path = Path(new.file)
     try:
-        documents = read_documents(foreign_files.read(path, _LARGEST), is_json=path.suffix == ".json")
+        documents = read_documents(reader.read(path, _LARGEST), is_json=path.suffix == ".json")
     except (OSError, DocumentError) as error:
         raise ProviderError(f"{subject} can't be read: {path}: {reason(error)}") from None
     return secret_among((document.value for document in documents), new.namespace, new.secret, new.digest)

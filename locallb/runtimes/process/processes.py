@@ -18,11 +18,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from locallb.guarded.reader import open_to_write, opened
 from locallb.model.errors import ClientError
 from locallb.model.system_errors import refusal, refuse_scarcity, told
 from locallb.programs.program import Program, ProgramError
 from locallb.storage import locks
-from locallb.storage.foreign_files import opened
 
 LOG_LIMIT = 1 << 20
 """Bytes that a process may write to one file, set as its resource limit: a log stays bounded by itself."""
@@ -71,7 +71,7 @@ def start(command: Sequence[str], directory: Path, mark: Mapping[str, str], log:
     """
     words = ["/bin/sh", "-c", _DETACH, "sh", str(LOG_LIMIT // _BLOCK), str(log), *command]
     try:
-        os.close(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        os.close(open_to_write(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND))
         ended = Program(tuple(words), _START_PATIENCE, directory=directory, environment=mark).run()
     except OSError as error:
         raise ProcessError(f"{command[0]} can't be started in {directory}: {told(error)}") from error

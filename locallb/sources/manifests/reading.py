@@ -14,6 +14,7 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from locallb.guarded.reader import expanded
 from locallb.kubernetes.identity import Identity
 from locallb.kubernetes.parsing.objects import ParseMemory, parse_objects
 from locallb.model.formatting import clipped
@@ -27,7 +28,6 @@ from locallb.sources.readings import FilesOfObjects, KeptTexts, ReadCache
 from locallb.sources.source import SourceResult
 from locallb.storage.folders import Folder, FolderError, Limits, read_folder
 from locallb.storage.followed_folder import FollowedFolder
-from locallb.storage.foreign_files import expanded
 
 ENDINGS = (".yaml", ".yml", ".json")
 LARGEST_FILE = 32 * 2**20

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from msgspec import Struct, field
 
+from locallb.guarded import reader
 from locallb.model.identities import Fingerprint, ProxyName
 from locallb.model.memory import BlockCache, Memory
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment
@@ -58,7 +59,7 @@ def read_held(state: Path) -> HeldByState:
 
     """
     try:
-        text = files.read(state)
+        text = files.read(state, reader.STATE)
         return _held(tuple(map(said, () if text is None else _resources(json.loads(text)))))
     except files.FilesError as error:
         raise SourceError(f"the stack's state can't be read: {error}") from None

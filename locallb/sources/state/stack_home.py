@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from locallb.dns.owner_ids import establish
+from locallb.guarded import reader
 from locallb.model.identities import Home
 from locallb.model.state_resource import CLAIMS, CONFIG
 from locallb.sources import SourceError
@@ -170,7 +171,8 @@ def deployed_from(state: Path) -> list[Belonging]:
     Raises SourceError where the host can't read it.
     """
     try:
-        return list(_told_by_resources(json.loads(files.read(state) or "{}")["checkpoint"]["latest"]["resources"]))
+        document = json.loads(files.read(state, reader.STATE) or "{}")
+        return list(_told_by_resources(document["checkpoint"]["latest"]["resources"]))
     except files.FilesError as error:
         if error.is_of_host:
             raise SourceError(f"where its load balancers belong can't be told: {error}") from None

@@ -1,7 +1,7 @@
-"""Files that the user or another program owns: read whole or not at all, of a bounded size, without ever waiting.
+"""The one way to read a file that may be anything: whole or not at all, of a bounded size, without ever waiting.
 
-Links are followed, because users have them; a pipe, a device or a directory under the name is refused. Not here: files
-in directories that others may write to as well, where a link is an attack.
+Only regular files are read; a pipe, a device, a socket or a directory under the name is refused with a reason. Links
+are followed, because users have them, unless the caller says otherwise. Not here: whose a file is (`owners`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import BinaryIO
 
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 """A pipe must not keep us waiting."""
+STATE = 512 << 20
+"""Bytes of the largest file that is read: a stack's state, or its journal."""
 _PART = 1 << 16
 """Bytes that are read at a time of a file that grows."""
 
@@ -28,19 +30,54 @@ def expanded(given: str) -> Path:
         return Path(given)
 
 
+class UnfitError(OSError):
+    """There is something that isn't a regular file of a bounded size; its text is the reason."""
+
+
+def unfit(path: Path, why: str = "it is no regular file") -> UnfitError:
+    """Make the error of what is no such file."""
+    return UnfitError(0, why, str(path))
+
+
 @contextmanager
 def opened(path: Path, *, follow: bool = True) -> Iterator[BinaryIO]:
     """Open a regular file to be read, and close it whatever happens. Raises OSError with a reason that can be told.
 
     Python leaves the descriptor of a directory open that it refuses to make a file of.
     """
-    descriptor = os.open(path, _FLAGS if follow else _FLAGS | os.O_NOFOLLOW)
+    try:
+        descriptor = os.open(path, _FLAGS if follow else _FLAGS | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a socket
+            raise unfit(path) from None
+        if error.errno == errno.ELOOP and follow:
+            raise unfit(path, "it is a link that leads in a circle") from None
+        raise
     try:
         _require_file(path, os.fstat(descriptor))
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             yield file
     finally:
         os.close(descriptor)
+
+
+def open_to_write(path: Path, flags: int, mode: int = 0o600) -> int:
+    """Open a regular file of ours to be written, made or emptied as `flags` have it. Raises OSError.
+
+    Neither is a link followed, which would change another file, nor a pipe's reader waited for.
+    """
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, mode)
+    except OSError as error:
+        if error.errno in {errno.ENXIO, errno.ELOOP}:
+            raise unfit(path, "it is a link" if error.errno == errno.ELOOP else "it is no regular file") from None
+        raise
+    try:
+        _require_file(path, os.fstat(descriptor))
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def read_up_to(descriptor: int, most: int) -> bytes:
@@ -63,22 +100,32 @@ def read(path: Path, most: int) -> bytes:
         require_regular(path, os.fstat(file.fileno()), most)
         data = read_up_to(file.fileno(), most + 1)
     if len(data) > most:
-        raise OSError(0, _too_large(most), str(path))
+        raise unfit(path, _too_large(most))
     return data
+
+
+def read_if_there(path: Path, most: int) -> bytes | None:
+    """Read the same; None where nothing has the name. A link that leads nowhere isn't nothing. Raises OSError."""
+    try:
+        return read(path, most)
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise unfit(path, "it is a link that leads nowhere") from None
+        return None
 
 
 def require_regular(path: Path, status: os.stat_result, most: int) -> None:
     """Refuse what is no regular file, or a larger one. Raises OSError with a reason that can be told."""
     _require_file(path, status)
     if status.st_size > most:
-        raise OSError(0, _too_large(most), str(path))
+        raise unfit(path, _too_large(most))
 
 
 def _require_file(path: Path, status: os.stat_result) -> None:
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(0, "it is no regular file", str(path))
+        raise unfit(path)
 
 
 def _too_large(most: int) -> str:

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from locallb.guarded import reader
 from locallb.runtimes.process import processes
-from locallb.storage import files, foreign_files, kept_files
+from locallb.storage import files, kept_files
 from locallb.storage.files import FilesError
 from locallb.storage.folders import Limits, read_folder
 from tests.descriptors import count_open
@@ -22,7 +23,7 @@ MIB = 1 << 20
 READERS: dict[str, Callable[[Path], object]] = {
     "a directory of manifests": lambda path: read_folder(path.parent, (".yaml",), Limits(32 * MIB, 256 * MIB)),
     "a file where others may write": files.find_shared,
-    "a file of somebody else": lambda path: foreign_files.read(path, 32 * MIB),
+    "a file of somebody else": lambda path: reader.read(path, 32 * MIB),
     "a file that is changed": lambda path: kept_files.rewrite(path, lambda text: text),
 }
 
@@ -48,7 +49,7 @@ def test_no_more_than_the_bound_is_read_of_a_file_that_grows(content: bytes, mos
     with os.fdopen(writing, "wb") as stream:  # its size is 0, and it has more
         stream.write(content * grown)
     with os.fdopen(reading, "rb") as stream:
-        assert foreign_files.read_up_to(stream.fileno(), most) == (content * grown)[:most]
+        assert reader.read_up_to(stream.fileno(), most) == (content * grown)[:most]
 
 
 @pytest.mark.parametrize(
