@@ -66,6 +66,19 @@ class Daemon:
         if self.process:
             self.process.send_signal(how)
             self.process.wait(SECONDS)
+        if how is signal.SIGKILL:
+            self._forget_containerd()
+
+    def _forget_containerd(self) -> None:
+        """Wait for the containerd of a daemon that was killed: a successor would take its remains for a running one."""
+        note = self.root / "run/containerd/containerd.pid"
+        deadline = time.monotonic() + SECONDS
+        with suppress(OSError, ValueError):
+            status = Path(f"/proc/{int(note.read_text())}/stat")
+            while status.read_text().rpartition(")")[2].split()[0] != "Z":
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+        note.unlink(missing_ok=True)
 
     def close(self) -> None:
         """End it and whatever it left."""

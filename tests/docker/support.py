@@ -40,21 +40,19 @@ def client() -> Containers:
 
 @dataclass(frozen=True)
 class Harm:
-    """What Docker's own command may do to a container, and in which network the same one goes on afterwards.
-
-    One that ended has no published ports any longer, so it is another one then, as the official plugin decides.
-    """
+    """What Docker's own command may do to a container, and whether the same one goes on afterwards."""
 
     words: tuple[str, ...]
-    goes_on_in_host: bool
-    goes_on_published: bool
+    goes_on: bool
+    goes_on_published_by_pulumi: bool
+    """The official plugin replaces a container that ended if it publishes ports."""
 
 
 HARMS = (
-    Harm(("kill",), goes_on_in_host=True, goes_on_published=False),
-    Harm(("stop", "-t", "1"), goes_on_in_host=True, goes_on_published=False),
-    Harm(("pause",), goes_on_in_host=True, goes_on_published=True),
-    Harm(("rm", "-f"), goes_on_in_host=False, goes_on_published=False),
+    Harm(("kill",), goes_on=True, goes_on_published_by_pulumi=False),
+    Harm(("stop", "-t", "1"), goes_on=True, goes_on_published_by_pulumi=False),
+    Harm(("pause",), goes_on=True, goes_on_published_by_pulumi=True),
+    Harm(("rm", "-f"), goes_on=False, goes_on_published_by_pulumi=False),
 )
 each_harm = pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.words[0])
 

@@ -99,7 +99,7 @@ def test_a_port_more_needs_no_other_container_and_cuts_no_stream(shop: Stage, ba
 def test_a_harmed_container_is_repaired_by_one_up_at_the_same_address(shop: Stage, harm: Harm) -> None:
     """Killed, stopped, paused, removed: seen by the refresh of `up`; the neighbour isn't touched."""
     shop.up()
-    assert goes_on_after(shop, harm, shop.up) is harm.goes_on_in_host
+    assert goes_on_after(shop, harm, shop.up) is harm.goes_on
     content(shop)
 
 

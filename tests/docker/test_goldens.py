@@ -76,6 +76,24 @@ def test_a_refresh_tells_that_a_container_ended(key: str) -> None:
     assert rendering.refreshed(HOST[key]["before"], seen) == expected
 
 
+@pytest.mark.parametrize(
+    ("state", "changed"),
+    [({"Status": "exited", "Running": False}, {"mustRun"}), ({"Status": "restarting", "Restarting": True}, set())],
+    ids=["ended", "restarting"],
+)
+def test_a_container_that_does_not_run_has_the_ports_that_it_publishes_once_it_does(
+    state: dict[str, object], changed: set[str]
+) -> None:
+    """Unlike with the official plugin: so the same container goes on, which Docker may be about to start."""
+    state = {**PUBLISHED["inspect"]["State"], **state}
+    seen = {**PUBLISHED["inspect"], "State": state}
+    seen["NetworkSettings"] = {**seen["NetworkSettings"], "Ports": {}}
+    refreshed = rendering.refreshed(PUBLISHED["made"], seen)
+    change = compare(refreshed, PUBLISHED["inputs"], inputs.KNOWN)
+    assert change.changed == changed
+    assert not change.replacing
+
+
 def test_a_paused_container_counts_as_ended() -> None:
     """The official plugin doesn't see it; here the next update lets it go on."""
     seen = {**HOST["inspect"], "State": {**HOST["inspect"]["State"], "Paused": True}}

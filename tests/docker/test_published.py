@@ -122,10 +122,9 @@ def test_backends_change_and_vanish_without_another_container(
 
 @each_harm
 def test_a_harmed_container_is_repaired_by_one_up_at_the_same_address(shop: Stage, harm: Harm) -> None:
-    """One of Docker that ended is replaced, as the official plugin does; Podman publishes its ports again."""
+    """Of one that ended, the engine publishes the ports again."""
     shop.up()
-    goes_on = harm.goes_on_in_host if word() == "podman" else harm.goes_on_published
-    assert goes_on_after(shop, harm, shop.up) is goes_on
+    assert goes_on_after(shop, harm, shop.up) is harm.goes_on
     content(shop)
 
 

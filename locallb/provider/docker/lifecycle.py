@@ -16,8 +16,9 @@ from locallb.provider.docker.differences import compare
 from locallb.resources.errors import ProviderError
 from locallb.resources.values import Values
 from locallb.runtimes.docker.containers import labelled_owner
+from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError
 from locallb.runtimes.docker.engine_api import Containers
-from locallb.runtimes.docker.making import labels_of, make_started, provide_image, require_owner
+from locallb.runtimes.docker.making import failed_to_start, labels_of, make_started, provide_image, require_owner
 from locallb.runtimes.docker.runs import drain_container, was_drained
 from locallb.runtimes.process.stopping import STOP_PATIENCE
 from locallb.storage import paths
@@ -58,9 +59,9 @@ class Lifecycle:
         return self._containers.inspect(name) is None
 
     def read(self, identity: ContainerId, before: Values, declared: Values) -> dict[str, Any] | None:
-        """Read the container as it is; None if it is gone."""
+        """Read the container as it is; None if it is gone, or if Docker couldn't start it: `create` repairs that."""
         seen = self._containers.inspect(identity)
-        if seen is None or seen["State"].get("Status") in {"removing", "dead"}:
+        if seen is None or seen["State"].get("Status") in {"removing", "dead"} or failed_to_start(seen):
             return None
         if was_drained(seen):  # it lives and serves nothing: the next update starts it again
             seen = {**seen, "State": {**seen["State"], "Paused": True}}
@@ -87,7 +88,9 @@ class Lifecycle:
         self._containers.remove(identity, volumes=bool(old.get("removeVolumes", True)))
 
     def _adopt(self, container: Values, new: Values) -> tuple[ContainerId, dict[str, Any]] | None:
-        """Take what was found under the name: None where it is ours and has to make room.
+        """Take the container that has the name: None where it is ours and must be replaced.
+
+        That is one with another specification, and one that Docker can't start.
 
         Raises ProviderError where it isn't ours.
         """
@@ -97,18 +100,36 @@ class Lifecycle:
         difference = compare(outputs, new, inputs.KNOWN)
         if difference.replacing:
             return None
-        return container["Id"], self.update(container["Id"], rendering.made(new, container), new, difference.changed)
+        before = rendering.made(new, container)
+        try:
+            return container["Id"], self.update(container["Id"], before, new, difference.changed)
+        except DockerAbsentError:
+            raise
+        except (ContainersError, ProviderError):
+            return None
 
     def _have_run(self, identity: ContainerId) -> None:
         seen = self._inspected(identity)
         state = seen["State"]
         if was_drained(seen):
             self._containers.stop(identity, int(_GRACE))
-            self._containers.start(identity)
+            self._start(seen)
         elif state.get("Paused"):
             self._containers.unpause(identity)
         elif not state["Running"]:
-            self._containers.start(identity)
+            self._start(seen)
+
+    def _start(self, seen: Values) -> None:
+        """Start it. Where Docker refuses, the next `read` finds the container gone, and `create` makes another one."""
+        try:
+            self._containers.start(seen["Id"])
+        except DockerAbsentError:
+            raise
+        except ContainersError as error:
+            name = str(seen["Name"]).lstrip("/")
+            raise ProviderError(
+                f"the container {name} can't be started ({error}); run up again, which makes another one if it must"
+            ) from error
 
     def _limits(self, new: Values, changed: frozenset[str]) -> dict[str, Any]:
         lifted = [key for key in ("memory", "memorySwap") if key in changed and key not in new]

@@ -172,9 +172,15 @@ def _network_data(seen: Values) -> list[dict[str, Any]]:
 
 
 def _ports(seen: Values) -> list[dict[str, Any]]:
-    """List published ports by container port and protocol; those of one port in the daemon's order."""
-    ports = []
-    for inner, places in (seen["NetworkSettings"]["Ports"] or {}).items():
+    """List published ports by container port and protocol; those of one port in the daemon's order.
+
+    A container that has ended publishes them when it is started again. The official plugin lists none then, so it
+    would replace the container, even while Docker restarts it.
+    """
+    ports, state = [], seen["State"]
+    runs = state["Running"] and not state.get("Restarting")
+    published = seen["NetworkSettings"]["Ports"] if runs else seen["HostConfig"].get("PortBindings")
+    for inner, places in (published or {}).items():
         number, _, protocol = inner.partition("/")
         for place in places or ():
             port = {"external": int(place["HostPort"]), "internal": int(number), "ip": place["HostIp"]}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -101,6 +101,15 @@ class Daemon:
             _try_to_reach(self.host)
             self._made = _Client(version=self.engine.api, timeout=self._patience, **self.engine.where())
         return self._made
+
+    def require_new_connections(self) -> None:
+        """Check that the daemon takes new connections: one that is going down still answers on those that it has.
+
+        Raises what docker-py raises. Where systemd holds the socket, this waits until the daemon is back.
+        """
+        _try_to_reach(self.host)
+        with closing(_Client(version=self.engine.api, timeout=ANSWER, **self.engine.where())) as client:
+            client.ping()
 
     @contextmanager
     def telling(self) -> Iterator[None]:

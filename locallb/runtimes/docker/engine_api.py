@@ -122,7 +122,12 @@ class Containers(Daemon):
 
     @told
     def start(self, identity: ContainerId) -> None:
-        """Start it; one that runs stays."""
+        """Start it; one that runs stays.
+
+        Nothing is started by a daemon that is going down: what it starts then may be left where the next one can
+        neither start it nor use it.
+        """
+        self.require_new_connections()
         self.client().start(identity)
 
     @told

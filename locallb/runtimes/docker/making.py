@@ -17,6 +17,12 @@ def labels_of(seen: Document) -> Mapping[str, str]:
     return dict(seen["Config"].get("Labels") or {})
 
 
+def failed_to_start(seen: Document) -> bool:
+    """Return whether the engine couldn't start a container: it may never be able to, and another container is."""
+    state = seen["State"]
+    return bool(state.get("Error")) and not state["Running"] and not state.get("Restarting")
+
+
 def require_owner(containers: Containers, name: str, seen: Document, owner: Owner | None) -> None:
     """Raise ProviderError where the container that has the name isn't this owner's."""
     labelled = labelled_owner(labels_of(seen))

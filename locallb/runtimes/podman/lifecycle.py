@@ -14,7 +14,7 @@ from locallb.envoy.waiting import comes_to_answer
 from locallb.model.identities import ContainerId
 from locallb.resources.properties import PodmanContainerInputs, PodmanContainerState
 from locallb.runtimes.docker.containers import labelled_owner
-from locallb.runtimes.docker.daemon import Document
+from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError, Document
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.making import labels_of, make_started, provide_image, require_owner
 from locallb.runtimes.docker.runs import drain_container, was_drained
@@ -39,8 +39,7 @@ class Lifecycle:
         seen = self._containers.inspect(new.name)
         if seen is not None:
             require_owner(self._containers, new.name, seen, new.owner)
-            if labels_of(seen).get(SPEC_LABEL) == wanted["Labels"][SPEC_LABEL]:
-                self._have_run(seen, new)
+            if labels_of(seen).get(SPEC_LABEL) == wanted["Labels"][SPEC_LABEL] and self._have_run(seen, new):
                 return ContainerId(seen["Id"])
         # First: what another version of ours made serves meanwhile.
         provide_image(self._containers, new.image, new.name, new.pull)
@@ -71,15 +70,21 @@ class Lifecycle:
         self._containers.stop(ContainerId(seen["Id"]), GRACE)
         self._containers.remove(ContainerId(seen["Id"]), volumes=True)
 
-    def _have_run(self, seen: Document, new: PodmanContainerInputs) -> None:
-        """Start or resume it, whatever was done to it, and wait until it answers."""
+    def _have_run(self, seen: Document, new: PodmanContainerInputs) -> bool:
+        """Start or resume it, whatever was done to it, and wait until it answers; False if Podman can't start it."""
         identity = ContainerId(seen["Id"])
         if seen["State"].get("Paused"):
             self._containers.unpause(identity)
         if was_drained(seen):
             self._containers.stop(identity, GRACE)
-        self._containers.start(identity)
+        try:
+            self._containers.start(identity)
+        except DockerAbsentError:
+            raise
+        except ContainersError:
+            return False
         comes_to_answer(_directory(new), _PATIENCE)
+        return True
 
 
 def _directory(inputs: PodmanContainerInputs) -> Path:
