@@ -6,6 +6,7 @@ are evaluated as the proxy does it: the most specific virtual host, and there th
 
 from __future__ import annotations
 
+import sys
 from copy import deepcopy
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.gateway.translation import BoundGateway
+from locallb.model.http import regexes
 from locallb.model.http.serving import TcpForward
 from tests.gateway.api import (
     JsonObject,
@@ -296,3 +298,12 @@ def test_a_listener_set_that_is_not_understood_keeps_its_hosts() -> None:
     refused = api_object("ListenerSet", "more", spec={"parentRef": parent(), "listeners": twins})
     one = only(gateway(allowedListeners={"namespaces": {"from": "Same"}}), refused, OPEN, *SERVICES)
     assert answered(one, "admin.t", "/") == "404"
+
+
+def test_without_re2_an_expression_closes_every_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No expression can be checked then, and so none is compared."""
+    monkeypatch.setitem(sys.modules, "re2", None)
+    regexes._measured.cache_clear()
+    refused = {"matches": [{"path": {"type": "RegularExpression", "value": "/admin/.*"}}]}
+    one = only(gateway(), route(refused, OPEN["spec"]["rules"][0]), *SERVICES)
+    assert (answered(one, "a.t", "/admin/x"), answered(one, "a.t", "/shop")) == ("500", "500")

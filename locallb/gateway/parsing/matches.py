@@ -71,8 +71,9 @@ def parse_match(path: str, item: object, *, is_grpc: bool) -> ReadMatch:
     headers, many_headers = _values(fields, "headers", str.lower, problems)
     query, many_query = ((), 0) if is_grpc else _values(fields, "queryParams", str, problems)
     method = "" if is_grpc else _method(fields, problems)
+    has_method = not is_grpc and bool(fields.get("method"))
     match = Match(compared, headers, query, method)
-    return ReadMatch(match, (*rank, not method, -many_headers, -many_query), "; ".join(problems))
+    return ReadMatch(match, (*rank, not has_method, -many_headers, -many_query), "; ".join(problems))
 
 
 def _understood(problems: list[str], read: Callable[[], _Value]) -> _Value | None:
@@ -120,9 +121,11 @@ def beginning_of_expression(expression: str, *, ignores_case: bool = False) -> P
 
 def _beginning(known: str, *, ignores_case: bool = False) -> PathMatch:
     """Match all paths with this beginning, which may end within an element."""
-    if not known.strip("/"):
+    try:
+        expression = f"{'(?i)' if ignores_case else ''}{re.escape(known)}.*"
+        return PathMatch(PathKind.REGEX, expression) if known.strip("/") else _EVERY_PATH
+    except ValueError:  # RE2 is missing on this host
         return _EVERY_PATH
-    return PathMatch(PathKind.REGEX, f"{'(?i)' if ignores_case else ''}{re.escape(known)}.*")
 
 
 def _known(value: str) -> str:
