@@ -18,7 +18,7 @@ from typing import NewType
 from msgspec import Struct
 
 UserId = NewType("UserId", int)
-_ROOT = UserId(0)
+ROOT = UserId(0)
 _LINKS = 40
 """Links on one path, as the kernel has it."""
 _ACL = "system.posix_acl_access"
@@ -47,7 +47,7 @@ class Distrust(Struct, frozen=True):
 
 def trusted_users() -> frozenset[UserId]:
     """Return root, the user who runs this, and the user who called sudo."""
-    users = {_ROOT, UserId(os.geteuid())}
+    users = {ROOT, UserId(os.geteuid())}
     if (caller := sudo_user()) is not None:
         users.add(caller)
     return frozenset(users)
@@ -85,17 +85,17 @@ def accept(directory: Path) -> None:
     _ACCEPTED.add(directory.resolve())
 
 
-def distrust(path: Path, base: Path) -> Distrust | None:
+def distrust(path: Path, base: Path, users: frozenset[UserId] | None = None) -> Distrust | None:
     """Return why `path` isn't trusted, rather an owner than a mode; None where it is, or doesn't exist.
 
     Above `base` a sticky directory such as /tmp may be writable by others: they can't replace an entry that isn't
-    theirs. `base` and what is below it may not: an added file would be read or run as well.
+    theirs. `base` and what is below it may not: an added file would be read or run as well. Trusted are `users`.
 
     Raises OSError where it can't be determined.
     """
     if any(path.is_relative_to(accepted) for accepted in _ACCEPTED):
         return None
-    users, inside = trusted_users(), base.resolve()
+    users, inside = trusted_users() if users is None else users, base.resolve()
     parts = dict.fromkeys(part for target in (base, path) for part in _parts(target))
     faults = filter(None, (_fault(part, users, strict=part.is_relative_to(inside)) for part in parts))
     return min(faults, key=lambda fault: bool(fault.mode), default=None)

@@ -64,6 +64,14 @@ def connections(places: Collection[tuple[IPAddress, int]], process: int = 0) -> 
     return sum(1 for row in established if (row.address, row.port) in places or row.port in everywhere)
 
 
+def users(places: Collection[tuple[IPAddress, int]]) -> dict[tuple[IPAddress, int], int]:
+    """Return whose each of these established TCP sockets of this host is, as far as that is known."""
+    with suppress(SocketError):
+        found = {(row.address, row.port): row.user for row in rows(Protocol.TCP, _ESTABLISHED)}
+        return {place: found[place] for place in places if place in found}
+    return {}
+
+
 def connect(address: IPAddress, port: int, seconds: float) -> None:
     """Open one TCP connection and close it. Raises SocketError if that fails or takes longer than `seconds`."""
     try:

@@ -21,10 +21,11 @@ from locallb.engine.deploy.interrupts import waited_for
 from locallb.engine.deploy.reporter import Reporter
 from locallb.engine.protocol.monitor import EngineService, Monitor
 from locallb.engine.providers.wire import from_property_values, from_struct, to_property_values, to_struct
-from locallb.engine.state.checkpoint import parse_checkpoint, timestamp
-from locallb.engine.state.errors import EngineError, StateUnwritable, Unsupported
-from locallb.engine.state.files import Files, _write_pieces
-from locallb.engine.state.journal import decode, encode
+from locallb.engine.state.checkpoint import check_state, parse_checkpoint, timestamp
+from locallb.engine.state.errors import EngineError, ProjectError, StateBroken, StateUnwritable, Unsupported
+from locallb.engine.state.files import Files, _write_pieces, beside_of
+from locallb.engine.state.journal import decode, encode, read_journal
+from locallb.engine.state.project import load_project
 from locallb.engine.state.resource import Pending, ResourceState
 from locallb.engine.state.snapshot import Begin, Drop, End, Free, Mutation, Put, Snapshot, Supersede
 from locallb.engine.state.values import (
@@ -260,6 +261,44 @@ def test_a_disk_that_fills_up_within_the_pieces_leaves_the_file_as_it_was(room: 
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert (path.read_text(), [*tmp_path.iterdir()]) == ("before", [path])
+
+
+@pytest.mark.parametrize("how", ["append", "rewrite"])
+def test_a_file_as_large_as_it_may_be_is_no_full_disk(how: str, tmp_path: Path) -> None:
+    """The kernel takes what fits, and says why when it is given the rest."""
+    files, path, before = Files(), tmp_path / "state.json", resource.getrlimit(resource.RLIMIT_FSIZE)
+    descriptor = files.open_new(beside_of(path) if how == "rewrite" else path)
+    written = os.open(beside_of(path), os.O_RDWR) if how == "rewrite" else os.dup(descriptor)
+    attempts = {
+        "append": lambda: files.append(written, path, "0123456789abcdef"),
+        "rewrite": lambda: files.rewrite(path, written, [(4, b"0123456789abcdef")], 20),
+    }
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
+    try:
+        with pytest.raises(StateUnwritable, match="File too large; raise the limit of file sizes"):
+            attempts[how]()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        os.close(descriptor)
+        os.close(written)
+
+
+def test_a_text_that_is_nested_too_deeply_is_called_that(tmp_path: Path) -> None:
+    """Of how deep Python recurses nobody needs to hear."""
+    deep, path = "[" * 200_000, tmp_path / "file"
+    path.write_text(f'{{"journal": 1, "base": ""}}\n{deep}\n')
+    with pytest.raises(StateBroken, match="nested too deeply") as raised:
+        read_journal(path)
+    assert "recursion" not in str(raised.value)
+    with pytest.raises(StateBroken, match="nested too deeply") as raised:
+        parse_checkpoint(deep, "s", path)
+    assert "recursion" not in str(raised.value)
+    path.write_text(deep)
+    assert all("nested too deeply" in line and "recursion" not in line for line in check_state(path))
+    (tmp_path / "Pulumi.yaml").write_text("[" * 5000)
+    with pytest.raises(ProjectError, match=r"Pulumi.yaml is no YAML: ") as raised_by_project:
+        load_project(tmp_path)
+    assert "recursion" not in str(raised_by_project.value)
 
 
 def test_a_file_system_that_takes_nothing_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

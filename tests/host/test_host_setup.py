@@ -223,3 +223,34 @@ def test_setup_for_another_user_is_done_once_everything_is_named(theirs: Project
     assert "--on-behalf-of" not in own.err
     assert theirs.locallb("host", "teardown", "--apply").code == 0
     assert theirs.space.shell(LOOK) == before
+
+
+@pytest.mark.root(only="can give directories away")
+def test_a_record_that_another_user_can_write_is_not_followed_by_root(stage: Project) -> None:
+    """It says what root writes where: whoever has its directory, as an image's user may, would decide that."""
+    assert stage.locallb("host", "setup", "--apply").code == 0
+    stage.space.shell(f"chown {OWNER} /var/lib/locallb")
+    for words in (("host", "teardown"), ("host", "teardown", "--apply")):
+        done = stage.locallb(*words)
+        assert done.code == 1
+        assert (
+            f"/var/lib/locallb belongs to user {OWNER}, so root doesn't do what /var/lib/locallb/host.json" in done.err
+        )
+        assert "`chown root /var/lib/locallb`" in done.err
+    assert stage.space.shell(f"cat {SYSCTL}").strip() == "0"
+    assert "Nothing to do." in stage.locallb("host", "setup", "--apply").out
+    stage.space.shell("chown root /var/lib/locallb")
+    assert stage.locallb("host", "teardown", "--apply").code == 0
+
+
+@pytest.mark.root(only="can give directories away")
+def test_a_link_in_place_of_the_ledger_gives_no_other_directory_away(stage: Project) -> None:
+    """Whoever owns the directory around it could have any."""
+    stage.space.shell(
+        f"mkdir -p /var/lib/locallb /var/lib/secret; chown {OWNER} /var/lib/locallb; chmod 700 /var/lib/secret"
+    )
+    stage.space.shell("ln -s ../secret /var/lib/locallb/ledger", user=OWNER)
+    done = stage.locallb("host", "setup", "--apply")
+    assert done.code == 1
+    assert "/var/lib/locallb/ledger can't be changed" in done.err
+    assert stage.space.shell("stat -c '%a %g' /var/lib/secret").split() == ["700", "0"]

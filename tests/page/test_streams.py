@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -198,6 +199,31 @@ def test_stream_beyond_the_limit_gets_503_and_the_others_go_on() -> None:
         server.wake()
         assert [heard(reader, 10) for reader in readers] == [b"still here"] * STREAMS
         assert silent
+
+
+@pytest.mark.root(only="can connect as another user")
+def test_a_stream_of_this_user_takes_the_place_of_another_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever on this host opens as many as there may be keeps the page's owner out of nothing."""
+    news = News()
+    with served(news) as (_, place), ExitStack() as stack:
+        own = stack.enter_context(following(place))
+        monkeypatch.setattr(os, "geteuid", lambda: 0)  # the server's thread acts as the other user meanwhile
+        os.seteuid(65534)
+        try:
+            theirs = [stack.enter_context(following(place)) for _ in range(STREAMS - 1)]
+            with socket.create_connection(place, timeout=PATIENCE) as late:
+                late.sendall(FOLLOW)
+                assert late.recv(12) == b"HTTP/1.0 503"
+        finally:
+            os.seteuid(0)
+        for number in range(STREAMS - 1):
+            stack.enter_context(following(place))
+            assert theirs[number].recv(1) == b""
+        with socket.create_connection(place, timeout=PATIENCE) as late:
+            late.sendall(FOLLOW)
+            assert late.recv(12) == b"HTTP/1.0 503"
+        news.told = b"still here"
+        assert heard(own, 10) == b"still here"
 
 
 def test_a_head_alone_opens_nothing() -> None:

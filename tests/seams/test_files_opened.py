@@ -43,7 +43,7 @@ MODULES = {
     "locallb.host.inotify": KERNEL,
     "locallb.host.limits": KERNEL,
     "locallb.host.namespace_routes": KERNEL,
-    "locallb.host.setup.changes": KERNEL,
+    "locallb.host.setup.changes": f"{KERNEL}; and a directory whose mode is set",
     "locallb.host.sockets": KERNEL,
     "locallb.ledger.claim_files": "the directory itself, which is locked",
     "locallb.programs.git": "a tree of a revision, into a directory that storage lends",

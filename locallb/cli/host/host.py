@@ -58,6 +58,7 @@ def _names(session: Session) -> Table:
 
 
 def _teardown_plan() -> Setup:
+    setup.require_record_of_root()
     record = setup.read_record()
     return plan_teardown(record, setup.present(record), len(Ledger(Path(LEDGER)).claims()))
 

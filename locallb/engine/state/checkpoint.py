@@ -12,7 +12,7 @@ from time import time_ns
 
 from msgspec import Struct, field
 
-from locallb.engine.state.errors import StateBroken, StateUnusable, Unsupported, refusal, unreadable
+from locallb.engine.state.errors import StateBroken, StateUnusable, Unsupported, parsing_problem, refusal, unreadable
 from locallb.engine.state.integrity import check_manifest, check_pending, check_resources, magic_of
 from locallb.engine.state.joined import JoinedResources
 from locallb.engine.state.resource import (
@@ -68,7 +68,7 @@ def parse_checkpoint(text: str, stack: str, path: Path) -> Checkpoint:
     except ValueError as error:
         raise StateUnusable(path, f"it is cut short or no JSON ({error})") from None
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise StateUnusable(path, f"it doesn't have the form of a state ({error})") from None
+        raise StateUnusable(path, f"it doesn't have the form of a state ({parsing_problem(error)})") from None
 
 
 def read_checkpoint(path: Path, stack: str) -> Checkpoint:
@@ -93,7 +93,7 @@ def check_state(path: Path) -> tuple[str, ...]:
     except OSError as error:
         return (f"{path} can't be read: {refusal(error)}",)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        return (f"{path} can't be read as a state: {error}",)
+        return (f"{path} can't be read as a state: {parsing_problem(error)}",)
     version = () if whole.get("version") == FORMAT else (f"the format version {whole.get('version')!r} isn't {FORMAT}",)
     return (*version, *check_latest(latest, resources, pending))
 

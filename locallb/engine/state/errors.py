@@ -59,6 +59,11 @@ def unreadable(path: Path, error: OSError) -> StateBroken:
     return StateUnusable(path, refusal(error))
 
 
+def parsing_problem(error: Exception) -> str:
+    """Return why a text can't be parsed; how deep Python recurses is nobody's business."""
+    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+
+
 def is_of_host(error: OSError) -> bool:
     """Return whether it is known what of the host is in the way, and nothing is wrong with what was asked for."""
     return error.errno in _REMEDIES

@@ -53,8 +53,7 @@ class Files:
         """Do the same with the file beside it that is leased here, by writing some places of it only."""
         with self._replacing(path):
             for start, data in places:
-                if os.pwrite(descriptor, data, start) != len(data):
-                    raise OSError(*_FULL)
+                _write_rest(descriptor, data, os.pwrite(descriptor, data, start), start)
             os.truncate(descriptor, size)
             os.fsync(descriptor)
             with suppress(OSError):  # it was broken: who opens it by its new name doesn't wait, as is wanted
@@ -89,8 +88,7 @@ class Files:
         """Add to an open file in one write."""
         with self._writing(f"append to {path.name}", path):
             data = text.encode()
-            if os.write(descriptor, data) != len(data):
-                raise OSError(*_FULL)
+            _write_rest(descriptor, data, os.write(descriptor, data))
 
     def open_new(self, path: Path) -> int:
         """Open an empty file for appending."""
@@ -185,11 +183,19 @@ def _write_pieces(descriptor: int, pieces: tuple[bytes | memoryview, ...]) -> No
     if written == sum(map(len, pieces)):
         return
     for piece in pieces:
-        left, written = memoryview(piece)[written:], max(0, written - len(piece))
-        while left:
-            if not (taken := os.write(descriptor, left)):  # as file systems outside of the kernel may answer
-                raise OSError(*_FULL)
-            left = left[taken:]
+        _write_rest(descriptor, piece, min(written, len(piece)))
+        written -= min(written, len(piece))
+
+
+def _write_rest(descriptor: int, data: bytes | memoryview, written: int, start: int | None = None) -> None:
+    """Write what a call didn't: it says why, such as that the disk is full, or the file as large as it may be."""
+    rest = memoryview(data)[written:]
+    while rest:
+        done = len(data) - len(rest)
+        taken = os.write(descriptor, rest) if start is None else os.pwrite(descriptor, rest, start + done)
+        if not taken:  # as file systems outside of the kernel may answer
+            raise OSError(*_FULL)
+        rest = rest[taken:]
 
 
 def _sync_folder(path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from locallb.engine.state.errors import StateBroken, StateUnusable, StateUnwritable, unreadable
+from locallb.engine.state.errors import StateBroken, StateUnusable, StateUnwritable, parsing_problem, unreadable
 from locallb.engine.state.files import Files
 from locallb.engine.state.resource import compact, pending_from_json, resource_from_json
 from locallb.engine.state.snapshot import Begin, Drop, End, Free, Mutation, Put, Supersede
@@ -114,7 +114,7 @@ def _read_lines(lines: Sequence[bytes], path: Path) -> Leftover:
             else:
                 saved = str(entry["saved"])
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise StateUnusable(path, f"its line {number + 1} is no journal's ({error})") from None
+            raise StateUnusable(path, f"its line {number + 1} is no journal's ({parsing_problem(error)})") from None
     return Leftover(base, tuple(mutations), saved)
 
 

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 import yaml
 from msgspec import Struct
 
-from locallb.engine.state.errors import EngineError, ProjectError, Unsupported, refusal
+from locallb.engine.state.errors import EngineError, ProjectError, Unsupported, parsing_problem, refusal
 from locallb.engine.state.values import Value
 from locallb.guarded import reader
 
@@ -218,7 +218,7 @@ def _yaml_problem(error: Exception) -> str:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
         mark = error.problem_mark
         return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
-    return " ".join(str(error).split())
+    return " ".join(parsing_problem(error).split())
 
 
 def _section(raw: Mapping[str, Value], key: str, path: Path) -> dict[str, Value]:

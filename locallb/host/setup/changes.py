@@ -19,6 +19,7 @@ from types import MappingProxyType
 from locallb.config.settings import Pool
 from locallb.dns.blocks import block_in, with_block
 from locallb.dns.zones import Zone
+from locallb.guarded import owners
 from locallb.host import netlink
 from locallb.host.capabilities import is_macos
 from locallb.host.macos import ifconfig
@@ -70,7 +71,7 @@ def look(
         texts={path: text for path in (*_TEXTS, *looked_at(zones)) if (text := _text(Path(path)))},
         group=group,
         ip_command=program.find("ip"),
-        record=read_record(),
+        record=SetupRecord() if _record_fault() else read_record(),
         zones=zones,
         names=names,
         aliases=tuple(pool_aliases(pools, ifconfig.aliases())) if is_macos() else (),
@@ -112,6 +113,18 @@ def read_record(path: Path = RECORD) -> SetupRecord:
         )
     except (ValueError, KeyError, TypeError) as error:
         raise HostSetupError(f"{path} isn't a record of ours ({error}): look at it and move it away") from None
+
+
+def require_record_of_root() -> None:
+    """Check that only root wrote what root is to make be there again. Raises HostSetupError."""
+    if os.path.lexists(RECORD) and (fault := _record_fault()):
+        remedy = fault.remedy or f"`chown root {fault.path}`"
+        raise HostSetupError(f"{fault}, so root doesn't do what {RECORD} says: see that it is right, then {remedy}")
+
+
+def _record_fault() -> owners.Distrust | None:
+    """Return who else could have written the record, for root, who does what it says."""
+    return owners.distrust(RECORD, RECORD.parent, frozenset({owners.ROOT})) if os.geteuid() == 0 else None
 
 
 def apply(step: Step) -> None:
@@ -163,8 +176,13 @@ def _change_ledger(path: Path, step: Step) -> None:
     path.parent.chmod(_DIRECTORY)
     path.mkdir(exist_ok=True)
     mode, group = step.wanted.split()[1::2]
-    os.chown(path, -1, int(group))
-    path.chmod(int(mode, 8))
+    # A user who owns its parent could have a link to any directory there.
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fchown(descriptor, -1, int(group))
+        os.fchmod(descriptor, int(mode, 8))
+    finally:
+        os.close(descriptor)
 
 
 def _change_file(path: Path, step: Step) -> None:

@@ -14,12 +14,14 @@ import socket
 import time
 from contextlib import suppress
 from http import HTTPStatus
+from ipaddress import ip_address
 from threading import Lock
 from typing import cast
 
 from msgspec import Struct, field
 
 from locallb.cli.watching.http.http_messages import Guard, Page, Pages, Stream, answer, written
+from locallb.host import sockets
 from locallb.model.errors import ClientError
 from locallb.model.identities import IPAddress, place
 from locallb.threads.supervised import SupervisedThread, Task
@@ -29,7 +31,7 @@ PATIENCE = 5.0
 AT_ONCE = 32
 """Connections that are kept at a time."""
 STREAMS = 8
-"""Of these, clients that follow a stream."""
+"""Of these, clients that follow a stream; those of other users make room for those of this one."""
 LIFE = 600.0
 """Seconds after which a stream ends: a client that still reads it opens it again."""
 BEAT = 5.0
@@ -189,12 +191,25 @@ class HttpServer:
 
     def _begin_answer(self, client: _Client) -> None:
         made = answer(bytes(client.request), self._pages, self._guard)
-        if made.opens and sum(client.stream is not None for client in self._clients.values()) >= STREAMS:
+        if made.opens and self._is_full(client):
             made = written(Page(_TOO_MANY, status=HTTPStatus.SERVICE_UNAVAILABLE))
         client.answer = memoryview(made.data)
         client.stream = made.opens() if made.opens else None
         client.ends = time.monotonic() + LIFE
         self._ready.modify(client.socket, selectors.EVENT_WRITE | (selectors.EVENT_READ if client.stream else 0))
+
+    def _is_full(self, client: _Client) -> bool:
+        """Return whether no stream can be added; one of this user takes the place of another user's."""
+        streams = [other for other in self._clients.values() if other.stream]
+        if len(streams) < STREAMS:
+            return False
+        users = sockets.users({_peer(other) for other in (client, *streams)})
+        if users.get(_peer(client)) != os.geteuid():
+            return True
+        strangers = (other for other in streams if users.get(_peer(other)) != os.geteuid())
+        if stranger := next(strangers, None):
+            self._drop(stranger)
+        return stranger is None
 
     def _give(self, client: _Client) -> None:
         """Send what is left; then what is new of a stream."""
@@ -222,6 +237,11 @@ class HttpServer:
             client.socket.close()
             if client.stream:
                 client.stream.close()
+
+
+def _peer(client: _Client) -> tuple[IPAddress, int]:
+    host, port = client.socket.getpeername()[:2]
+    return ip_address(host), port
 
 
 def _listening(host: str, port: int, version: int) -> socket.socket:
