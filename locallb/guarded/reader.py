@@ -51,7 +51,7 @@ def opened(path: Path, *, follow: bool = True) -> Iterator[BinaryIO]:
         if error.errno == errno.ENXIO:  # a socket
             raise unfit(path) from None
         if error.errno == errno.ELOOP and follow:
-            raise unfit(path, "it is a link that leads in a circle") from None
+            raise unfit(path, os.strerror(errno.ELOOP)) from None
         raise
     try:
         _require_file(path, os.fstat(descriptor))
