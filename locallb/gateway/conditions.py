@@ -37,6 +37,8 @@ OF_PROGRAMMED: Mapping[Reason, str] = {
     Reason.PROXY_DOWN: PENDING,
 }
 """The specification's reasons of Programmed; any other is Invalid."""
+LISTENERS_NOT_VALID = "ListenersNotValid"
+"""The reason of Accepted of a Gateway or ListenerSet of whose listeners some, or all, aren't served."""
 _LONGEST = 1024
 
 

@@ -16,7 +16,7 @@ from locallb.gateway.routes.bound import Bound
 from locallb.gateway.routes.http_translation import MISDIRECTED
 from locallb.gateway.translation import BoundGateway, our_classes, shared_objects
 from locallb.model.formatting import clipped, counted, few
-from locallb.model.gateway.objects import CONTROLLER, ListenerProtocol, Named, Reference
+from locallb.model.gateway.objects import CONTROLLER, ListenerProtocol, Named, Reference, RouteKind
 from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.http.routes import Answer, Forward, GrpcMethod, Match, PathKind, Redirect, Route, Target
 from locallb.model.http.serving import Chain, HttpRoutes
@@ -161,7 +161,9 @@ def _of_route(gateway: BoundGateway, verdict: ParentVerdict, backends: Backends)
     route_sentences = [f"{name}: {rule.problem}" for rule in route.rules if rule.problem]
     if problem := annotation_problem(route.meta.annotations, routed=True):
         route_sentences.append(f"{name}: {problem}")
-    route_sentences += [f"{name}: {trouble.reason}: {trouble.message}" for trouble in backends.troubles(route)]
+    route_sentences += [f"{name}: {trouble.reason}: {trouble.message}" for trouble in backends.own_troubles(route)]
+    if route.kind is RouteKind.TCP or (route.kind is RouteKind.TLS and not verdict.ends_tls):
+        route_sentences += [f"{name}: {why}: nothing comes of it" for why in backends.unused_policies(route)]
     return route.reference, route_sentences
 
 

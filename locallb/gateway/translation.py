@@ -12,7 +12,7 @@ from itertools import chain, compress, count, groupby
 
 from msgspec.structs import replace
 
-from locallb.gateway.conditions import Trouble
+from locallb.gateway.conditions import LISTENERS_NOT_VALID, Trouble
 from locallb.gateway.gathering import RoutesByParent
 from locallb.gateway.listeners.listeners import BoundListener, attached_sets, bound_listeners
 from locallb.gateway.listeners.pairs import client_pair
@@ -25,6 +25,7 @@ from locallb.model.gateway.objects import (
     CONTROLLER,
     Gateway,
     GatewayClass,
+    ListenerProtocol,
     ListenerSet,
     Named,
     Reference,
@@ -154,7 +155,8 @@ def _bound(  # noqa: PLR0913, PLR0917 - all that decides about it, for a memory
         else:
             refused = [bound for bound in listeners if bound.listener.port == port and not bound.serves]
             chains[port] = tuple(chains_of_port(attached, upstreams, refused))
-    ports = sorted((*((port, Protocol.TCP) for port in chains), *((port, Protocol.UDP) for port in datagrams)))
+    places = (*((port, Protocol.TCP) for port in chains), *((port, Protocol.UDP) for port in datagrams))
+    ports = sorted(_kept_ports(listeners) if trouble and trouble.reason == LISTENERS_NOT_VALID else places)
     want = _want(gateway, key, tuple(ServicePort(port, transport) for port, transport in ports))
     return BoundGateway(
         want=want,
@@ -184,8 +186,14 @@ def _unusable(gateway: Gateway, listeners: Iterable[BoundListener]) -> Trouble |
     if trouble := next(filter(None, map(_odd_address, gateway.addresses)), None):
         return trouble
     if not any(listener.serves for listener in listeners):
-        return Trouble("ListenersNotValid", "none of its listeners can be served; look at their conditions")
+        return Trouble(LISTENERS_NOT_VALID, "none of its listeners can be served; look at their conditions")
     return None
+
+
+def _kept_ports(listeners: Iterable[BoundListener]) -> set[tuple[int, Protocol]]:
+    """Return the ports of a Gateway that keeps its address although none of its listeners can be served now."""
+    known = [bound for bound in listeners if bound.listener.protocol in set(ListenerProtocol)]
+    return {(bound.listener.port, bound.transport) for bound in known}
 
 
 def _odd_address(wanted: WantedAddress) -> Trouble | None:

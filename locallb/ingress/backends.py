@@ -67,4 +67,6 @@ class IngressBackends:
 
 def _spoken(target: BackendTarget, spoken: BackendProtocol | None) -> BackendTarget:
     """Return a target that is spoken to as an annotation says; a BackendTLSPolicy says more, and comes after it."""
-    return target._replace(speaks=spoken.speaks, tls=_WHOEVER if spoken.by_tls else None) if spoken else target
+    if spoken is None:
+        return target
+    return target._replace(speaks=spoken.speaks, tls=_WHOEVER if spoken.by_tls else None, app_protocol="")

@@ -134,7 +134,8 @@ def _path(where: str, item: object) -> IngressPath:
     except FieldError as error:
         return everything_refused(str(error))
     path = fields.get("path")
-    written, is_specific = path if isinstance(path, str) else "", fields.get("pathType") == _PathType.OURS
+    written = path if isinstance(path, str) else ""
+    is_specific = isinstance(path, str | None) and fields.get("pathType") == _PathType.OURS
     try:
         backend = _backend(fields.inner("backend"))
     except FieldError as error:

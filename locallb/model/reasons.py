@@ -47,6 +47,8 @@ class Reason(StrEnum):
     NO_BACKENDS = "NoBackends"
     """No eligible Node or ready endpoint: the address stays, clients are refused."""
 
+    LISTENERS_NOT_VALID = "ListenersNotValid"
+    """None of a Gateway's listeners can be served now: the address stays, clients are refused."""
     PROXY_DOWN = "ProxyDown"
     """The Service's proxy can't be brought back: the address stays claimed and isn't told until it serves again."""
 

@@ -173,8 +173,8 @@ def test_a_policy_with_options_is_not_kept_by_halves() -> None:
     assert believed(odd, bundle()) == "500"
 
 
-def test_a_policy_that_is_not_kept_is_reported_and_no_fault_of_the_route() -> None:
-    """One sentence, however many routes and Gateways lead there; its conditions at each of them."""
+def test_a_policy_that_cannot_be_kept_is_reported_once_and_by_the_status_of_each_route() -> None:
+    """One sentence, however many routes and Gateways lead there; ResolvedRefs of routes "MUST" be False."""
     read = cluster(policy(), gateway(name="second"), route(name="b", parentRefs=[parent(), parent("second")]))
     assert [one["ancestorRef"] for one in told(read)["tls"]] == [
         {"group": GROUP, "kind": "Gateway", "namespace": "shop", "name": name} for name in ("second", "web")
@@ -186,7 +186,7 @@ def test_a_policy_that_is_not_kept_is_reported_and_no_fault_of_the_route() -> No
     )
     statuses = [route_status(each, Backends(read)).status for _, each in verdicts_by_route(bind(read))]
     reasons = {one["reason"] for status in statuses for each in status["parents"] for one in each["conditions"]}
-    assert reasons == {"Accepted", "ResolvedRefs"}
+    assert reasons == {"Accepted", "NoValidCACertificate"}
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,6 @@ def _breakable(found: list[JsonObject]) -> list[tuple[str | int, ...]]:
 _TEXTS = {
     "type": ["Unknown", "ExtensionRef", "ExternalAuth"],
     "from": ["Some"],
-    "method": ["BREW"],
     "request": ["1 day"],
     "backendRequest": ["20s", "x"],
     "/x.*": ["/x(?=y)", "/x[a-", "/x**"],

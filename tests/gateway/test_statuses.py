@@ -236,7 +236,7 @@ def test_a_listener_that_an_earlier_object_keeps_out_takes_nothing_from_its_sibl
         _set("b", listener("x", 81, hostname="b.test"), listener("y", 81, protocol="TCP")),
     )
     lost = ("True", "ProtocolConflict")
-    assert sets["a"] == (("True", "Accepted"), [FINE, lost])
+    assert sets["a"] == (("True", "ListenersNotValid"), [FINE, lost])
     assert sets["b"] == (("False", "ListenersNotValid"), [lost, lost])
 
 

@@ -214,7 +214,7 @@ def _without_conflicts(bound: Sequence[BoundListener]) -> tuple[BoundListener, .
         left = [listener for listener in among if not listener.conflict]
         conflicts = [listener.conflict or _conflict(listener, _without(listener, left)) for listener in among]
         among = [replace(listener, conflict=conflict) for listener, conflict in zip(among, conflicts, strict=True)]
-        kept += [listener for listener in among if not (listener.conflict or listener.accepted)]
+        kept += [listener for listener in among if not listener.conflict and _is_understood(listener)]
         checked += among
     return tuple(checked)
 
@@ -223,12 +223,17 @@ def _without(listener: BoundListener, listeners: Iterable[BoundListener]) -> Ite
     return (other for other in listeners if other is not listener)
 
 
+def _is_understood(listener: BoundListener) -> bool:
+    """Return whether a listener says which traffic is its own, be it served or not."""
+    return not listener.listener.problem and listener.listener.protocol in set(ListenerProtocol)
+
+
 def _conflict(listener: BoundListener, others: Iterable[BoundListener]) -> Trouble | None:
-    """Return why traffic couldn't be distinguished; listeners that aren't accepted conflict with none."""
+    """Return why traffic couldn't be distinguished; a listener that isn't understood conflicts with none."""
     mine = listener.listener
-    for other in others:
+    for other in others if _is_understood(listener) else ():
         theirs = other.listener
-        if other.accepted or (mine.port, listener.transport) != (theirs.port, other.transport):
+        if not _is_understood(other) or (mine.port, listener.transport) != (theirs.port, other.transport):
             continue
         what = f"port {mine.port} with {theirs.name} of {other.owner.key}"
         if not _compatible(mine.protocol, theirs.protocol):

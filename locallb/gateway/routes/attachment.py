@@ -17,7 +17,7 @@ from locallb.gateway.conditions import UNSUPPORTED, Trouble
 from locallb.gateway.hostnames import intersection, intersections
 from locallb.gateway.listeners.capacity import MOST_ENTRIES, Capacity
 from locallb.gateway.listeners.listeners import BoundListener
-from locallb.model.gateway.objects import ParentRef, Route, RouteKind
+from locallb.model.gateway.objects import ParentRef, Route, RouteKind, TlsMode
 from locallb.model.gateway.precedence import FIRST
 from locallb.model.gateway.rules import Rule
 
@@ -44,6 +44,8 @@ class ParentVerdict(Struct, frozen=True):
     accepted: Trouble | None = None
     places: tuple[int, ...] = ()
     """Which of the listeners it is attached to, by number."""
+    ends_tls: bool = False
+    """Whether one of these ends TLS, so that what backends get isn't what clients sent."""
 
 
 class Attachment(Struct, frozen=True):
@@ -72,7 +74,7 @@ def attach(
                 places, why = _places(route, parent, listeners, namespaces, taken)
                 if not why and (why := invalid(route) or _too_much(route, places, capacity)):
                     refused = refused or _refused(route, why, has_room=not _too_much(route, places, capacity))
-                verdicts.append(ParentVerdict(route, parent, why, () if why else tuple(places)))
+                verdicts.append(_verdict(route, parent, why, places, listeners))
                 served = refused if why and refused else route
                 for number, names in places.items():
                     _add(attached.setdefault(number, []), Attached(served, names, not why))
@@ -80,6 +82,16 @@ def attach(
                     if not why or _matches(served) == _matches(route):
                         capacity.attach(number, names, _matches(served))
     return Attachment({number: tuple(of_listener) for number, of_listener in attached.items()}, tuple(verdicts))
+
+
+def _verdict(
+    route: Route, parent: ParentRef, why: Trouble | None, places: Iterable[int], listeners: Sequence[BoundListener]
+) -> ParentVerdict:
+    if why:
+        return ParentVerdict(route, parent, why)
+    attached = tuple(places)
+    modes = [tls.mode for number in attached if (tls := listeners[number].listener.tls)]
+    return ParentVerdict(route, parent, None, attached, TlsMode.TERMINATE in modes)
 
 
 def _refused(route: Route, why: Trouble, *, has_room: bool) -> Route:

@@ -26,7 +26,10 @@ from locallb.model.naming import digest
 from locallb.model.objects import ServicePort
 
 _SPOKEN = {"kubernetes.io/h2c": Speaks.HTTP2, "kubernetes.io/ws": Speaks.HTTP1}
-"""Values of appProtocol that Kubernetes defines and that are served."""
+"""Values of appProtocol that Kubernetes defines and that are served without TLS."""
+_BY_TLS = ("kubernetes.io/wss",)
+"""Those whose backends are spoken to by TLS, as a BackendTLSPolicy (GEP-1911) or an annotation of an Ingress says."""
+_OF_REQUESTS = frozenset({RouteKind.HTTP, RouteKind.GRPC})
 
 
 class BackendTarget(NamedTuple):
@@ -37,6 +40,8 @@ class BackendTarget(NamedTuple):
     speaks: Speaks | None = None
     """None where it gets bytes or datagrams and no requests."""
     tls: BackendTls | None = None
+    app_protocol: str = ""
+    """Of its port, where that says how it is spoken to."""
 
     @property
     def named(self) -> Named:
@@ -77,17 +82,43 @@ class Backends:
         """Return a target with the TLS that its policy requires, or why it may not be connected to."""
         policy = self.policies.of(target.named, target.port.name)
         if policy is None:
-            return target
+            return _unspoken(target) or target
         tls = self.policies.made(policy).tls
-        return policy_trouble(policy, tls) if isinstance(tls, Trouble) else target._replace(tls=tls)
+        if isinstance(tls, Trouble):
+            return policy_trouble(policy, tls)
+        unspoken = None if target.app_protocol in _BY_TLS else _unspoken(target)
+        return unspoken or target._replace(tls=tls)
 
-    def troubles(self, route: Route) -> Iterator[Trouble]:
-        """Return why references of a route lead nowhere, in order."""
+    def troubles(self, route: Route, *, opened: bool = False) -> Iterator[Trouble]:
+        """Return why references of a route lead nowhere, in order; `opened` as in `Upstreams.name`.
+
+        A policy that can't be kept is such a reason: then the backend gets nothing.
+        """
+        for target in self._targets(route):
+            by_policy = isinstance(target, BackendTarget) and (opened or target.speaks is not None)
+            served = self.served(target) if by_policy and isinstance(target, BackendTarget) else target
+            if isinstance(served, Trouble):
+                yield served
+
+    def own_troubles(self, route: Route) -> Iterator[Trouble]:
+        """Return those that are none of a policy, which is reported once, however many routes lead there."""
+        for target in self._targets(route):
+            if isinstance(target, Trouble):
+                yield target
+            elif not self.policies.of(target.named, target.port.name) and (unspoken := _unspoken(target)):
+                yield unspoken
+
+    def _targets(self, route: Route) -> Iterator[BackendTarget | Trouble]:
         for rule in route.rules:
             for ref in (*rule.backends, *(mirror.backend for mirror in rule.filters.mirrors)):
-                target = self.target(route, ref)
-                if isinstance(target, Trouble):
-                    yield target
+                yield self.target(route, ref)
+
+    def unused_policies(self, route: Route) -> Iterator[str]:
+        """Return which policies are for backends that get bytes as they come, so that nothing is made of them."""
+        for ref in (ref for rule in route.rules for ref in rule.backends):
+            target = self.target(route, ref)
+            if isinstance(target, BackendTarget) and (policy := self.policies.of(target.named, target.port.name)):
+                yield f"BackendTLSPolicy {policy.meta.key} is for Service {target.named}, which gets bytes as they come"
 
     def _port(self, route: Route, ref: BackendRef, service: BackendService) -> BackendTarget | Trouble:
         protocol = Protocol.UDP if route.kind is RouteKind.UDP else Protocol.TCP
@@ -97,15 +128,24 @@ class Backends:
         why = f"Service {service.key} has no {protocol} port {ref.port or '(none is given)'}"
         return Trouble("BackendNotFound", f"{why}; correct the port of backendRefs")
 
-    def _spoken(self, route: Route, key: Named, port: ServicePort, spoken: str) -> BackendTarget | Trouble:
-        if spoken.startswith("kubernetes.io/") and spoken not in _SPOKEN:
-            why = f"Service {key} port {port.port} has the appProtocol {spoken}, which isn't served"
-            return Trouble("UnsupportedProtocol", f"{why}; use one of {', '.join(_SPOKEN)}")
+    def _spoken(self, route: Route, key: Named, port: ServicePort, spoken: str) -> BackendTarget:
         target = BackendTarget(ObjectKey(self._objects.cluster, *key), port)
-        if route.kind not in {RouteKind.HTTP, RouteKind.GRPC}:
+        if route.kind not in _OF_REQUESTS:
             return target
         speaks = Speaks.HTTP2 if route.kind is RouteKind.GRPC else _SPOKEN.get(spoken, Speaks.HTTP1)
-        return target._replace(speaks=speaks)
+        return target._replace(speaks=speaks, app_protocol=spoken)
+
+
+def _unspoken(target: BackendTarget) -> Trouble | None:
+    """Return why a backend can't be spoken to without a policy, by its appProtocol."""
+    spoken, where = target.app_protocol, f"Service {target.named} port {target.port.port}"
+    if spoken in _BY_TLS:
+        why = f"{where} has the appProtocol {spoken}, and no BackendTLSPolicy says how TLS is done; make one for it"
+        return Trouble("UnsupportedProtocol", why)
+    if spoken.startswith("kubernetes.io/") and spoken not in _SPOKEN:
+        why = f"{where} has the appProtocol {spoken}, which isn't served"
+        return Trouble("UnsupportedProtocol", f"{why}; use one of {', '.join((*_SPOKEN, *_BY_TLS))}")
+    return None
 
 
 class Upstreams:

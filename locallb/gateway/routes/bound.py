@@ -24,7 +24,7 @@ class Bound(Struct, frozen=True, kw_only=True):
     """What a Gateway, or Ingresses that share an address, want of a proxy."""
 
     want: Service
-    """As it is planned; it has no ports where nothing can be served."""
+    """As it is planned. Where nothing can be served it has ports only if it keeps its address all the same."""
     chains: Mapping[int, tuple[Chain, ...]] = field(default_factory=dict)
     """What is served on TCP ports."""
     datagrams: Mapping[int, tuple[Target, ...]] = field(default_factory=dict)
@@ -33,6 +33,11 @@ class Bound(Struct, frozen=True, kw_only=True):
     """The upstreams, by name."""
     trouble: Trouble | None = None
     """Why nothing of it can be served."""
+
+    @property
+    def is_placed(self) -> bool:
+        """Return whether it has an address: as long as it may be served again without a change of its own."""
+        return self.trouble is None or bool(self.want.ports)
 
     @property
     def key(self) -> ObjectKey:

@@ -18,6 +18,7 @@ from locallb.gateway.conditions import (
     CONFLICTED,
     INSECURE_VALIDATION,
     INVALID,
+    LISTENERS_NOT_VALID,
     OVERLAPPING_TLS,
     PARTIALLY_INVALID,
     PENDING,
@@ -112,7 +113,7 @@ def _addresses(outcome: Outcome) -> Iterator[Mapping[str, str]]:
 
 def _gateway_conditions(bound: BoundGateway, outcome: Outcome, mine: Sequence[BoundListener]) -> Iterator[Condition]:
     odd = [listener.listener.name for listener in mine if not _is_fine(listener, outcome)]
-    reason = "ListenersNotValid" if odd else ACCEPTED
+    reason = LISTENERS_NOT_VALID if odd else ACCEPTED
     message = f"look at the listeners {', '.join(odd)}" if odd else ""
     refused = Trouble(INVALID, bound.trouble.message) if bound.trouble else None
     yield verdict(ACCEPTED, bound.trouble, reason, message)
@@ -187,11 +188,12 @@ def _set_status(set_: ListenerSet, bound: BoundGateway, outcome: Outcome, object
     odd = [listener.listener.name for listener in mine.values() if not _is_fine(listener, outcome)]
     refused = Trouble(INVALID, set_.problem) if set_.problem else None
     if refused is None and len(odd) == len(mine):
-        refused = Trouble("ListenersNotValid", "none of its listeners can be served; look at their conditions")
+        refused = Trouble(LISTENERS_NOT_VALID, "none of its listeners can be served; look at their conditions")
     message = f"look at the listeners {', '.join(odd)}" if odd else ""
     parent = Trouble("ParentNotProgrammed", outcome.trouble.message) if outcome.trouble else None
+    accepted = verdict(ACCEPTED, refused, LISTENERS_NOT_VALID if odd else ACCEPTED, message)
     return {
-        **conditions(verdict(ACCEPTED, refused, message=message), verdict(PROGRAMMED, refused or parent)),
+        **conditions(accepted, verdict(PROGRAMMED, refused or parent)),
         "listeners": [_listener(number, listener, bound, outcome) for number, listener in mine.items()],
     }
 
@@ -232,7 +234,7 @@ def gateways_by_policy(
 def route_status(verdicts: Sequence[ParentVerdict], backends: Backends) -> ApiStatus:
     """Return the status of a route of which its parents say that."""
     route = verdicts[0].route
-    resolved = next(backends.troubles(route), None)
+    resolved = next(backends.troubles(route, opened=any(view.ends_tls for view in verdicts)), None)
     in_order = sorted(verdicts, key=lambda view: route.parents.index(view.parent))
     return ApiStatus(route.reference, route.meta, {"parents": [_parent(view, resolved) for view in in_order]})
 

@@ -68,10 +68,10 @@ def gateways_of(
 
 
 def with_gateways(snapshot: Snapshot, gateways: Mapping[ObjectKey, Bound]) -> Snapshot:
-    """Return the snapshot with these among its Services; those of which nothing can be served are malformed."""
+    """Return the snapshot with these among its Services; those that aren't placed are malformed."""
     if not gateways:
         return snapshot
-    wanted = tuple(served.want for served in gateways.values() if not served.trouble)
+    wanted = tuple(served.want for served in gateways.values() if served.is_placed)
     refused = tuple(
         MalformedService(
             served.key,
@@ -80,7 +80,7 @@ def with_gateways(snapshot: Snapshot, gateways: Mapping[ObjectKey, Bound]) -> Sn
             labels=served.want.labels,
         )
         for served in gateways.values()
-        if served.trouble
+        if served.trouble and not served.is_placed
     )
     return replace(snapshot, services=(*snapshot.services, *wanted), malformed=(*snapshot.malformed, *refused))
 

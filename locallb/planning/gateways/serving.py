@@ -22,7 +22,7 @@ from locallb.model.http.backends import HttpBackends
 from locallb.model.http.serving import AnyCertificate, Chain, HttpListener, LocalCertificate
 from locallb.model.identities import Family, IPAddress, Protocol, UpstreamName
 from locallb.model.objects import Service, ServicePort
-from locallb.model.reasons import Problem
+from locallb.model.reasons import Problem, Reason
 from locallb.model.serving import Backend, Listener, Upstream, distinct
 from locallb.planning.backends.backends import PortBackends, upstreams
 from locallb.planning.backends.index import BackendIndex
@@ -136,6 +136,10 @@ def _port(
     gateway: Bound, port: ServicePort, where: Where, via: Via | None, answering: frozenset[UpstreamName]
 ) -> PlannedPort:
     """Return a port with a listener on each address where it is free; for UDP only if it has backends."""
+    if gateway.trouble:
+        return PlannedPort(
+            port, problem=Problem(Reason.LISTENERS_NOT_VALID, f"{gateway.key}: {gateway.trouble.message}")
+        )
     if port in where.problems:
         return PlannedPort(port, problem=where.problems[port])
     taken = {address: where.taken[port, address] for address in where.addresses if (port, address) in where.taken}

@@ -40,7 +40,7 @@ from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.gateway.policies import BackendTlsPolicy
 from locallb.model.identities import ClusterName, Home, place
 from locallb.model.memory import AnyMemory, Memory, RowCache
-from locallb.model.reasons import Problem
+from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Access, Snapshot
 from locallb.planning.gateways.gateways import Gateways
 from locallb.planning.notices import DRAIN, FAULT, ordered_of
@@ -109,7 +109,7 @@ def outcome_of(planned: Placement | Rejection) -> Outcome:
     blocked = {
         (port.port.port, port.port.protocol): Trouble("PortUnavailable", port.problem.message)
         for port in planned.ports
-        if port.problem and not port.listeners
+        if port.problem and not port.listeners and port.problem.reason is not Reason.LISTENERS_NOT_VALID
     }
     orders = tuple(ordered(_ORDERED[notice.reason], notice.message) for notice in ordered_of(planned.notices))
     places = {
