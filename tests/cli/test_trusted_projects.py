@@ -134,14 +134,14 @@ def test_a_directory_in_a_project_names_only_itself(place: Path, project: Path) 
 def test_a_module_of_another_user_is_not_imported(place: Path, project: Path) -> None:
     """Wherever in the project it is; the program's own are."""
     program = project / "__main__.py"
-    module = project / "components" / "more.py"
-    program.write_text(f"from components.more import here\nhere()\n{program.read_text()}")
+    module = project / "components" / "hosts.py"
+    program.write_text(f"from components.hosts import here\nhere()\n{program.read_text()}")
     module.write_text(f"def here():\n    open({str(place / 'module-ran')!r}, 'w').close()\n")
     assert run("preview").code == Exit.OK
     assert ran(place) == {"program-ran", "module-ran"}
     for name in ran(place):
         (place / name).unlink()
-    del sys.modules["components.more"]
+    del sys.modules["components.hosts"]
     os.chown(module, OTHER, OTHER)
     done = run("preview")
     assert done.code == Exit.FAILED

@@ -84,12 +84,16 @@ def test_an_interfaces_own_address_never_comes_out_of_a_range(lan: Project) -> N
     assert all(warned in " ".join(said.split()) for said in (preview, doctor, lan.locallb("host", "setup").err))
 
 
-def test_a_public_prefix_is_reported_before_its_route_is_offered(lan: Project) -> None:
+def test_a_public_prefix_is_reported_and_its_route_is_offered_by_name(lan: Project) -> None:
     """By `host setup` as by the others."""
     lan.configure(pools=[{"name": "a", "addresses": ["8.8.8.0/29"]}])
     setup = lan.locallb("host", "setup")
-    assert setup.code == 0
+    assert setup.code == 1
     assert "ip route add local 8.8.8.0/29" in setup.out
+    assert "8.8.8.0/29 is public" in setup.err
+    assert "`--allow-network 8.8.8.0/29`" in setup.err
+    setup = lan.locallb("host", "setup", "--allow-network", "8.8.8.0/29")
+    assert setup.code == 0
     assert "8.8.8.0/29 is public" in setup.err
 
 
