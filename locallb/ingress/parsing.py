@@ -18,6 +18,7 @@ from locallb.gateway.parsing.references import LARGEST_PORT
 from locallb.model.fields import FieldError, Fields, as_text
 from locallb.model.formatting import shown
 from locallb.model.gateway.ingresses import (
+    FIRST,
     Ingress,
     IngressBackend,
     IngressClass,
@@ -149,7 +150,8 @@ def _path(where: str, item: object) -> IngressPath:
 def refused_path(path: IngressPath, *, ignores_case: bool = False) -> IngressPath:
     """Return a path that can't be compared with all that it might match, at the precedence that it might have."""
     match = beginning_of_expression(path.written, ignores_case=ignores_case)
-    return replace(path, match=match, rank=(path.is_specific, -len(path.written.rstrip("/"))))
+    rank = (path.is_specific, -len(path.written.rstrip("/"))) if path.written else FIRST
+    return replace(path, match=match, rank=rank)
 
 
 def _match(fields: Fields) -> PathMatch:
