@@ -6,11 +6,15 @@ decided elsewhere (`model.pacing`).
 
 from __future__ import annotations
 
+from locallb.kubernetes.access.servers import redacted_urls
 from locallb.model.errors import ClientError
 
 
 class KubeError(ClientError):
-    """An API can't be used as asked: one sentence. Each is of one of the two types below."""
+    """An API can't be used as asked: one sentence, without credentials. Each is of one of the two types below."""
+
+    def __init__(self, sentence: str = "") -> None:
+        super().__init__(redacted_urls(sentence))
 
 
 class TransientKubeError(KubeError):

@@ -24,7 +24,7 @@ from locallb.kubernetes.access import in_cluster
 from locallb.kubernetes.access.errors import KubeconfigError, KubeError
 from locallb.kubernetes.access.exec_plugin import Plugin, token
 from locallb.kubernetes.access.kubeconfig_file import LARGEST, Content, Section, read_content, unreadable, unwritten
-from locallb.kubernetes.access.servers import is_exempt, is_local, is_url
+from locallb.kubernetes.access.servers import is_exempt, is_local, is_url, redacted
 from locallb.kubernetes.access.tokens import require_token
 from locallb.model.formatting import clipped, few
 from locallb.model.http import checks
@@ -48,7 +48,7 @@ class Connection(Struct, frozen=True):
 
     config: SingleConfig
     server: str
-    """The API's URL."""
+    """The API's URL, as it may be shown."""
     trust_env: bool
     """Ask the proxy that the environment names, if any."""
     proxy: str | None = None
@@ -160,7 +160,7 @@ def connection(access: Access) -> Connection:
     config = _single(cluster, {key: user[key] for key in user if key != "exec"}, access)
     server_name = _server_name(cluster)
     direct = proxy or is_local(server) or is_exempt(server_name, server)
-    return Connection(config, server, not direct, proxy, files, plugin, server_name)
+    return Connection(config, redacted(server), not direct, proxy, files, plugin, server_name)
 
 
 def sign_in(accesses: Iterable[Access]) -> None:
@@ -201,13 +201,13 @@ def _unusable(cluster: Section, user: Section) -> Iterator[str]:
     """Return what of a context can't be had, and what helps."""
     server = str(cluster.get("server") or "")
     if not is_url(server, ("http", "https")):
-        yield f"its server is {server or 'missing'}; write a URL such as https://127.0.0.1:6443"
+        yield f"its server is {clipped(redacted(server)) or 'missing'}; write a URL such as https://127.0.0.1:6443"
     try:
         _server_name(cluster)
     except ValueError as error:
         yield f"its tls-server-name {error}; write the name that the server's certificate has"
     if (proxy := cluster.get("proxy-url")) and not is_url(str(proxy), _PROXIES):
-        yield f"its proxy-url is {proxy}; write a URL such as http://127.0.0.1:3128"
+        yield f"its proxy-url is {clipped(redacted(str(proxy)))}; write a URL such as http://127.0.0.1:3128"
     plugin = user.get("exec")
     if isinstance(plugin, Mapping) and plugin.get("apiVersion") not in EXEC_VERSIONS:
         yield (

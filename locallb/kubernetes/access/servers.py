@@ -1,13 +1,24 @@
-"""URLs of API servers: whether they are valid, and whether the environment's proxy applies. Not here: requests."""
+"""URLs of API servers: whether they are valid, whether the environment's proxy applies, and how they are shown.
+
+A URL of a kubeconfig may have a password or a token in it. Whatever is shown of one goes through `redacted`, and every
+error about an API through `redacted_urls`, because libraries quote URLs too. Not here: requests.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
 
 _HTTPS = 443
+_HIDDEN = "xxxxx"
+"""What stands for a password, as Go writes it."""
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
+_AUTHORITY = re.compile(r"[^/?#]*")
+_END = re.compile(r"""[)\]};,.:'"]*\Z""")
+"""What ends the sentence, or the bracket, in which a URL stands."""
 
 
 def is_url(text: str, schemes: Collection[str]) -> bool:
@@ -33,3 +44,38 @@ def is_exempt(name: str, server: str) -> bool:
     exempt = getproxies_environment().get("no", "").replace("*.", ".")
     place = f"{name}:{urlsplit(server).port or _HTTPS}"
     return bool(name) and bool(proxy_bypass_environment(place, {"no": exempt}))
+
+
+def redacted(url: str) -> str:
+    """Return a URL, or what somebody takes for one, without what may be a secret: credentials and the query.
+
+    The name of a user stays where a password follows, as with Go's `URL.Redacted`; alone it may be a token.
+    """
+    scheme, mark, rest = url.partition("://")
+    if not mark:
+        scheme, rest = "", url
+    rest, question, _ = rest.partition("?")
+    if (end := _end_of_credentials(rest)) >= 0:
+        user, colon, _ = rest[:end].partition(":")
+        rest = f"{user}:{_HIDDEN}{rest[end:]}" if colon else f"{_HIDDEN}{rest[end:]}"
+    return f"{scheme}{mark}{rest}{question}{_HIDDEN if question else ''}"
+
+
+def redacted_urls(sentence: str) -> str:
+    """Return a sentence with the URLs in it redacted."""
+    return _URL.sub(_redacted_within, sentence) if "://" in sentence else sentence
+
+
+def _redacted_within(found: re.Match[str]) -> str:
+    url = found[0]
+    end = _END.search(url)
+    after = end[0] if end else ""
+    return redacted(url.removesuffix(after)) + after
+
+
+def _end_of_credentials(rest: str) -> int:
+    """Return where the credentials before a host end; the last @ does if they are none that a URL may have."""
+    authority = _AUTHORITY.match(rest)
+    plain = authority[0] if authority else ""
+    port = plain.rpartition(":")[2]
+    return plain.rfind("@") if "@" in plain or (":" not in plain) or port.isdecimal() else rest.rfind("@")

@@ -1,0 +1,122 @@
+"""Passwords and tokens in URLs of a kubeconfig are never shown, whoever quotes the URL."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+import yaml
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from locallb.kubernetes.access.errors import KubeError, UnreachableError
+from locallb.kubernetes.access.kubeconfig import connection
+from locallb.kubernetes.access.servers import redacted, redacted_urls
+from locallb.kubernetes.api.client import Cluster
+from locallb.kubernetes.api.feed import Feed
+from locallb.model.identities import ContextName
+from locallb.model.snapshot import Access
+
+SECRET = "hush-hush"  # noqa: S105 - a word of the test
+
+
+def dead_port() -> int:
+    """Return a port at which nothing listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+SHOWN = {
+    "https://127.0.0.1:6443": "https://127.0.0.1:6443",
+    "https://[::1]:6443/api": "https://[::1]:6443/api",
+    "https://host/users/a@b": "https://host/users/a@b",
+    f"https://admin:{SECRET}@host:6443/a": "https://admin:xxxxx@host:6443/a",
+    f"https://{SECRET}@host": "https://xxxxx@host",
+    f"https://admin:{SECRET}@[::1]": "https://admin:xxxxx@[::1]",
+    f"https://:{SECRET}@host": "https://:xxxxx@host",
+    f"https://admin:a@{SECRET}@host": "https://admin:xxxxx@host",
+    f"https://admin:a/{SECRET}@host": "https://admin:xxxxx@host",
+    f"https://admin:a {SECRET}@host": "https://admin:xxxxx@host",
+    f"https://host?access_token={SECRET}": "https://host?xxxxx",
+    f"https://host/a?{SECRET}#b": "https://host/a?xxxxx",
+    f"admin:{SECRET}@host": "admin:xxxxx@host",
+    f"https:/admin:{SECRET}@host": "https:xxxxx@host",
+    "localhost": "localhost",
+    "": "",
+}
+
+
+@pytest.mark.parametrize(("url", "shown"), SHOWN.items())
+def test_a_url_is_shown_without_its_secrets(url: str, shown: str) -> None:
+    """The host stays, by which a person knows it."""
+    assert redacted(url) == shown
+
+
+@given(st.text(min_size=1), st.text(min_size=8))
+def test_no_password_that_a_url_may_have_is_shown(user: str, password: str) -> None:
+    """In a URL by itself and within a sentence."""
+    try:
+        url = f"https://{quote(user, safe='')}:{quote(password, safe='')}@127.0.0.1:6443"
+    except UnicodeEncodeError:
+        assume(condition=False)
+    hidden = quote(password, safe="")
+    assume(hidden not in f"{quote(user, safe='')} xxxxx 127.0.0.1:6443 https it")
+    assert hidden not in redacted(url)
+    assert redacted_urls(f"it ({url}), which is {url}.") == f"it ({redacted(url)}), which is {redacted(url)}."
+
+
+@given(st.text())
+def test_sentences_without_urls_stay_as_they_are(sentence: str) -> None:
+    """Nothing else is taken for one."""
+    assume("://" not in sentence)
+    assert redacted_urls(sentence) == sentence
+
+
+def test_every_error_of_an_api_is_redacted() -> None:
+    """Libraries quote URLs, too."""
+    assert SECRET not in str(UnreachableError(f"GET https://a:{SECRET}@host/x?token={SECRET}, which failed"))
+
+
+CONTEXTS = {
+    "a server that is down": {"server": "http://admin:{}@127.0.0.1:{port}"},
+    "a token in the query": {"server": "http://127.0.0.1:{port}/?access_token={}"},
+    "a proxy that is down": {"server": "http://127.0.0.1:1", "proxy-url": "http://admin:{}@127.0.0.1:{port}"},
+    "a proxy of no known scheme": {"server": "http://127.0.0.1:1", "proxy-url": "ftp://admin:{}@127.0.0.1"},
+    "a port beyond all": {"server": "https://admin:{}@127.0.0.1:99999999"},
+    "a scheme that is misspelt": {"server": "htps://admin:{}@127.0.0.1"},
+    "no scheme": {"server": "admin:{}@127.0.0.1"},
+    "a slash in the password": {"server": "https://admin:a/{}@127.0.0.1"},
+    "a space in the password": {"server": "https://admin:a {}@127.0.0.1"},
+}
+
+
+@pytest.mark.parametrize("cluster", CONTEXTS.values(), ids=CONTEXTS.keys())
+def test_whatever_is_wrong_with_a_context_is_told_without_its_secrets(
+    tmp_path: Path, cluster: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By either client, and by the connection."""
+    monkeypatch.setenv("NO_PROXY", "*")
+    port = dead_port()
+    filled = {key: value.replace("{port}", str(port)).replace("{}", SECRET) for key, value in cluster.items()}
+    file = tmp_path / "kubeconfig"
+    file.write_text(
+        yaml.safe_dump(
+            {
+                "clusters": [{"name": "c", "cluster": filled}],
+                "users": [{"name": "u", "user": {"token": "t"}}],
+                "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            }
+        )
+    )
+    access = Access(str(file), ContextName("x"))
+    for work in (
+        lambda: Cluster(access).objects(),
+        lambda: Feed(access, "Service").list(),
+        lambda: [(_ for _ in ()).throw(KubeError(connection(access).server))],
+    ):
+        with pytest.raises(KubeError) as caught:
+            work()
+        assert SECRET not in str(caught.value)
