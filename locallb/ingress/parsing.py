@@ -58,8 +58,9 @@ def parse_ingress(meta: Meta, data: Mapping[object, object]) -> Ingress:
     """Read an Ingress. The annotation of the class counts before the field, as the API says."""
     name = meta.annotations.get(CLASS_ANNOTATION)
     try:
+        written = Fields.of("spec", data.get("spec")).text("ingressClassName")
+        name = written or None if name is None else name
         spec = spec_of(data)
-        name = spec.text("ingressClassName") or None if name is None else name
         default = _default(spec)
         tls, refused = _tls(spec)
         rules = tuple(_rule(path, item) for path, item in raw_items(spec, "rules", _MOST))

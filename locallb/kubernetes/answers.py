@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from locallb.model.fields import JsonObject
+from locallb.model.texts import cleaned
 
 Object: TypeAlias = dict[str, Any]
 ADDED, MODIFIED, DELETED, BOOKMARK, ERROR = "ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"
@@ -85,7 +86,7 @@ def listed(value: object, api: str, kind: str) -> Object:
         raise AnswerError(f"a {document['kind']!s:.60} came instead of a {kind}")
     if not _optional(metadata, "name"):
         raise AnswerError(f"a {kind} has no name")
-    return {**document, "apiVersion": api, "kind": kind}
+    return cleaned({**document, "apiVersion": api, "kind": kind})
 
 
 def lines(chunks: Iterable[bytes], longest: int = LONGEST_LINE) -> Iterator[bytes | None]:

@@ -16,12 +16,13 @@ from locallb.kubernetes.parsing.relevant import Document
 from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName
 from locallb.model.memory import RowCache
+from locallb.model.texts import FAULT, cleaned
 from locallb.sources import SourceError
 from locallb.storage import files, paths
 
 FORMAT = 1
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-_FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec", "status", "addressType", "endpoints", "ports"})
+_FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec", "status", "addressType", "endpoints", "ports", FAULT})
 """What the objects that are read have; whatever else stands beside it means nothing."""
 Objects = tuple[Document, ...]
 FilesOfObjects = Mapping[str, Objects]
@@ -124,4 +125,4 @@ def _unpacked(packed: object) -> FilesOfObjects:
 def _objects(listed: Iterable[object]) -> Objects:
     if not isinstance(listed, list):
         raise ValueError  # noqa: TRY004 - one kind of mistake: the file isn't ours
-    return tuple(item for item in listed if isinstance(item, dict))
+    return tuple(cleaned(item) for item in listed if isinstance(item, dict))

@@ -124,6 +124,10 @@ class SnapshotCache(Struct):
         """Return which sources count as last read, and why."""
         return {name: source.reading.stale[0] for name, source in self._read.items() if source.reading.stale}
 
+    def again(self) -> Mapping[ClusterName, float]:
+        """Return which sources are to be read again without an event, and when, by the monotonic clock."""
+        return {name: source.again for name, source in self._read.items() if source.again is not None}
+
     def unready(self) -> bool:
         """Return whether a cluster is in the making: finding is worth another look in a second."""
         return self._unready is not None and time.monotonic() < self._unready + PATIENCE

@@ -52,6 +52,8 @@ class SourceRead(Struct, frozen=True):
     """It is being made: nothing is known of it yet, which is not an error."""
     node_routes: Mapping[ClusterName, tuple[PodRoute, ...]] = field(default_factory=dict)
     """The ways to Nodes that are pods of another cluster, by theirs."""
+    again: float | None = None
+    """When it is to be read again, by the monotonic clock, although nothing tells of a change; None: it isn't."""
 
 
 def with_stale(read: SourceRead, *stale: str) -> SourceRead:

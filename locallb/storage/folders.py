@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeAlias
 
 from msgspec import Struct, field
 
@@ -36,6 +37,10 @@ _SETTLED = 3 * 10**9
 """Nanoseconds after which another change of a file has another time for sure; FAT's times are two seconds apart."""
 
 
+FileId: TypeAlias = tuple[int, int]
+"""Which file stands under a name: its device and inode."""
+
+
 class FolderError(ClientError):
     """The directory, or the only file, can't be read; the message is the reason only."""
 
@@ -49,6 +54,9 @@ class FolderFile:
     why: str = ""
     stamp: stamps.Stamp | None = dataclasses.field(default=None, compare=False)
     """As long as the file has this one it has these bytes; None where that can't be said."""
+    identity: FileId | None = dataclasses.field(default=None, compare=False)
+    changed: float = dataclasses.field(default=0.0, compare=False)
+    """When it was changed last, in seconds since the epoch."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,6 +66,8 @@ class Folder:
     files: tuple[FolderFile, ...] = ()
     links: tuple[str, ...] = ()
     """Links to directories, which were not followed."""
+    outside: tuple[str, ...] = ()
+    """Links to files elsewhere, which were not followed as none may lead out of the directory."""
     is_plain: bool = dataclasses.field(default=False, compare=False)
     """Whether all could be read, and each file lies here only: under one name, and no link leads to it."""
 
@@ -73,17 +83,20 @@ class Limits(Struct, frozen=True):
     all: int
 
 
-def read_folder(
+def read_folder(  # noqa: PLR0913 - each optional one is a choice of its own
     directory: Path,
     endings: tuple[str, ...],
     limits: Limits,
     before: Folder | None = None,
     changes: NamedChanges | None = None,
+    *,
+    contained: bool = False,
 ) -> Folder:
     """Read every file below `directory` whose name has one of the endings, within the limits.
 
     In place of a directory there may be a file, whatever its name. Files that are as they were `before`, by their times
-    and inodes, aren't opened again. What happens after that is told to `changes`.
+    and inodes, aren't opened again. What happens after that is told to `changes`. If `contained`, links are followed
+    only to files that are read anyway.
 
     Raises:
         FolderError: if there is nothing under that name, or a directory that can't be listed.
@@ -91,10 +104,11 @@ def read_folder(
     """
     before = before or Folder()
     known = {file.path: file for file in before.files}
+    top = os.path.realpath(directory) if contained else ""
     try:
-        return _Walk(endings, limits, known, changes, patient=True).read(directory)
+        return _Walk(endings, limits, known, changes, patient=True, top=top).read(directory)
     except _ChangedError:
-        return _Walk(endings, limits, known, changes, patient=False).read(directory)
+        return _Walk(endings, limits, known, changes, patient=False, top=top).read(directory)
 
 
 def read_again(directory: Path, name: str, limits: Limits) -> FolderFile | None:
@@ -122,9 +136,12 @@ class _Walk(Struct):
     """The files as they were, sorted by path."""
     changes: NamedChanges | None
     patient: bool
+    top: str = ""
+    """The directory out of which no link is followed; empty if any is."""
     is_plain: bool = True
     files: dict[str, FolderFile] = field(default_factory=dict)
     links: list[str] = field(default_factory=list)
+    outside: list[str] = field(default_factory=list)
     used: int = 0
     """Bytes of all files so far."""
 
@@ -141,7 +158,7 @@ class _Walk(Struct):
         same = self.files.keys() == self.known.keys()  # then they are sorted already
         files = tuple(map(self.files.__getitem__, self.known if same else sorted(self.files)))
         is_plain = self.is_plain and not any(file.why for file in files)
-        return Folder(files, tuple(sorted(self.links)), is_plain)
+        return Folder(files, tuple(sorted(self.links)), tuple(sorted(self.outside)), is_plain)
 
     def _take_alone(self, file: Path) -> None:
         try:
@@ -177,8 +194,15 @@ class _Walk(Struct):
             self._take_directory(directory, entry.name, path, depth)
         elif entry.is_symlink() and _is_directory(entry):
             self.links.append(path)
+        elif entry.is_symlink() and self.top and not self._is_inside(path):
+            self.outside.append(path)
         elif entry.name.endswith(self.endings):
             self._take_file(directory, entry.name, path)
+
+    def _is_inside(self, path: str) -> bool:
+        """Return whether a link leads to a file of the directory that is read anyway."""
+        target = os.path.realpath(os.path.join(self.top, path))  # noqa: PTH118 - a text is asked for
+        return target.startswith(f"{self.top}/") and target.endswith(self.endings)
 
     def _take_directory(self, directory: int, name: str, path: str, depth: int) -> None:
         if depth == _DEEPEST:
@@ -216,7 +240,9 @@ class _Walk(Struct):
         if self.patient and _look(before) != _look(os.fstat(descriptor)):
             raise _ChangedError
         settled = time.time_ns() - before.st_ctime_ns > _SETTLED
-        return FolderFile(path, data, stamp=stamps.stamp(before) if settled else None)
+        stamp = stamps.stamp(before) if settled else None
+        identity = before.st_dev, before.st_ino
+        return FolderFile(path, data, stamp=stamp, identity=identity, changed=before.st_ctime_ns / 1e9)
 
     def _failed(self, path: str, error: OSError) -> None:
         if self.patient and isinstance(error, FileNotFoundError):

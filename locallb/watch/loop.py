@@ -142,6 +142,8 @@ class Loop:
         self._schedule = self._schedule.back(time.monotonic(), self._planner.back)
         if self._planner.unready():
             self._schedule = self._schedule.alarmed(time.monotonic() + AGAIN, Mark(Cause.KIND))
+        for cluster, at in self._planner.again().items():
+            self._schedule = self._schedule.alarmed(at, Mark(Cause.SOURCE, cluster))
         return reading, plan
 
     def _look_after(self, plan: Plan) -> None:

@@ -59,6 +59,10 @@ class Planner(Struct):
         """Return which sources count as last read, and why."""
         return self._cache().stale()
 
+    def again(self) -> Mapping[ClusterName, float]:
+        """Return which sources are to be read again without an event, and when."""
+        return self._cache().again()
+
     def unready(self) -> bool:
         """Return whether a cluster is in the making."""
         return self._cache().unready()

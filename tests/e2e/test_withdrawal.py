@@ -118,6 +118,7 @@ def run(play: Stage, api: Api) -> Iterator[Callable[[], Loop]]:
         world = SimpleNamespace(
             read=reading,
             stale=dict,
+            again=dict,
             unready=lambda: False,
             updated=lambda: None,
             surprised=lambda: None,

@@ -3,17 +3,50 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from locallb.model.identities import ClusterName, ObjectKey
+from locallb.sources.manifests import reading
 from locallb.sources.manifests.entry import ManifestsSource
 from locallb.sources.manifests.reading import ParseCache, read_manifests
 from locallb.sources.source import SourceResult
 
 DEMO = ClusterName("demo")
 DATA = Path(__file__).parent / "data"
+
+
+class Clock:
+    """A clock that tests set; every file was written long before."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def monotonic(self) -> float:
+        """Return the time."""
+        return self.now
+
+    def time(self) -> float:
+        """Return the time of day."""
+        return time.time() + 1_000.0
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        self.now += seconds
+
+
+@contextmanager
+def clock_of_readings() -> Iterator[Clock]:
+    """Have readings of manifests go by a clock of the test."""
+    made = Clock()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "time", made)
+        yield made
 
 
 def service(name: str, port: int = 8080) -> str:

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from locallb.sources import SourceError
 from locallb.sources.manifests.reading import ENDINGS, LIMITS, ParseCache
+from locallb.sources.manifests.written_files import QUIET
 from locallb.storage import followed_folder
 from locallb.storage.folders import Folder, read_folder
 from locallb.storage.followed_folder import FollowedFolder
-from tests.sources.support import Place, names, service
+from tests.sources.support import Place, clock_of_readings, names, service
 
 NAMES = ["a", "b", "c", "d"]
 CONTENTS = st.none() | st.just("broken") | st.frozensets(st.sampled_from(NAMES), max_size=3)
@@ -44,7 +45,7 @@ def test_a_service_is_given_up_only_when_every_file_can_be_read(
     steps: list[tuple[dict[str, str | frozenset[str] | None], bool]],
 ) -> None:
     """While one can't, all that was last read stays; previews in between change nothing of that."""
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory() as directory, clock_of_readings():
         place = Place(Path(directory))
         place.manifests.mkdir()
         files: dict[str, str | frozenset[str] | None] = {}
@@ -68,7 +69,7 @@ def test_cached_reading_equals_a_fresh_one_over_any_history(
     steps: list[tuple[dict[str, str | frozenset[str] | None], bool]],
 ) -> None:
     """Over any history, broken files included: the same reading, and the same copy for bad times."""
-    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other, clock_of_readings() as clock:
         places, memory = (Place(Path(one)), Place(Path(other))), ParseCache()
         for place in places:
             place.manifests.mkdir()
@@ -76,6 +77,9 @@ def test_cached_reading_equals_a_fresh_one_over_any_history(
             for place in places:
                 for name, content in changes.items():
                     change(place, name, content)
+            places[0].read(keep=True, memory=memory)
+            places[1].read(keep=True)
+            clock.now += QUIET  # what files lost counts now
             for _ in range(1 + again):
                 assert places[0].read(keep=True, memory=memory) == places[1].read(keep=True)
             kept = [place.copy() if place.readings.exists() else None for place in places]
@@ -108,13 +112,16 @@ TEXTS = [
 @settings(max_examples=60, deadline=None)
 def test_manifests_read_with_a_cache_equal_a_fresh_read(steps: list[dict[str, str]]) -> None:
     """With duplicate names, aliases, notices, statuses, Gateways, emptied and broken files among them."""
-    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other, clock_of_readings() as clock:
         places, memory = (Place(Path(one)), Place(Path(other))), ParseCache()
         for place in places:
             place.manifests.mkdir()
         for changes in [dict.fromkeys("xyz", TEXTS[0]), *steps]:
             for place in places:
                 place.write(**changes)
+            places[0].read(keep=True, memory=memory)
+            places[1].read(keep=True)
+            clock.now += QUIET  # what files lost counts now
             assert places[0].read(keep=True, memory=memory) == places[1].read(keep=True)
             assert places[0].copy() == places[1].copy()
 

@@ -47,6 +47,10 @@ class World:
         """Return which are old."""
         return self.known
 
+    def again(self) -> dict[ClusterName, float]:
+        """No source is to be read again without an event."""
+        return {}
+
     def unready(self) -> bool:
         """No cluster is in the making."""
         return False

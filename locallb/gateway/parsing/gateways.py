@@ -28,7 +28,7 @@ from locallb.gateway.parsing.fields import (
 )
 from locallb.gateway.parsing.gateway_tls import client_certificate, validations
 from locallb.gateway.parsing.references import LARGEST_PORT, reference
-from locallb.model.fields import FieldError, Fields, as_choice
+from locallb.model.fields import FieldError, Fields, as_choice, at
 from locallb.model.formatting import shown
 from locallb.model.gateway.objects import (
     GROUP,
@@ -46,6 +46,7 @@ from locallb.model.gateway.objects import (
 from locallb.model.gateway.policies import ReferenceGrant
 from locallb.model.gateway.selection import Allowed, From, Requirement, Selector
 from locallb.model.identities import IPAddress, Uid
+from locallb.model.texts import fault_of
 
 _MOST_LISTENERS = 64
 _MOST = 16
@@ -91,6 +92,8 @@ def parse_meta(data: Mapping[object, object], *, namespaced: bool = True) -> Met
 
 def spec_of(data: Mapping[object, object]) -> Fields:
     """Return an object's spec. Raises FieldError."""
+    if fault := fault_of(data):
+        raise FieldError(fault)
     return Fields.of("spec", data.get("spec"))
 
 
@@ -105,7 +108,7 @@ def parse_class(meta: Meta, data: Mapping[object, object]) -> GatewayClass:
 
 def parse_gateway(meta: Meta, data: Mapping[object, object]) -> Gateway:
     """Read a Gateway."""
-    spec, problems = Fields("spec", {}), list[str]()
+    problems = list[str]()
     try:
         spec = spec_of(data)
         listeners = parse_listeners(spec, meta.key.namespace, problems)
@@ -126,18 +129,18 @@ def parse_gateway(meta: Meta, data: Mapping[object, object]) -> Gateway:
             "; ".join(problems),
         )
     except FieldError as error:
-        name = spec.get("gatewayClassName")
+        name = at(data, "spec", "gatewayClassName")
         return Gateway(meta, name if isinstance(name, str) else "", problem=str(error))
 
 
 def parse_listener_set(meta: Meta, data: Mapping[object, object]) -> ListenerSet | None:
     """Read a ListenerSet; None where it names no Gateway."""
     try:
-        spec = spec_of(data)
+        spec = Fields.of("spec", data.get("spec"))
         parent = reference(spec.inner("parentRef"), GROUP, "Gateway", meta.key.namespace)
     except FieldError:
         return None
-    problems: list[str] = []
+    problems = [fault] if (fault := fault_of(data)) else []
     listeners = parse_listeners(spec, meta.key.namespace, problems)
     problem = "; ".join(problems)
     return ListenerSet(meta, parent, refused_listeners(listeners, problem) if problem else listeners, problem)

@@ -17,6 +17,7 @@ from locallb.model.gateway.objects import Meta
 from locallb.model.gateway.of_cluster import AuthorityBundle, BackendService, Namespace, TlsSecret
 from locallb.model.identities import Digest, Protocol
 from locallb.model.objects import ServicePort
+from locallb.model.texts import fault_of
 
 SECRET_REFERENCE: Mapping[object, object] = {"apiVersion": "local-lb.dev/v1", "kind": "TlsSecretReference"}
 """What stands for a Secret among a source's objects; the reader of Secrets makes it."""
@@ -35,7 +36,7 @@ def parse_referred(data: Mapping[object, object]) -> Referred | None:
     if kind == "Service":
         meta = _meta(data)
         return parse_backend_service(meta, data) if meta else None
-    meta = _meta(data, namespaced=False) if kind == "Namespace" else None
+    meta = _meta(data, namespaced=False) if kind == "Namespace" and not fault_of(data) else None
     return Namespace(meta.key.name, meta.labels) if meta else None
 
 
@@ -57,6 +58,8 @@ def is_bundle(data: Mapping[object, object]) -> bool:
 
 def _bundle(data: Mapping[object, object]) -> AuthorityBundle | None:
     meta = _meta(data)
+    if meta and (fault := fault_of(data)):
+        return AuthorityBundle(meta.key, problem=fault)
     try:
         spec = spec_of(data)
         said = spec.text("authorities"), spec.text("problem")
@@ -67,6 +70,8 @@ def _bundle(data: Mapping[object, object]) -> AuthorityBundle | None:
 
 def _secret(data: Mapping[object, object]) -> TlsSecret | None:
     meta = _meta(data)
+    if meta and (fault := fault_of(data)):
+        return TlsSecret(meta.key, problem=fault)
     try:
         spec = spec_of(data)
         said = Digest(spec.text("digest")), spec.text("file"), spec.text("problem"), bool(spec.flag("tcpOnly"))

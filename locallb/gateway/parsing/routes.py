@@ -13,6 +13,7 @@ from locallb.gateway.parsing.rules import parse_backends, parse_rules
 from locallb.model.fields import FieldError, Fields
 from locallb.model.gateway.objects import GROUP, Meta, ParentRef, Route, RouteKind
 from locallb.model.gateway.rules import Rule
+from locallb.model.texts import fault_of
 
 _MOST_PARENTS = 32
 _WRITTEN = ("group", "kind", "namespace", "name", "sectionName", "port")
@@ -22,7 +23,7 @@ _WITH_NAMES = frozenset({RouteKind.HTTP, RouteKind.GRPC, RouteKind.TLS})
 
 def parse_route(kind: RouteKind, meta: Meta, data: Mapping[object, object]) -> Route:
     """Read a route. What is understood of one with a problem stays, as its requests must not be served otherwise."""
-    problems: list[str] = []
+    problems = [fault] if (fault := fault_of(data)) else []
     try:
         spec = Fields.of("spec", data.get("spec"))
     except FieldError as error:

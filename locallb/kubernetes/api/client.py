@@ -29,6 +29,7 @@ from locallb.kubernetes.frontend import Frontend, frontends
 from locallb.model.fields import JsonObject
 from locallb.model.identities import ObjectKind
 from locallb.model.snapshot import Access
+from locallb.model.texts import cleaned
 from locallb.threads.tally import Tally
 
 T = TypeVar("T")
@@ -112,7 +113,7 @@ class Cluster:
 
     def _get(self, what: str, kind: type[GenericNamespacedResource], namespace: str, name: str) -> Object | None:
         document = self._call(what, lambda client: client.get(kind, name, namespace=namespace), absent=True)
-        return None if document is None else dict(document)
+        return None if document is None else cleaned(document)
 
     def patch_status(
         self, namespace: str, name: str, patch: Mapping[str, object], kind: ObjectKind = ObjectKind.SERVICE
@@ -133,7 +134,7 @@ class Cluster:
             return client.patch(kind.Status, name, dict(patch), namespace=namespace, patch_type=PatchType.MERGE)
 
         done = self._call(what, send, absent=True)
-        return None if done is None else dict(done)
+        return None if done is None else cleaned(done)
 
     def create_event(self, namespace: str, body: Mapping[str, object]) -> None:
         """Create an event of events.k8s.io/v1, in one attempt that never takes long. Raises KubeError."""

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 import yaml
 from msgspec import Struct
 
-from locallb.kubernetes.parsing.yaml_builder import DEEPEST, Allowance, Builder, UnbuildableError, line_of
+from locallb.kubernetes.parsing.yaml_builder import Allowance, Builder, UnbuildableError, line_of
+from locallb.model.texts import DEEPEST
 
 _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 """How some editors and shells begin a file, and what it is written in then."""

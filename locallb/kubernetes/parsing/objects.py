@@ -29,6 +29,7 @@ from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import ClusterName, IPAddress, ObjectKey
 from locallb.model.memory import Memory, RowCache, few_replaced
 from locallb.model.objects import EndpointSlice, MalformedService, Node, PodRanges, Service
+from locallb.model.texts import cleaned, fault_of
 
 Said: TypeAlias = ObservedStatus | ObservedRouteStatus
 """What an object says of what is ours: that of a frontend, or one of Gateway API."""
@@ -145,12 +146,16 @@ def _understood(cluster: ClusterName, given: object) -> tuple[ParsedObject, ...]
 
 def _meant(cluster: ClusterName, document: Document) -> ParsedObject:
     """Understand one object of a kind that is read."""
+    document = cleaned(document)
     identity, kind = Identity.of(document), text_of(document.get("kind"))
     understood = ParsedObject(document, identity, gateway_api=parse_gateway_api(cluster, document, Memory()))
     if kind in frontends():
         read = frontends()[kind].read(cluster, document)
         notices = (*read.notices, *([_left_out(cluster, identity, read.left_out)] if read.left_out else []))
         return replace(understood, frontend=frontends()[kind], read=read, notices=notices)
+    if fault := fault_of(document):
+        reported = any(getattr(read.object, "problem", "") for read in understood.gateway_api)
+        return understood if reported else replace(understood, notices=(_left_out(cluster, identity, fault),))
     try:
         other = _OTHERS[kind](cluster, document) if kind in _OTHERS else None
     except FieldError as error:

@@ -35,6 +35,7 @@ from locallb.model.objects import (
     TrafficPolicy,
 )
 from locallb.model.reasons import Problem, Reason
+from locallb.model.texts import fault_of
 
 SOURCE_RANGES_ANNOTATION = "service.beta.kubernetes.io/load-balancer-source-ranges"
 """The API's older way to write spec.loadBalancerSourceRanges, comma-separated."""
@@ -65,7 +66,7 @@ def malformed(cluster: ClusterName, data: Mapping[object, object], why: str) -> 
     return MalformedService(
         key,
         Problem(Reason.MALFORMED, f"{key}: {why}"),
-        Uid(clipped(text_of(raw.get("uid")))),
+        Uid(text_of(raw.get("uid"))),
         load_balancer_class=klass if isinstance(klass, str) else None,
         deleting=raw.get("deletionTimestamp") is not None,
         labels=_readable_texts(raw.get("labels")),
@@ -81,6 +82,8 @@ def _readable(name: object, default: str) -> str:
 
 
 def _service(cluster: ClusterName, data: Mapping[object, object]) -> Service:
+    if fault := fault_of(data):
+        raise FieldError(fault)
     document = Fields("", data)
     metadata, spec = document.inner("metadata"), document.inner("spec")
     annotations = metadata.texts("annotations")
@@ -94,7 +97,7 @@ def _service(cluster: ClusterName, data: Mapping[object, object]) -> Service:
         families=families,
         family_policy=policy,
         requested=_requested(spec, annotations),
-        sharing_key=SharingKey(annotations.get(SHARING_ANNOTATION, "").strip()),
+        sharing_key=_sharing_key(annotations),
         backends=chosen(annotations, BACKENDS_ANNOTATION, BackendChoice),
         proxy_protocol=chosen(annotations, PROXY_PROTOCOL_ANNOTATION, ProxyProtocol),
         fault=fault_in(annotations),
@@ -109,6 +112,13 @@ def _service(cluster: ClusterName, data: Mapping[object, object]) -> Service:
         annotations=annotations,
         ingress=_ingress(data.get("status")),
     )
+
+
+def _sharing_key(annotations: Mapping[str, str]) -> SharingKey:
+    key = annotations.get(SHARING_ANNOTATION, "").strip()
+    if not key.isprintable():
+        raise FieldError(f"{annotation_path(SHARING_ANNOTATION)} is {shown(key)}; use printable characters")
+    return SharingKey(key)
 
 
 def _decided(annotations: Mapping[str, str], name: str) -> bool | None:

@@ -13,8 +13,8 @@ from typing import Any
 from msgspec import Struct, field
 from yaml import events
 
-DEEPEST = 200
-"""Objects and lists within each other that are accepted."""
+from locallb.model.texts import DEEPEST
+
 MOST_ALIASED = 2**20
 """Characters that the aliases of a file may stand for in all."""
 

@@ -62,7 +62,11 @@ class FollowedGateways(DiscoveredKinds):
         return self._serves and not refer_alike(before, after)
 
     def notices(self) -> tuple[str, ...]:
-        """Return why what is known may be old, if it may; nothing where the cluster has none of the kinds."""
+        """Return why objects are left out, and why what is known may be old; of a cluster without the kinds nothing."""
+        left_out = tuple(notice for stage in self.running() for part in stage.parts() for notice in part.notices)
+        return (*left_out, *self._staleness())
+
+    def _staleness(self) -> tuple[str, ...]:
         if self.places == {}:
             return self._routed.notices(self.how.cluster, self._routed.refusal if self._last else "")
         return self._routed.notices(self.how.cluster, self.broken() or self._named.trouble)

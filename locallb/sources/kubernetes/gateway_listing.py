@@ -20,13 +20,14 @@ from locallb.kubernetes.access.errors import KubeError, UnreachableError
 from locallb.kubernetes.api.feed import Feed, Place
 from locallb.kubernetes.identity import Identity
 from locallb.kubernetes.parsing import gateway_api as parse_gateway_api
-from locallb.kubernetes.parsing.objects import Parsed
+from locallb.kubernetes.parsing.objects import Parsed, parse_objects
 from locallb.kubernetes.parsing.relevant import Document
 from locallb.model.gateway.objects import Named, Reference
 from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import ClusterName
 from locallb.model.memory import Memory
 from locallb.model.snapshot import Access
+from locallb.model.texts import fault_of
 from locallb.sources.kubernetes.followed.kinds import FollowedKinds
 from locallb.sources.kubernetes.named_objects import KINDS, stand_in, unreadable
 from locallb.sources.kubernetes.routed import Routed, word_of
@@ -55,7 +56,9 @@ def understood(cluster: ClusterName, document: Document) -> tuple[ObjectOfCluste
 def parsed(cluster: ClusterName, document: Document) -> Parsed:
     """Read one object that is followed: what it is, and what it says of what is ours to write. Never raises."""
     return Parsed(
-        gateway_api=understood(cluster, document), observed_statuses=observed_statuses(cluster, document, ROUTED_KINDS)
+        gateway_api=understood(cluster, document),
+        observed_statuses=observed_statuses(cluster, document, ROUTED_KINDS),
+        notices=parse_objects(cluster, [document]).notices if fault_of(document) else (),
     )
 
 

@@ -16,6 +16,7 @@ from locallb.kubernetes.parsing.relevant import Document, kinds_of, relevant
 from locallb.kubernetes.parsing.yaml_builder import MOST_ALIASED, Allowance
 from locallb.model.formatting import clipped, shown
 from locallb.model.memory import few_replaced
+from locallb.model.texts import cleaned
 from locallb.planning.left_out import added, few_kinds
 from locallb.sources.manifests.certificates import certificate_references, without_references
 from locallb.sources.readings import Objects, slim
@@ -63,6 +64,8 @@ def understood_files(folder: Folder, before: Mapping[str, ParsedFile], directory
     fresh = FilesNow()
     for link in folder.links:
         fresh.notices.append(f"{clipped(link)} is a link to a directory and isn't read; put the directory itself there")
+    for link in folder.outside:
+        fresh.notices.append(f"{clipped(link)} is a link out of its directory and isn't followed in a comparison")
     aliased = 0
     for file in folder.files:
         if file.why:
@@ -119,7 +122,7 @@ def _understood(file: FolderFile, aliased: int, directory: Path) -> ParsedFile:
     sorted_out = [(document, *relevant([document.value])) for document in documents]
     written = without_references(document for _, kept, _ in sorted_out for document in kept)
     certificates = certificate_references((document.value for document in documents), str(directory / file.path))
-    objects = tuple(slim(document) for document in (*written, *certificates))
+    objects = tuple(slim(cleaned(document)) for document in (*written, *certificates))
     notices = (notice for entry in sorted_out for notice in _notices(file.path, *entry))
     first, more = tuple(islice(notices, _MOST_NOTICES)), sum(1 for _ in notices)
     shown = (*first, f"{clipped(file.path)}: and {more} more like these") if more else first
@@ -130,9 +133,14 @@ def _understood(file: FolderFile, aliased: int, directory: Path) -> ParsedFile:
 def _notices(path: str, document: ReadDocument, kept: list[Document], left_out: tuple[str, ...]) -> Iterator[str]:
     """Return what of a document is left out, or read generously."""
     if not isinstance(document.value, dict | None):
-        yield f"{clipped(path)} has {shown(document.value)} where an object should be; it is passed over"
+        yield f"{clipped(path)} has {_sort_of(document.value)} where an object should be; it is passed over"
     yield from (f"{clipped(path)}: {notice}" for notice in left_out)
     yield from _repeated(path, document) if kept else ()
+
+
+def _sort_of(value: object) -> str:
+    """Describe what is no object without its content: it may be any file, and reports are read by others."""
+    return shown(value) if isinstance(value, list) else "a text" if isinstance(value, str) else "a single value"
 
 
 def _repeated(path: str, document: ReadDocument) -> Iterable[str]:

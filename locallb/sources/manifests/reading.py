@@ -7,7 +7,10 @@ into that file. Not here: what the objects mean (`kubernetes.parsing`), how file
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import time
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -24,6 +27,7 @@ from locallb.model.system_errors import has_remedy
 from locallb.sources import SourceError
 from locallb.sources.manifests.entry import ManifestsSource
 from locallb.sources.manifests.files import FilesNow, ParsedFile, understood_files, with_other_contents
+from locallb.sources.manifests.written_files import QUIET, WrittenFiles
 from locallb.sources.readings import FilesOfObjects, KeptTexts, ReadCache
 from locallb.sources.source import SourceResult
 from locallb.storage.folders import Folder, FolderError, Limits, read_folder
@@ -35,6 +39,8 @@ LARGEST_FILE = 32 * 2**20
 LARGEST = 256 * 2**20
 """Bytes of all files together."""
 LIMITS = Limits(LARGEST_FILE, LARGEST)
+LONGEST_WAIT = 3.0
+"""Seconds that a single reading waits for files that are being written."""
 _REMEDY = "name a directory of manifests, or one such file, in local-lb:sources"
 _NOT_EXPANDED = (
     ("://", "what lies elsewhere isn't fetched: download it, and name the file in local-lb:sources"),
@@ -52,6 +58,8 @@ class ParseCache(Struct):
 
     followed: FollowedFolder | None = None
     """For readings so frequent that the kernel shall name what changed; its maker closes it."""
+    contained: bool = False
+    """Whether no link is followed that leads out of the directory."""
     folder: Folder | None = None
     """What the directory had at the last reading."""
     reading: SourceResult | None = None
@@ -62,6 +70,8 @@ class ParseCache(Struct):
     """How objects that are still the same stand in the last good reading."""
     files: dict[str, ParsedFile] = field(default_factory=dict)
     """Each file that could be read."""
+    written: WrittenFiles = field(default_factory=WrittenFiles)
+    """What files lost that may be in the midst of being written."""
     now: FilesNow | None = None
     """What the files of `folder` meant, if all of it was good and none was empty."""
 
@@ -79,6 +89,7 @@ def read_manifests(  # noqa: PLR0913 - each optional one is a choice of its own
     held_services: Collection[ObjectKey] = (),
     keep: bool = False,
     memory: ParseCache | None = None,
+    contained: bool = False,
 ) -> SourceResult:
     """Read a directory of manifests, or a file, relative to the project's `root`.
 
@@ -90,29 +101,54 @@ def read_manifests(  # noqa: PLR0913 - each optional one is a choice of its own
             be read stops the run unless there is a last good reading.
         keep: make this the last good reading, as far as it is good.
         memory: that of earlier readings of the same directory, with the same `keep`.
+        contained: follow no link that leads out of the directory.
 
     Raises:
         SourceError: if what can't be read can't be replaced by a last good reading.
 
     """
+    if memory is not None:
+        return _read_once(source, root, readings_dir, held_services, memory, keep=keep)
+    memory, began = ParseCache(contained=contained), time.monotonic()
+    result = _read_once(source, root, readings_dir, held_services, memory, keep=keep)
+    while memory.written.due is not None and time.monotonic() < began + LONGEST_WAIT:
+        time.sleep(max(0.0, memory.written.due - time.monotonic()))
+        result = _read_once(source, root, readings_dir, held_services, memory, keep=keep)
+    return result
+
+
+def _read_once(  # noqa: PLR0913 - as above
+    source: ManifestsSource,
+    root: Path,
+    readings_dir: Path,
+    held_services: Collection[ObjectKey],
+    memory: ParseCache,
+    *,
+    keep: bool,
+) -> SourceResult:
     readings, directory = ReadCache(readings_dir), manifests_path(source, root)
-    memory = memory or ParseCache()
     try:
         folder = _folder(directory, memory)
     except FolderError as error:
         memory.folder = memory.reading = memory.now = None
         return _from_copy_alone(source, directory, error, readings)
-    if memory.reading and memory.folder == folder:
+    now = time.monotonic()
+    is_due = memory.written.due is not None and now >= memory.written.due
+    if memory.reading and not is_due and memory.folder == folder:
+        if memory.folder is not folder:
+            memory.written.identify(folder.files)
         memory.folder = folder  # of the same, but with later stamps, and what is followed from now on
         return memory.reading
     fresh = _fresh(source, folder, memory, readings, directory)
     memory.folder, memory.reading = folder, None
+    read = fresh.objects
+    fresh = _believed(fresh, folder, memory.written, now, partial(_last_of, readings, source.cluster))
     if fresh.broken:
         last = readings.load(source.cluster)
         if last is None and any(key.cluster == source.cluster for key in held_services):
             remedy = "and there is no earlier reading to go by; repair it and run again"
             raise SourceError("\n".join(_sentences(source.cluster, fresh.broken, remedy)))
-        objects = _completed(fresh, last or {})
+        objects = _completed(_present(fresh, read), last) if last is not None else fresh.objects
         remedy = (
             "so what it had counts as last read; repair it" if last is not None else "so its Services wait; repair it"
         )
@@ -129,7 +165,7 @@ def read_manifests(  # noqa: PLR0913 - each optional one is a choice of its own
 def _folder(directory: Path, memory: ParseCache) -> Folder:
     if memory.followed:
         return memory.followed.read(directory, memory.folder)
-    return read_folder(directory, ENDINGS, LIMITS, memory.folder)
+    return read_folder(directory, ENDINGS, LIMITS, memory.folder, contained=memory.contained)
 
 
 def _fresh(
@@ -149,6 +185,39 @@ def _fresh(
         _distrust(empty, fresh, readings.load(source.cluster) or {}, alone=directory.is_file())
     memory.now = None if fresh.broken or empty else fresh
     return fresh
+
+
+def _last_of(readings: ReadCache, cluster: ClusterName) -> FilesOfObjects:
+    """Return the last good reading; nothing where it can't be used."""
+    with suppress(SourceError):
+        return readings.load(cluster) or {}
+    return {}
+
+
+def _believed(
+    fresh: FilesNow, folder: Folder, written: WrittenFiles, now: float, last: Callable[[], FilesOfObjects]
+) -> FilesNow:
+    """Return the files with what they lost while they may be in the midst of being written."""
+    if written.is_new:
+        clock = time.time()
+        recent = {file.path: now - (clock - file.changed) for file in folder.files if 0 <= clock - file.changed < QUIET}
+        if recent:
+            written.begin(last(), recent)
+    identities = {file.path: file.identity for file in folder.files}
+    counted = written.believe(
+        fresh.objects, identities, lambda path: any(_within(path, broken) for broken in fresh.broken), now
+    )
+    return replace(fresh, objects=counted)
+
+
+def _present(fresh: FilesNow, read: FilesOfObjects) -> FilesNow:
+    """Return the files without objects that they lost: what is nowhere to be found counts as last read anyway."""
+    found = {path: {Identity.of(document) for document in listed} for path, listed in read.items()}
+    objects = {
+        path: tuple(document for document in listed if Identity.of(document) in found[path])
+        for path, listed in fresh.objects.items()
+    }
+    return replace(fresh, objects=objects)
 
 
 def _distrust(empty: list[str], fresh: FilesNow, last: FilesOfObjects, *, alone: bool) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from locallb.guarded.reader import expanded
 from locallb.model.identities import ClusterName, Home, ObjectKey
+from locallb.sources import SourceError
 from locallb.sources.manifests.entry import ManifestsSource
 from locallb.sources.manifests.reading import ENDINGS, LIMITS, ParseCache, manifests_path, read_manifests
 from locallb.sources.source import SourceRead, SourceResult, SourceType, with_stale
@@ -33,8 +36,14 @@ class Manifests(SourceType[ManifestsSource]):
         return (manifests_path(source, root),)
 
     def compared(self, source: ManifestsSource, root: Path, nowhere: Path) -> SourceResult:
-        """Read the directory below another root."""
-        return read_manifests(source, root, nowhere)
+        """Read the directory below another root, following no link out of it: who wrote it may be anybody."""
+        place = expanded(source.directory)
+        written = os.path.normpath(Path(os.path.realpath(root)) / place)
+        if not place.is_absolute() and os.path.realpath(root / place) != written:
+            raise SourceError(
+                f"source {source.cluster}: {source.place} leads through a link; name the directory itself"
+            )
+        return read_manifests(source, root, nowhere, contained=True)
 
     def tree(self, source: ManifestsSource) -> tuple[str, tuple[str, ...]]:
         """Return the directory, and what manifests end in."""
@@ -58,8 +67,9 @@ class FollowedManifests:
         """Read what is different; `everything` relies on nothing that was read before."""
         del moved
         if everything or source.cluster not in self._memories:
+            before = self._memories.get(source.cluster, ParseCache())
             self._close(source.cluster)
-            self._memories[source.cluster] = ParseCache(FollowedFolder(ENDINGS, LIMITS))
+            self._memories[source.cluster] = ParseCache(FollowedFolder(ENDINGS, LIMITS), written=before.written)
         read = _read(source, self._home, known, keep=True, memory=self._memories[source.cluster])
         why = THREADS.trouble(source.cluster)
         sentence = f"source {source.cluster}: {why}; until it works again, changes are seen late"
@@ -90,7 +100,8 @@ def _read(
     memory: ParseCache | None = None,
 ) -> SourceRead:
     readings = stack_directory(home)
-    return SourceRead(read_manifests(source, Path(home.root), readings, held_services=known, keep=keep, memory=memory))
+    result = read_manifests(source, Path(home.root), readings, held_services=known, keep=keep, memory=memory)
+    return SourceRead(result, again=memory.written.due if memory else None)
 
 
 SOURCE = Manifests()

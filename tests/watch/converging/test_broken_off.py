@@ -158,7 +158,7 @@ def test_resources_removed_by_another_process_are_made_again(
     home, engine, told = Home("local-lb", "dev", str(bench.project.root)), bench.engine(), list[LoopEvent]()
     loop = Loop(home, engine, lambda: SETTINGS, bench.project.root / "x.yaml", told.append, observe=lambda _: {})
     world: Any = SimpleNamespace(
-        stale=dict, unready=lambda: False, updated=lambda: None, surprised=lambda: None, stop=lambda: None
+        stale=dict, again=dict, unready=lambda: False, updated=lambda: None, surprised=lambda: None, stop=lambda: None
     )
     reading = SnapshotResult(Snapshot(home))
     loop._planner._workspace = cast(

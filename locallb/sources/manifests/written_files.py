@@ -1,0 +1,139 @@
+"""Decides from when on it counts that a file has less than before: only once it has stood still for a moment.
+
+Editors, `>` and `rsync --inplace` write a file piece by piece, and half of a YAML file is valid YAML. What a file has
+in addition, or with another value, counts at once. What it lost counts once the file was the same for `QUIET` seconds:
+until then an object that it lost counts as it was, and one that lost fields, or items of lists, does as a whole.
+
+A file that is removed, or replaced by another one under its name, lost what it lost at once: `rename` puts whole files
+in place. Pure; the time is an argument. Not here: files that can't be read at all (`reading`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache
+
+from msgspec import Struct, field
+
+from locallb.kubernetes.identity import Identity
+from locallb.sources.readings import Objects
+from locallb.storage.folders import FileId, FolderFile
+
+QUIET = 1.0
+"""Seconds for which a file must be the same until it counts what it lost."""
+
+
+class _Believed(Struct, frozen=True):
+    """One file as it was read last."""
+
+    file: FileId | None
+    """Which file that was; None where it isn't known."""
+    read: Objects
+    counted: Objects
+    changed: float
+    """When it had other contents for the last time, or was first seen; of what was read earlier, by its times."""
+
+
+class WrittenFiles(Struct):
+    """The files of one directory at the last reading. Times are seconds of one clock."""
+
+    due: float | None = None
+    """When the next loss counts if its file stays as it is; None where there is none."""
+    _files: dict[str, _Believed] = field(default_factory=dict)
+
+    @property
+    def is_new(self) -> bool:
+        """Return whether nothing was read yet."""
+        return not self._files
+
+    def begin(self, objects: Mapping[str, Objects], changed: Mapping[str, float]) -> None:
+        """Begin with what an earlier process read, whose files changed at these times."""
+        self._files = {
+            path: _Believed(None, listed, listed, changed[path]) for path, listed in objects.items() if path in changed
+        }
+
+    def identify(self, files: Iterable[FolderFile]) -> None:
+        """Note which files have the contents that are known."""
+        for file in files:
+            known = self._files.get(file.path)
+            if known and known.file != file.identity:
+                self._files[file.path] = _Believed(file.identity, known.read, known.counted, known.changed)
+
+    def believe(
+        self,
+        objects: Mapping[str, Objects],
+        identities: Mapping[str, FileId | None],
+        is_broken: Callable[[str], bool],
+        now: float,
+    ) -> dict[str, Objects]:
+        """Return what counts of each file that can be read.
+
+        Args:
+            objects: what each has now.
+            identities: which file each is.
+            is_broken: whether a file that isn't among `objects` is there but can't be read.
+            now: when they were read.
+
+        """
+        self._files = {path: known for path, known in self._files.items() if path in objects or is_broken(path)}
+        self.due = None
+        elsewhere = cache(
+            lambda: frozenset(Identity.of(document) for listed in objects.values() for document in listed)
+        )
+        counted: dict[str, Objects] = {}
+        for path, read in objects.items():
+            known = self._files.get(path)
+            if known is None or known.read is not read or known.counted is not read:
+                known = self._files[path] = self._next(known, identities.get(path), read, elsewhere, now)
+            counted[path] = known.counted
+        return counted
+
+    def _next(
+        self,
+        known: _Believed | None,
+        file: FileId | None,
+        read: Objects,
+        elsewhere: Callable[[], Collection[Identity]],
+        now: float,
+    ) -> _Believed:
+        is_replaced = known is not None and known.file is not None and known.file != file
+        if known is None or is_replaced:
+            return _Believed(file, read, read, now)
+        is_new = known.read is not read and known.file is not None
+        changed = now if is_new else known.changed
+        counted = read
+        if now < changed + QUIET:
+            counted = _with_lost(known.counted, read, elsewhere)
+            if counted is not read:
+                self.due = min(self.due or changed + QUIET, changed + QUIET)
+        return _Believed(file, read, counted, changed)
+
+
+def _with_lost(before: Objects, read: Objects, elsewhere: Callable[[], Collection[Identity]]) -> Objects:
+    """Return what a file has with what it lost; the very same where it lost nothing."""
+    now = {Identity.of(document): document for document in reversed(read)}
+    counted, lost = dict(now), []
+    for document in before:
+        identity = Identity.of(document)
+        if identity not in now:
+            lost += [] if identity in elsewhere() else [document]
+        elif loses(document, now[identity]):
+            counted[identity] = document
+    if not lost and counted == now:
+        return read
+    firsts = {id(document): identity for identity, document in now.items()}
+    kept = (counted[firsts[id(document)]] if id(document) in firsts else document for document in read)
+    return (*kept, *lost)
+
+
+def loses(before: object, after: object) -> bool:
+    """Return whether a value lacks a field, or an item of a list, that it had before; another value is no loss."""
+    if isinstance(before, Mapping):
+        if not isinstance(after, Mapping):
+            return bool(before)
+        return any(key not in after or loses(value, after[key]) for key, value in before.items())
+    if isinstance(before, list | tuple):
+        if not isinstance(after, list | tuple):
+            return bool(before)
+        return len(after) < len(before) or any(map(loses, before, after))
+    return before is not None and after is None
