@@ -10,6 +10,9 @@ from typing import Protocol
 from locallb.model.identities import ClusterName, IPNetwork
 from locallb.model.network.routes import PodRoute
 
+LOOPBACK_BACKENDS = "loopbackBackends"
+"""The key of a running cluster whose Nodes and endpoints may have addresses of this host's loopback."""
+
 
 class Entry(Protocol):
     """A parsed entry of the list; frozen and comparable."""

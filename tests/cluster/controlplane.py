@@ -58,7 +58,7 @@ class ControlPlane:
     @property
     def source(self) -> Document:
         """The cluster as a source of the stack configuration."""
-        return {"kubernetes": {"name": self.name, "kubeconfig": str(self.kubeconfig)}}
+        return {"kubernetes": {"name": self.name, "kubeconfig": str(self.kubeconfig), "loopbackBackends": True}}
 
     @property
     def users(self) -> Mapping[str, str]:

@@ -131,7 +131,7 @@ class FaultyApi:
     @property
     def source(self) -> dict[str, Any]:
         """The cluster, reached through here, as a source."""
-        return {"kubernetes": {"name": self.plane.name, "kubeconfig": str(self.kubeconfig)}}
+        return {"kubernetes": {"name": self.plane.name, "kubeconfig": str(self.kubeconfig), "loopbackBackends": True}}
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -31,7 +31,7 @@ def test_a_cluster_of_kind_is_found_served_and_forgotten(
     young.create()
     young.make_ready(plane)
     young.container.start()
-    play.configure(sources=[{"kind": [young.name]}])
+    play.configure(sources=[{"kind": [young.name], "loopbackBackends": True}])
     made(cluster, backend, "web")
     play.up()
     assert play.status()["n/web"]["cluster"] == young.name
@@ -49,7 +49,7 @@ def test_a_watched_cluster_of_kind_comes_and_goes_and_its_neighbours_notice_noth
     plane: ControlPlane, cluster: Objects, play: Stage, backend: Backends, young: KindNode
 ) -> None:
     """Its container starts, gets its kubeconfig later, answers later still, is stopped, started and removed."""
-    play.configure(sources=[{"kind": [young.name]}, {"manifests": "manifests", "name": "c"}])
+    play.configure(sources=[{"kind": [young.name], "loopbackBackends": True}, {"manifests": "manifests", "name": "c"}])
     beside = backend("beside")
 
     def neighbour(name: str) -> None:

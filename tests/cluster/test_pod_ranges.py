@@ -75,10 +75,12 @@ def test_blocks_are_read_and_followed(owner: Client, plane: ControlPlane, tmp_pa
     """By who may do no more than the manifests say; no request is refused."""
     plane.audit_log.write_text("")
     kubernetes = plane.source["kubernetes"]
-    source = KubernetesSource(kubernetes["name"], kubernetes["kubeconfig"], reads_pod_ranges=True)
+    source = KubernetesSource(
+        kubernetes["name"], kubernetes["kubeconfig"], reads_pod_ranges=True, loopback_backends=True
+    )
     read = read_kubernetes(source, tmp_path, tmp_path / "readings")
     assert ranges_of(read.reading.parsed) == ["10.9.0.0/26"]
-    followed = FollowedCluster(source.cluster, read.access, lambda: None, reads_ranges=True)
+    followed = FollowedCluster(source.cluster, read.access, lambda: None, reads_ranges=True, loopback=True)
     try:
         eventually(lambda: followed.ready() and ranges_of(followed.parsed()) == ["10.9.0.0/26"], "the block is known")
         assert is_created(owner, "10.9.0.64/26")

@@ -61,7 +61,7 @@ def test_a_thousand_services_get_distinct_addresses_and_are_reported(cluster: Ob
 
 def planned(settings: Settings, cluster: Objects, root: Path) -> tuple[Placement, ...]:
     """Read the cluster and plan, for a host that has room for all."""
-    source = KubernetesSource(ClusterName(cluster.plane.name), str(cluster.plane.kubeconfig))
+    source = KubernetesSource(ClusterName(cluster.plane.name), str(cluster.plane.kubeconfig), loopback_backends=True)
     read = read_kubernetes(source, root, root / "readings")
     snapshot = Snapshot(
         Home("local-lb", "dev", str(root)),

@@ -25,7 +25,7 @@ Backends = Callable[..., Backend]
 def staged(play: Stage, plane: ControlPlane) -> Stage:
     """Have the stack go by a kubeconfig of its own, and by whatever context is current in it."""
     kubeconfig(play).write_text(plane.kubeconfig.read_text())
-    play.configure(sources=[{"kubernetes": {"name": "real", "kubeconfig": "kubeconfig"}}])
+    play.configure(sources=[{"kubernetes": {"name": "real", "kubeconfig": "kubeconfig", "loopbackBackends": True}}])
     return play
 
 

@@ -30,6 +30,7 @@ A_POOL = "{name: shop, addresses: [127.77.0.0/27]}"
 A_RANGE = "127.77.0.0/27 or 127.78.0.10-127.78.0.20"
 RANGES = "a list such as [127.77.0.0/27, 127.78.0.10-127.78.0.20]"
 A_NAME = "use at most 63 lower-case letters, digits and inner hyphens, such as shop"
+KEYS_OF_A_CLUSTER = "name, kubeconfig, context, podCIDRs, nodes, loopbackBackends"
 A_CLUSTER = "{kubernetes: {name: CLUSTER, kubeconfig: FILE, context: CONTEXT}}, the last two as needed"
 
 
@@ -181,7 +182,7 @@ SOURCE_MISTAKES: list[tuple[object, str]] = [
     ),
     (
         [{"kubernetes": {"name": "a", "server": "x"}}],
-        "sources[0].kubernetes.server: no such key; the keys are name, kubeconfig, context, podCIDRs, nodes",
+        f"sources[0].kubernetes.server: no such key; the keys are {KEYS_OF_A_CLUSTER}",
     ),
     (
         [{"kubernetes": {"name": "x", "context": "k"}}, {"manifests": "b/x"}],

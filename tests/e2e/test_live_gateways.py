@@ -32,7 +32,7 @@ def api(play: Stage, tmp_path: Path) -> Iterator[Api]:
 
 def source(access: Access) -> JsonObject:
     """Name the cluster of that API."""
-    return {"kubernetes": {"name": "c", "kubeconfig": access.kubeconfig}}
+    return {"kubernetes": {"name": "c", "kubeconfig": access.kubeconfig, "loopbackBackends": True}}
 
 
 def versioned(item: Mapping[str, Any], version: str = "1") -> JsonObject:

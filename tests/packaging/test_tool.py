@@ -61,6 +61,15 @@ def own_pool(user: Path) -> None:
         stack.write(f"  local-lb:pools: [{{name: own, addresses: [{free_prefix()}.0/27]}}]\n")
 
 
+def loopback_nodes(user: Path) -> None:
+    """Have this user's own stack take Nodes on loopback, which only a test's cluster has."""
+    path = user / ".local/share/local-lb/stacks/Pulumi.dev.yaml"
+    document = yaml.safe_load(path.read_text())
+    for source in document["config"]["local-lb:sources"]:
+        source["kubernetes"]["loopbackBackends"] = True
+    path.write_text(yaml.safe_dump(document))
+
+
 @pytest.mark.slow
 def test_manifests_are_served_without_a_project(tool: Path, user: Path) -> None:
     """By a real Envoy, to a real client; `destroy` leaves neither processes nor files of proxies nor claims."""
@@ -101,6 +110,7 @@ def test_watch_alone_serves_the_current_context(tool: Path, user: Path, plane: C
     kubeconfig = str(plane.kubeconfig)
     run(tool, user, "preview", KUBECONFIG=kubeconfig)
     own_pool(user)
+    loopback_nodes(user)
     with watching(tool, user, KUBECONFIG=kubeconfig), backends() as make:
         document = cluster.service(service("web", port(8080, 0)))
         make("web", port=document["spec"]["ports"][0]["nodePort"])

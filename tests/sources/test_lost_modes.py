@@ -49,7 +49,9 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Api, 
 
 def settings(access: Access, *, mapped: bool = True) -> Settings:
     """Configure a stack of that cluster."""
-    return Settings((KubernetesSource(NAME, kubeconfig=access.kubeconfig),), (), port_mapping=mapped)
+    return Settings(
+        (KubernetesSource(NAME, kubeconfig=access.kubeconfig, loopback_backends=True),), (), port_mapping=mapped
+    )
 
 
 @pytest.mark.parametrize(("unkept", "told"), [({"ipMode"}, TOLD), (set(), ())], ids=["1.29", "1.30"])

@@ -17,6 +17,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from locallb.envoy.admin import EnvoyAdmin
 from locallb.runtimes.docker.engine_api import Containers
 from tests.cluster.controlplane import ControlPlane
@@ -31,6 +33,7 @@ from tests.takeover.place import (
     MODES,
     PROCESSES,
     ROUTES,
+    STACK,
     envoy_binary,
     taken,
 )
@@ -49,6 +52,7 @@ def restored(home: str, plane: ControlPlane | None = None) -> Iterator[Stage]:
         _copy(recorded, root)
         if plane:
             shutil.copy(plane.kubeconfig, root / KUBECONFIG)
+            _allow_loopback(root / STACK)
             put_objects(plane, _beside(recorded, CLUSTER))
         processes = stack.enter_context(_processes(recorded, root))
         containers = stack.enter_context(_containers(recorded))
@@ -58,6 +62,14 @@ def restored(home: str, plane: ControlPlane | None = None) -> Iterator[Stage]:
         stage = Stage(root)
         yield stage
         assert stage.run("destroy", "--yes").code == 0
+
+
+def _allow_loopback(stack: Path) -> None:
+    """Allow what recorded clusters have and real ones never: Nodes on this host's loopback."""
+    document = yaml.safe_load(stack.read_text(encoding="utf-8"))
+    for source in document["config"]["local-lb:sources"]:
+        source.get("kubernetes", {})["loopbackBackends"] = True
+    stack.write_text(yaml.safe_dump(document), encoding="utf-8")
 
 
 def _beside(home: Path, name: str) -> Any:  # noqa: ANN401 - whatever was recorded

@@ -50,7 +50,7 @@ def becomes(fact: Callable[[], object], what: Callable[[], object] = lambda: "")
 
 def follower(access: Access, *, reads_ranges: bool = False) -> FollowedCluster:
     """Follow a cluster, and wait until everything is listed."""
-    followed = FollowedCluster(NAME, access, lambda: None, reads_ranges=reads_ranges)
+    followed = FollowedCluster(NAME, access, lambda: None, reads_ranges=reads_ranges, loopback=True)
     becomes(followed.ready, followed.stale)
     return followed
 

@@ -95,7 +95,7 @@ def a_follower(case: Case) -> None:
         is_there.wait()
         stale.append(followed.stale())
 
-    followed = FollowedCluster(ClusterName("demo"), access, changed)
+    followed = FollowedCluster(ClusterName("demo"), access, changed, loopback=True)
     is_there.set()
     case.stack.callback(followed.stop)
     becomes(lambda: followed.ready() and not followed.stale())

@@ -85,7 +85,7 @@ def kept() -> Iterator[Keeper]:
 @contextmanager
 def candidate(root: Path) -> Iterator[Election]:
     """Take part, as `watch` does, by the kubeconfig in `root`."""
-    source = KubernetesSource(NAME, kubeconfig=str(root / "kubeconfig"))
+    source = KubernetesSource(NAME, kubeconfig=str(root / "kubeconfig"), loopback_backends=True)
     settings = Settings((source,), (), leader_election=LeaderElection(NAME, "l", "kube-system", TIMING))
     with taking_part(settings, Home("p", "s", str(root))) as election:
         assert election

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from msgspec import Struct
 
+from locallb.config.source import LOOPBACK_BACKENDS
 from locallb.config.values import Mistakes
 from locallb.model.formatting import shown
 
@@ -18,6 +19,8 @@ class KindSource(Struct, frozen=True):
 
     names: frozenset[str] = frozenset()
     """Their names; empty for all."""
+    loopback_backends: bool = False
+    """Whether their Nodes and endpoints may have addresses of this host's loopback."""
     type: ClassVar[str] = "kind"
     name: ClassVar[str] = ""
     place: ClassVar[str] = "kind"
@@ -28,15 +31,16 @@ class KindSource(Struct, frozen=True):
 class KindEntry(Struct, frozen=True):
     """All of them, or their names."""
 
-    keys: tuple[str, ...] = ("kind",)
+    keys: tuple[str, ...] = ("kind", LOOPBACK_BACKENDS)
     finds: bool = True
     once: str = _EXAMPLE
 
     def parse(self, mistakes: Mistakes, key: str, entry: Mapping[str, object]) -> KindSource | None:
         """Read which ones."""
-        key, value = f"{key}.kind", entry["kind"]
+        entry_key, key, value = key, f"{key}.kind", entry["kind"]
+        loopback = mistakes.flag(f"{entry_key}.{LOOPBACK_BACKENDS}", entry.get(LOOPBACK_BACKENDS, False))
         if value == "all":
-            return KindSource()
+            return KindSource(loopback_backends=loopback)
         if not isinstance(value, list | tuple) or not value:
             mistakes.add(key, f"{shown(value)} names no clusters; write {_EXAMPLE}")
             return None
@@ -45,7 +49,7 @@ class KindEntry(Struct, frozen=True):
             for item_key, item in mistakes.items(key, value, _EXAMPLE)
             if (name := mistakes.label(item_key, item, "shop"))
         )
-        return KindSource(names)
+        return KindSource(names, loopback)
 
 
 ENTRY = KindEntry()

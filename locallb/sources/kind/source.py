@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from locallb.runtimes.docker.events import LIFE, ContainerEvents
 from locallb.sources.kind.entry import KindSource
 from locallb.sources.kind.finding import CLUSTER_LABEL, find_clusters
@@ -19,7 +21,9 @@ class Kind(FinderType[KindSource]):
     def find(self, finder: KindSource, root: Path, directory: Path, *, keep: bool) -> Found[KubernetesSource]:
         """Find the clusters."""
         del root
-        return find_clusters(finder, directory, keep=keep)
+        found = find_clusters(finder, directory, keep=keep)
+        sources = tuple(replace(source, loopback_backends=finder.loopback_backends) for source in found.sources)
+        return replace(found, sources=sources)
 
     def watch(self, finder: KindSource, root: Path, changed: Callable[[str], None]) -> ContainerEvents:
         """Follow containers. After Docker went away or came back, the clusters are listed again."""

@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from locallb.config.parsing.pod_routes import parse_pod_cidrs
+from locallb.config.source import LOOPBACK_BACKENDS
 from locallb.config.values import Mistakes
 from locallb.model.formatting import clipped
 from locallb.model.identities import ClusterName, ContextName, IPNetwork
@@ -69,6 +70,8 @@ class KubernetesSource(Struct, frozen=True):
     """The ways to its Nodes, where they are pods of another cluster; with any, even none, pods of its own have none."""
     reads_pod_ranges: bool = False
     """Its CNI is asked where its pods have their addresses."""
+    loopback_backends: bool = False
+    """Whether its Nodes and endpoints may have addresses of this host's loopback."""
     nodes: MachinesSource | None = None
     """Who finds the ways to its Nodes, where that is asked for."""
     type: ClassVar[str] = "kubernetes"
@@ -99,7 +102,7 @@ class KubernetesEntry(Struct, frozen=True):
         """Read them."""
         key = f"{key}.kubernetes"
         cluster = mistakes.mapping(key, entry["kubernetes"], _EXAMPLE)
-        mistakes.unknown(f"{key}.", cluster, ("name", *_TEXTS, _RANGES, _NODES))
+        mistakes.unknown(f"{key}.", cluster, ("name", *_TEXTS, _RANGES, _NODES, LOOPBACK_BACKENDS))
         texts = mistakes.optional_texts(f"{key}.", cluster, _TEXTS)
         if not cluster.get("name"):
             mistakes.add(key, f"the cluster has no name; write {_EXAMPLE}, the last two as needed")
@@ -108,7 +111,13 @@ class KubernetesEntry(Struct, frozen=True):
         ranges = parse_pod_cidrs(mistakes, f"{key}.{_RANGES}", cluster.get(_RANGES, []))
         if not name:
             return None
-        source = KubernetesSource(ClusterName(name), texts["kubeconfig"], ContextName(texts["context"]), ranges)
+        source = KubernetesSource(
+            ClusterName(name),
+            texts["kubeconfig"],
+            ContextName(texts["context"]),
+            ranges,
+            loopback_backends=mistakes.flag(f"{key}.{LOOPBACK_BACKENDS}", cluster.get(LOOPBACK_BACKENDS, False)),
+        )
         if _NODES not in cluster:
             return source
         if ranges:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from msgspec.structs import replace
 
 from locallb.kubernetes.api.feed import PATHS
+from locallb.kubernetes.parsing.backend_addresses import with_backends_of_cluster
 from locallb.kubernetes.parsing.objects import Parsed, parse_objects
 from locallb.kubernetes.parsing.relevant import Document
 from locallb.kubernetes.watch_pace import WatchPace
@@ -33,7 +34,7 @@ REFUSED = 60.0
 class FollowedCluster:
     """Calls `changed` from its threads whenever something relevant is different."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what is followed, and how
         self,
         cluster: ClusterName,
         access: Access,
@@ -41,6 +42,7 @@ class FollowedCluster:
         tempos: Mapping[str, WatchPace] = NOBODY,
         *,
         reads_ranges: bool = False,
+        loopback: bool = False,
     ) -> None:
         self.cluster = cluster
         self.access = access
@@ -50,7 +52,7 @@ class FollowedCluster:
             cluster,
             access,
             {},
-            lambda document: parse_objects(cluster, [document]),
+            lambda document: with_backends_of_cluster(cluster, parse_objects(cluster, [document]), loopback=loopback),
             changed,
             self._writers,
             self._need,

@@ -179,6 +179,7 @@ class Following(Struct):
             lambda: self.changed(source.cluster),
             tempos,
             reads_ranges=source.reads_pod_ranges,
+            loopback=source.loopback_backends,
         )
 
     def _keep(self, live: _Live, *, due: bool) -> None:

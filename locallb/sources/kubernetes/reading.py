@@ -17,6 +17,7 @@ from locallb.kubernetes.access.errors import KubeconfigError, KubeError, NoConte
 from locallb.kubernetes.access.kubeconfig import kubeconfig_path, resolve
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.health_ports import answering
+from locallb.kubernetes.parsing.backend_addresses import with_backends_of_cluster
 from locallb.kubernetes.parsing.objects import Parsed, parse_objects
 from locallb.kubernetes.parsing.relevant import kinds_of, relevant
 from locallb.model.identities import ContextName, Family, Home, ObjectKey
@@ -81,7 +82,7 @@ def read_kubernetes(
     objects = _interesting([*listed, *(document for _, listing in listings for document in listing.objects), *ranges])
     if keep:
         readings.keep(source.cluster, {access.context: objects})
-    parsed = parse_objects(source.cluster, objects)
+    parsed = _parsed(source, objects)
     contents = Contents(source.cluster, few_kinds(kinds_of(objects)))
     troubles = (routed.notices(source.cluster, listing.trouble) for routed, listing in listings)
     missing = (
@@ -114,6 +115,11 @@ def _interesting(listed: Iterable[object]) -> Objects:
     return tuple(slim(item) for item in kept)
 
 
+def _parsed(source: KubernetesSource, objects: Iterable[object]) -> Parsed:
+    parsed = parse_objects(source.cluster, objects)
+    return with_backends_of_cluster(source.cluster, parsed, loopback=source.loopback_backends)
+
+
 def _from_copy(
     source: KubernetesSource, root: Path, readings: ReadCache, why: KubeError, *, needed: bool
 ) -> ClusterResult:
@@ -130,7 +136,7 @@ def _from_copy(
     stale = f"{sentence}; so its Services count as last read: {remedy}, or take it out of local-lb:sources"
     context = ContextName(min(last))
     access = Access(str(kubeconfig_path(source.kubeconfig, root)), source.context or context)
-    parsed = parse_objects(source.cluster, (item for listed in last.values() for item in listed))
+    parsed = _parsed(source, (item for listed in last.values() for item in listed))
     reading = _of_silent(source, parsed) if source.silent else SourceResult(parsed, (stale,))
     return ClusterResult(reading, access, health_ports(parsed))
 

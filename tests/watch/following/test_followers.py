@@ -71,7 +71,9 @@ def test_an_odd_list_is_an_error_of_the_source_and_what_is_known_stays(api: tupl
 def follower_that_collects(access: Access, texts: list[str]) -> FollowedCluster:
     """Follow a cluster, and collect at each wake why it is stale. A wake may come before the constructor returns."""
     followers: list[FollowedCluster] = []
-    followers.append(FollowedCluster(NAME, access, lambda: texts.extend(each.stale() for each in followers)))
+    followers.append(
+        FollowedCluster(NAME, access, lambda: texts.extend(each.stale() for each in followers), loopback=True)
+    )
     return followers[0]
 
 

@@ -166,7 +166,7 @@ def test_crds_that_come_later_are_found(api: tuple[Api, Access]) -> None:
     answers, access = api
     answers.services = [versioned(backend_service())]
     wakes: list[int] = []
-    followed = FollowedCluster(NAME, access, lambda: wakes.append(1))
+    followed = FollowedCluster(NAME, access, lambda: wakes.append(1), loopback=True)
     becomes(followed.ready)
     becomes(lambda: answers.count("discovery"))
     serve_one(answers, without="httproutes")
@@ -185,7 +185,7 @@ def test_a_service_behind_a_gateway_wakes_the_loop(api: tuple[Api, Access]) -> N
     answers, access = api
     serve_one(answers)
     wakes: list[int] = []
-    followed = FollowedCluster(NAME, access, lambda: wakes.append(1))
+    followed = FollowedCluster(NAME, access, lambda: wakes.append(1), loopback=True)
     becomes(lambda: known(followed.parsed()) == WHOLE and answers.count("watch") == CORE + ALL)
     becomes(lambda: answers.count("discovery") > 5)
     wakes.clear()
@@ -262,7 +262,7 @@ def test_authorities_that_may_not_be_read_are_as_they_were_and_at_first_it_is_re
     serve_one(answers)
     answers.others["backendtlspolicies"] = [trusting("ca")]
     answers.secrets = {"shop/configmaps/ca": config_map(pairs[0].pem)}
-    source = KubernetesSource(NAME, kubeconfig=access.kubeconfig)
+    source = KubernetesSource(NAME, kubeconfig=access.kubeconfig, loopback_backends=True)
     once = read_kubernetes(source, tmp_path, tmp_path, keep=True).reading.parsed
     answers.refused = {"secrets"}
     again = read_kubernetes(source, tmp_path, tmp_path, keep=True).reading.parsed
@@ -348,7 +348,7 @@ def test_a_secret_that_can_be_read_again_is_asked_for_soon(
     last = followed.parsed().gateway_api
     followed.stop()
     answers.odd = {"shop/secrets/c": (403, b"{}")}
-    again = FollowedCluster(NAME, access, lambda: None)
+    again = FollowedCluster(NAME, access, lambda: None, loopback=True)
     becomes(lambda: again.ready() and again.gateways.notices())
     assert sorted(digests_of(again.parsed(last))) == sorted(digests_of(Parsed(gateway_api=last)))
     monkeypatch.setattr(discovered_kinds, "EVERY", 1e6)
@@ -381,7 +381,7 @@ def test_gateway_api_read_once_equals_what_is_followed(
     answers, access = api
     serve_one(answers, https())
     answers.secrets = {"shop/secrets/c": secret(pairs[0])}
-    source = KubernetesSource(NAME, kubeconfig=access.kubeconfig)
+    source = KubernetesSource(NAME, kubeconfig=access.kubeconfig, loopback_backends=True)
     once = read_kubernetes(source, tmp_path, tmp_path, keep=True).reading
     followed = follower(access)
     becomes(lambda: known(followed.parsed()) == {*WHOLE, "Secret"})
@@ -401,7 +401,7 @@ def test_until_it_is_known_what_gateways_need_counts_as_last_read(api: tuple[Api
     serve_one(answers)
     home = Home("p", "s", str(tmp_path))
     following = Following(home, lambda _name: None)
-    source = KubernetesSource(NAME, kubeconfig="kubeconfig")
+    source = KubernetesSource(NAME, kubeconfig="kubeconfig", loopback_backends=True)
     following.read(source, (), everything=True, moved=False)
     answers.refused = {CLASSES}
     following.stop()
@@ -440,7 +440,7 @@ def test_foreign_status_change_is_seen_and_passed_to_writers(api: tuple[Api, Acc
     answers, access = api
     serve_one(answers)
     wakes: list[int] = []
-    followed = FollowedCluster(NAME, access, lambda: wakes.append(1))
+    followed = FollowedCluster(NAME, access, lambda: wakes.append(1), loopback=True)
     becomes(lambda: answers.count("watch") == CORE + ALL)
     assert dict(followed.parsed().observed_statuses)[ROUTE] == ObservedRouteStatus()
     woken = len(wakes)

@@ -77,7 +77,7 @@ def test_the_right_is_used_as_soon_as_it_is_given(api: tuple[Api, Access], monke
     monkeypatch.setattr(followed_cluster, "REFUSED", 0.02)
     answers.refused = {SLICES}
     wakes: list[bool] = []
-    followed = FollowedCluster(NAME, access, lambda: wakes.append(True))
+    followed = FollowedCluster(NAME, access, lambda: wakes.append(True), loopback=True)
     becomes(followed.ready, followed.stale)
     answers.refused, woken = set(), len(wakes)
     becomes(lambda: knows_endpoints(followed))
@@ -111,7 +111,7 @@ def test_single_read_without_the_right_to_endpoints_serves_by_node_ports(
 ) -> None:
     """By `up`, also where the last good reading had endpoints; the source isn't stale for that."""
     answers, access = api
-    source = KubernetesSource(NAME, kubeconfig=access.kubeconfig)
+    source = KubernetesSource(NAME, kubeconfig=access.kubeconfig, loopback_backends=True)
     assert read_kubernetes(source, tmp_path, tmp_path, keep=True).reading.parsed.slices
     answers.refused = {SLICES}
     read = read_kubernetes(source, tmp_path, tmp_path, keep=True).reading
@@ -129,8 +129,10 @@ def test_rights_without_which_nothing_can_be_served_are_an_error(
     answers, access = api
     answers.refused = {refused}
     with pytest.raises(SourceError, match=r"deploy/rbac\.yaml"):
-        read_kubernetes(KubernetesSource(NAME, kubeconfig=access.kubeconfig), tmp_path, tmp_path)
-    followed = FollowedCluster(NAME, access, lambda: None)
+        read_kubernetes(
+            KubernetesSource(NAME, kubeconfig=access.kubeconfig, loopback_backends=True), tmp_path, tmp_path
+        )
+    followed = FollowedCluster(NAME, access, lambda: None, loopback=True)
     becomes(followed.stale)
     assert not followed.ready()
     followed.stop()

@@ -58,7 +58,7 @@ def ranges_of(parsed: Parsed) -> list[str]:
 
 def read(access: Access, directory: Path, *, asked: bool = True) -> ClusterResult:
     """Read the cluster as `up` does."""
-    source = KubernetesSource(NAME, access.kubeconfig, access.context, reads_pod_ranges=asked)
+    source = KubernetesSource(NAME, access.kubeconfig, access.context, reads_pod_ranges=asked, loopback_backends=True)
     return read_kubernetes(source, directory, directory / "readings", keep=True)
 
 
@@ -142,7 +142,7 @@ def test_next_follower_keeps_the_wait_of_the_former_one(
     with following(access) as first:
         becomes(lambda: not first.lacks() & pod_ranges.KINDS)
         asked = answers.paths.count(CALICO_PATH)
-    again = FollowedCluster(NAME, access, lambda: None, first.tempos(), reads_ranges=True)
+    again = FollowedCluster(NAME, access, lambda: None, first.tempos(), reads_ranges=True, loopback=True)
     becomes(again.ready)
     assert again.lacks() >= pod_ranges.KINDS
     again.stop()
@@ -156,7 +156,7 @@ def test_failures_of_lists_are_handed_on_from_follower_to_follower(api: tuple[Ap
         becomes(first.ready)
         before = first.tempos()
     answers.listed = 500, b"{}"
-    again = FollowedCluster(NAME, access, lambda: None, before, reads_ranges=True)
+    again = FollowedCluster(NAME, access, lambda: None, before, reads_ranges=True, loopback=True)
     becomes(lambda: again.tempos()["Service"].lists.failures > 1)
     again.stop()
     assert again.tempos().keys() >= before.keys()
@@ -168,7 +168,7 @@ def test_a_cluster_is_asked_only_where_routes_are_wanted(
 ) -> None:
     """Not where its ranges are named, nor where its Nodes are pods: whoever knows better is believed."""
     _, access = api
-    plain = KubernetesSource(NAME, access.kubeconfig, access.context)
+    plain = KubernetesSource(NAME, access.kubeconfig, access.context, loopback_backends=True)
     named = replace(plain, pod_cidrs=(ip_network("10.0.0.0/16"),))
     shoot = replace(plain, node_routes=())
     home = Home(str(tmp_path), "dev", "local-lb")

@@ -45,7 +45,7 @@ def resources() -> tuple[int, int]:
 
 def source(root: Path) -> KubernetesSource:
     """Name the cluster of that API."""
-    return KubernetesSource(NAME, kubeconfig=str(root / "kubeconfig"))
+    return KubernetesSource(NAME, kubeconfig=str(root / "kubeconfig"), loopback_backends=True)
 
 
 def test_edits_of_a_kubeconfig_leave_no_thread_and_no_descriptor(api: tuple[Api, int], tmp_path: Path) -> None:

@@ -1,0 +1,68 @@
+"""Leaves out addresses of backends by which a cluster would reach this host itself, or nothing.
+
+Whoever may write Nodes or EndpointSlices in a cluster may name any address as a backend, and the proxies run on this
+host: 127.0.0.1 would be a service that listens for this host alone, 169.254.169.254 the credentials of a cloud's
+machine. A running cluster may have no such address, unless its source says that its Nodes are on this host's loopback.
+Manifests may: whoever writes them can write to this host. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from ipaddress import IPv6Address
+
+from msgspec.structs import replace
+
+from locallb.config.source import LOOPBACK_BACKENDS
+from locallb.kubernetes.parsing.objects import Parsed
+from locallb.model.identities import ClusterName, IPAddress
+from locallb.model.objects import EndpointSlice, Node
+
+
+def refusal(address: IPAddress, *, loopback: bool) -> str:
+    """Return what kind of address no backend of a running cluster may have; empty for those that it may have."""
+    meant = address.ipv4_mapped or address if isinstance(address, IPv6Address) else address
+    if meant.is_loopback:
+        return "" if loopback else "loopback"
+    kinds = {"unspecified": meant.is_unspecified, "link-local": meant.is_link_local, "multicast": meant.is_multicast}
+    return next((kind for kind, is_so in kinds.items() if is_so), "")
+
+
+def with_backends_of_cluster(cluster: ClusterName, parsed: Parsed, *, loopback: bool) -> Parsed:
+    """Return the objects of a running cluster without such addresses, each with a notice; mostly the very same."""
+    notices: list[str] = []
+
+    def allowed(what: str, addresses: Iterable[IPAddress]) -> tuple[IPAddress, ...]:
+        kept = []
+        for address in addresses:
+            if kind := refusal(address, loopback=loopback):
+                remedy = f"; {LOOPBACK_BACKENDS}: true in its source allows it" if kind == "loopback" else ""
+                notices.append(f"{cluster}: {what} has the {kind} address {address}, which isn't used{remedy}")
+            else:
+                kept.append(address)
+        return tuple(kept)
+
+    nodes = tuple(_node(node, allowed) for node in parsed.nodes)
+    slices = tuple(_slice(endpoint_slice, allowed) for endpoint_slice in parsed.slices)
+    if not notices:
+        return parsed
+    told = tuple(dict.fromkeys(notices))
+    return replace(parsed, nodes=nodes, slices=slices, notices=(*parsed.notices, *told))
+
+
+_Allowed = Callable[[str, Iterable[IPAddress]], tuple[IPAddress, ...]]
+
+
+def _node(node: Node, allowed: _Allowed) -> Node:
+    kept = allowed(f"Node {node.name}", node.addresses)
+    return node if kept == node.addresses else replace(node, addresses=kept)
+
+
+def _slice(endpoint_slice: EndpointSlice, allowed: _Allowed) -> EndpointSlice:
+    service = endpoint_slice.service
+    what = f"an endpoint of {service.namespace}/{service.name}"
+    kept = [(endpoint, allowed(what, endpoint.addresses)) for endpoint in endpoint_slice.endpoints]
+    if all(addresses == endpoint.addresses for endpoint, addresses in kept):
+        return endpoint_slice
+    endpoints = tuple(replace(endpoint, addresses=addresses) for endpoint, addresses in kept if addresses)
+    return replace(endpoint_slice, endpoints=endpoints)
