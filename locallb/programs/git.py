@@ -59,7 +59,7 @@ class Revision(Struct, frozen=True):
 
         `root` stands for the top of the repository. A path that isn't there gives nothing. Raises GitError.
         """
-        wanted = sorted({self._within(path) for path in paths})
+        wanted = sorted({self.within(path) for path in paths})
         listed = _git(self.project, "ls-tree", "-r", "-z", "--full-tree", self.commit, "--", *wanted) if wanted else b""
         entries = [entry for entry in _entries(listed) if entry.path.endswith(endings)]
         blobs = {entry.path: blob for entry, blob in zip(entries, self._blobs(entries), strict=True)}
@@ -70,7 +70,7 @@ class Revision(Struct, frozen=True):
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(data)
 
-    def _within(self, path: str) -> str:
+    def within(self, path: str) -> str:
         """Return `path` as seen from the top of the repository. Raises GitError if it lies outside."""
         whole = os.path.normpath(PurePosixPath(self.prefix) / path)
         if whole.startswith(("/", "..")):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from msgspec.structs import replace
+
 from locallb.config.settings import Settings
 from locallb.model.identities import ObjectKey
 from locallb.model.snapshot import Snapshot
-from locallb.report.changes import Report, compare
+from locallb.report.changes import Report, Violation, compare
 from locallb.report.policies import violations
 from locallb.report.pool_room import rooms
 from locallb.report.sides import Side
@@ -25,6 +27,12 @@ def assembled(
     old, new = sides
     services = compare(old, new, touched)
     left = rooms(new, snapshot, settings)
+    violated = violations(services, left, settings.policies)
+    notices = new.notices
+    if old_settings is not None and old_settings.policies != settings.policies:
+        notices = (*notices, f"local-lb:policies are others than those of {old.label}, which count as well")
+        former = violations(services, left, old_settings.policies)
+        violated += tuple(_of_old_side(violation, old.label) for violation in former if violation not in violated)
     return Report(
         stack=snapshot.home.stack,
         old=old.label,
@@ -32,9 +40,14 @@ def assembled(
         services=services,
         rooms=left,
         settings=() if old_settings is None else _differing(old_settings, settings),
-        notices=new.notices,
-        violations=violations(services, left, settings.policies),
+        notices=notices,
+        violations=violated,
     )
+
+
+def _of_old_side(violation: Violation, label: str) -> Violation:
+    """Say that only the former policies forbid it: a change can't allow itself what it does."""
+    return replace(violation, message=f"{violation.message} (so {label} has it; change policies by themselves first)")
 
 
 def _differing(old: Settings, new: Settings) -> tuple[str, ...]:

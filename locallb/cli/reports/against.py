@@ -91,19 +91,22 @@ def open_project(root: Path) -> Project:
 
 def _old_side(project: Project, settings: Settings, home: Home, other: str, made: Path) -> _Old:
     """Read and plan the old side; one that can't be used is empty and has the reason."""
-    label = other
+    label, own = other, None
     try:
         if other and Path(other).is_dir():
             tree = _directory(other, settings, home.stack)
         else:
             revision = Revision.open(project.root, other)
+            for path, _ in [source_type(source.type).tree(source) for source in settings.sources]:
+                revision.within(path)
             label = f"{other} ({revision.commit[:10]})"
             tree = replace(_revision(revision, home.stack, made / "tree"), label=label)
+        own = tree.settings if tree.own else None
         reading = read_hostless(home, tree.settings, tree.root, made / "readings")
     except (EngineError, SettingsError, SourceError) as error:
         why = " ".join(str(error).replace(str(made / "tree"), label).split())
-        return _Old(label, Snapshot(home), notices=(f"on the side of {label}: {why}; so everything counts as new",))
-    own = tree.settings if tree.own else None
+        unread = (f"on the side of {label}: {why}; so everything counts as new",)
+        return _Old(label, Snapshot(home), settings=own, notices=unread)
     notices = tuple(f"on the side of {label}: {complaint}" for complaint in reading.complaints)
     return _Old(label, reading.snapshot, make_plan(reading.snapshot, tree.settings), own, notices)
 
