@@ -70,7 +70,7 @@ def _open_workspace() -> Workspace:
     refuse_renamed(home, state)
     check_home = require_here if pulumi.runtime.is_dry_run() else write
     check_home(home, state)
-    return Workspace(home, program_settings(), state)
+    return Workspace(home, program_settings(home), state)
 
 
 def _report(reading: SnapshotResult) -> None:

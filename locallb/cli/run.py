@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -17,6 +19,9 @@ from locallb.cli.invocation import Invocation
 from locallb.cli.projects.place import nearest_project
 from locallb.host import limits
 from locallb.host.capabilities import NO_MACOS, is_macos
+
+if TYPE_CHECKING:
+    from locallb.cli.session import Session
 
 COMMANDS = {
     "up": "commands.deployments:up",
@@ -57,6 +62,8 @@ ON_MACOS = frozenset({*NOWHERE - {"image"}, "host", "stack"})
 """Commands that do something on macOS, where nothing is served: it is refused before anything is begun."""
 LEADERS = frozenset({"up", "refresh", "destroy"})
 """Commands that change a stack: with leader election they hold its Lease meanwhile."""
+SERVING = frozenset({"up", "watch"})
+"""Commands that write to clusters which a stack didn't serve before."""
 _ASK_RUNTIME = frozenset({"up", "preview", "refresh", "destroy"})
 
 
@@ -66,7 +73,8 @@ def run(args: Arguments) -> int:
     threading.excepthook = in_thread
     try:
         limits.take_files()
-        code = _run(replace(args, directory=_project(args, out)), out)
+        with ExitStack() as lent:
+            code = _run(replace(args, directory=_project(args, out, lent)), out)
     except Exception as error:  # noqa: BLE001 - whatever it is, it becomes a sentence
         code = complain(error, out.error)
     if out.fault:
@@ -75,7 +83,7 @@ def run(args: Arguments) -> int:
     return code
 
 
-def _project(args: Arguments, out: Out) -> Path:
+def _project(args: Arguments, out: Out, lent: ExitStack) -> Path:
     """Return the directory of the project that is meant, whether one is needed or not. Raises Refused on macOS."""
     if is_macos() and not (args.command in ON_MACOS or args.offline):
         raise Refused(NO_MACOS)
@@ -83,7 +91,7 @@ def _project(args: Arguments, out: Out) -> Path:
         return nearest_project(args.directory)
     from locallb.cli.projects.choice import chosen  # noqa: PLC0415 - reads YAML
 
-    return chosen(args, out)
+    return chosen(args, out, lent)
 
 
 def _run(args: Arguments, out: Out) -> int:
@@ -97,12 +105,29 @@ def _run(args: Arguments, out: Out) -> int:
         session.require_home(ending=args.command == "destroy")
     if args.command in _ASK_RUNTIME:
         session.require_runtime(planned=args.command in {"up", "preview"})
+    if args.command in SERVING:
+        _ask_about_clusters(session, args, out)
     if args.command not in LEADERS or session.election() is None:
         return command(session, args, out)
     from locallb.cli.leading import leading  # noqa: PLC0415 - loads a client of Kubernetes
 
     with leading(session.settings, session.home):
         return command(session, args, out)
+
+
+def _ask_about_clusters(session: Session, args: Arguments, out: Out) -> None:
+    """Ask about clusters of the stack that aren't of this host and that it doesn't name. Raises Refused."""
+    entries, others = session.clusters_by_current_context()
+    if entries:
+        from locallb.cli.confirmation import confirm_current  # noqa: PLC0415 - most stacks have none
+
+        confirm_current(
+            entries,
+            session.project.root,
+            out,
+            asks=not (args.json or args.yes),
+            alone=not (others or session.resources()),
+        )
 
 
 def _alone(args: Arguments) -> str:

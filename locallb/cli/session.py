@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from locallb.cli.program import Program
     from locallb.engine.deploy.events import Event
     from locallb.engine.engine import Engine
+    from locallb.sources.consents import ClusterEntry
 
 UNPLANNED = (ClientError, EngineError, SettingsError, SourceError)
 """What keeps `plan` from planning: a configuration or a source that can't be read, perhaps just now."""
@@ -96,7 +97,7 @@ class Session(Struct, frozen=True, dict=True):
             SettingsError: if its configuration can't be used.
 
         """
-        return stack_settings(load_config(self.project, self.stack))
+        return stack_settings(load_config(self.project, self.stack), self.home)
 
     @property
     def watch_lock(self) -> Path:
@@ -177,6 +178,13 @@ class Session(Struct, frozen=True, dict=True):
             from locallb.kubernetes.access.kubeconfig import sign_in  # noqa: PLC0415 - loads a client of Kubernetes
 
             sign_in(reached(live, self.project.root).values())
+
+    def clusters_by_current_context(self) -> tuple[list[ClusterEntry], bool]:
+        """Return the sources that mean a kubeconfig's current context, and whether there are others beside them."""
+        settings = self._readable_settings()
+        sources = [*settings.sources, *settings.finders] if settings else []
+        current = [cast("ClusterEntry", source) for source in sources if not getattr(source, "context", "named")]
+        return current, len(current) < len(sources)
 
     def _shares(self) -> bool:
         """Return whether proxies are shared, as far as the configuration can be read."""

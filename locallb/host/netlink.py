@@ -1,4 +1,6 @@
-"""Routes and rules of this host, read over netlink, routes changed as well: no `ip` command, no right for reading.
+"""Routes, rules and interfaces of this host, read over netlink; routes are changed as well.
+
+No `ip` command, no right for reading.
 
 Two kinds of change only: a local route to `lo` more or less, and a route to pods. Not here: which routes are wanted and
 which are in the way.
@@ -15,18 +17,22 @@ from ipaddress import IPv4Address, IPv6Address, ip_network
 
 from locallb.model.errors import ClientError
 from locallb.model.identities import IPAddress, IPNetwork
+from locallb.model.network.interfaces import Interface
 from locallb.model.network.routes import POD_PROTOCOL, PROTOCOL, PodRoute, Route
 from locallb.model.network.routing_rules import LOOKUP, NO_ACTION, Rule
 
 Link = socket.socket
 _HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port
 _ROUTE = struct.Struct("=BBBBBBBBI")  # family, bits, source bits, tos, table, protocol, scope, type, flags
+_INTERFACE = struct.Struct("=BxHiII")  # family, hardware type, index, flags, change
 _ATTRIBUTE = struct.Struct("=HH")  # length, type
 _NEW, _DELETE, _GET = 24, 25, 26
 _NEW_RULE, _GET_RULE = 32, 34
+_NEW_INTERFACE, _GET_INTERFACE = 16, 18
 _ERROR, _DONE = 2, 3
 _REQUEST, _ACK, _DUMP, _CREATE_NEW, _CREATE_OR_REPLACE = 1, 4, 0x300, 0x600, 0x500
 _DESTINATION, _OUT, _GATEWAY, _METRIC, _TABLE_NUMBER = 1, 4, 5, 6, 15
+_INTERFACE_NAME, _MASTER, _INTERFACE_INFO, _INTERFACE_KIND = 3, 10, 18, 1
 _RULE_TO, _RULE_FROM, _RULE_IN, _RULE_PRIORITY, _RULE_MARK = 1, 2, 3, 6, 10
 _RULE_LONGER, _RULE_MASK, _RULE_OUT = 14, 16, 17
 _RULE_SPECIAL = {20, 22, 23, 24}
@@ -43,6 +49,8 @@ _BUFFER = 1 << 17
 
 
 _FORBIDDEN = {errno.EPERM, errno.EACCES, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT, errno.ENOSYS, errno.EOPNOTSUPP}
+_NOWHERE = {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES, errno.EINVAL}
+"""Why no route leads to an address: none is there, or one that drops packets."""
 _INTERRUPTED = 0x10
 """A flag of an answer: the table changed meanwhile, so the list may lack something."""
 _TRIES = 10
@@ -61,6 +69,30 @@ class RouteError(ClientError):
 def routes() -> tuple[Route, ...]:
     """Read the routes of every table of this network namespace, both families. Raises RouteError."""
     return tuple(route for data in _listed("routes", _GET, _NEW) if (route := _parse(data)))
+
+
+def route_to(address: IPAddress) -> Route | None:
+    """Return the route that the kernel takes to an address now, after all rules; None where none leads there.
+
+    Raises RouteError.
+    """
+    family, bits = (socket.AF_INET, 32) if address.version == 4 else (socket.AF_INET6, 128)  # noqa: PLR2004 - IP version 4
+    body = _ROUTE.pack(family, bits, 0, 0, 0, 0, 0, 0, 0) + _attribute(_DESTINATION, address.packed)
+    try:
+        answers = [data for kind, data in _talk(_GET, _ACK, body) if kind == _NEW]
+    except OSError as error:
+        if error.errno in _NOWHERE:
+            return None
+        raise RouteError(f"the route to {address} can't be read: {error.strerror}", error.errno) from error
+    return _parse(answers[0], cloned=True) if answers else None
+
+
+def interfaces() -> tuple[Interface, ...]:
+    """Read the interfaces of this network namespace. Raises RouteError."""
+    try:
+        return tuple(map(_parse_interface, _dump(_INTERFACE.pack(0, 0, 0, 0, 0), _GET_INTERFACE, _NEW_INTERFACE)))
+    except OSError as error:
+        raise RouteError(f"the interfaces of this host can't be read: {error.strerror}", error.errno) from error
 
 
 def rules() -> tuple[Rule, ...]:
@@ -193,9 +225,9 @@ def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
         data = data[(length + 3) & ~3 :]
 
 
-def _parse(data: bytes) -> Route | None:
+def _parse(data: bytes, *, cloned: bool = False) -> Route | None:
     family, bits, _, _, table, protocol, _, kind, flags = _ROUTE.unpack_from(data)
-    if family not in _FAMILIES or flags & _CLONED:
+    if family not in _FAMILIES or (flags & _CLONED and not cloned):
         return None
     known = dict(_attributes(data[_ROUTE.size :]))
     zero = b"\0" * (4 if family == socket.AF_INET else 16)
@@ -204,6 +236,22 @@ def _parse(data: bytes) -> Route | None:
     number = int.from_bytes(known[_TABLE_NUMBER], "little") if _TABLE_NUMBER in known else table
     metric = int.from_bytes(known.get(_METRIC, b""), "little")
     return Route(destination, _TYPES.get(kind, str(kind)), _device(known.get(_OUT)), gateway, number, protocol, metric)
+
+
+def _parse_interface(data: bytes) -> Interface:
+    _, _, index, _, _ = _INTERFACE.unpack_from(data)
+    known = dict(_attributes(data[_INTERFACE.size :]))
+    details = dict(_attributes(known.get(_INTERFACE_INFO, b"")))
+    return Interface(
+        name=_text(known.get(_INTERFACE_NAME, b"")),
+        index=index,
+        kind=_text(details.get(_INTERFACE_KIND, b"")),
+        master=int.from_bytes(known.get(_MASTER, b""), "little"),
+    )
+
+
+def _text(value: bytes) -> str:
+    return value.rstrip(b"\0").decode(errors="replace")
 
 
 def _parse_rule(data: bytes) -> Rule:

@@ -1,7 +1,8 @@
 """Leftover finalizers: Services of live clusters that have ours although no state knows them.
 
 Ours for certain is what the ledger has for this stack; of the others only those count that wait to be deleted, that
-this stack would serve, and that have our condition. What `up` takes up again by itself is no leftover.
+this stack would serve, and that have our condition of a Service with an address: the finalizer has the same name as
+those of other controllers. What `up` takes up again by itself is no leftover.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from locallb.kubernetes.frontend import frontend, frontends
 from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.kubernetes.status_patch import (
     NOTHING,
+    SERVING,
     Live,
     has_finalizer,
     is_deleted,
@@ -26,6 +28,7 @@ from locallb.ledger.ledger import Ledger
 from locallb.leftovers.claims import every_claim
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
 from locallb.model.objects import MalformedService, Service
+from locallb.model.reasons import WITHOUT_ADDRESS
 from locallb.model.snapshot import Access
 from locallb.planning.selection import is_ours
 from locallb.storage import paths
@@ -74,7 +77,9 @@ def left_services(
 def _is_left(cluster: ClusterName, service: Live, settings: Settings, *, claim_key: bool) -> bool:
     selected = _is_selected(cluster, service, settings)
     if is_deleted(service):
-        return claim_key or (selected and bool(frontends()[service["kind"]].published(service, ()).conditions))
+        conditions = frontends()[service["kind"]].published(service, ()).conditions
+        served = any(each.type == SERVING and each.reason not in WITHOUT_ADDRESS for each in conditions)
+        return claim_key or (selected and served)
     return claim_key and not selected
 
 

@@ -134,6 +134,10 @@ class Service(Struct, frozen=True):
     labels: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     annotations: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     ingress: tuple[IngressEntry, ...] = ()
+    hostnames: tuple[str, ...] = ()
+    """Entries of status.loadBalancer.ingress that have a name only."""
+    was_served: bool = False
+    """Its status says by our condition that it got an address of local-lb, whatever it serves now."""
 
     @property
     def failing(self) -> Fault | None:

@@ -49,10 +49,30 @@ class Reason(StrEnum):
 
     LISTENERS_NOT_VALID = "ListenersNotValid"
     """None of a Gateway's listeners can be served now: the address stays, clients are refused."""
+    SERVED_BY_ANOTHER = "ServedByAnother"
+    """Its status has addresses of another controller, and nothing says that it shall be ours."""
     PROXY_DOWN = "ProxyDown"
     """The Service's proxy can't be brought back: the address stays claimed and isn't told until it serves again."""
 
 
+WITHOUT_ADDRESS = frozenset(
+    {
+        Reason.MALFORMED,
+        Reason.POOL_EXHAUSTED,
+        Reason.NO_POOL,
+        Reason.OUT_OF_POOL,
+        Reason.SELECTOR_MISMATCH,
+        Reason.IN_USE,
+        Reason.FAMILY_MISMATCH,
+        Reason.EXCLUDED,
+        Reason.NOT_ON_HOST,
+        Reason.POOL_ON_LINK,
+        Reason.POOL_OVERLAPS,
+        Reason.HOST_LIMIT,
+        Reason.SERVED_BY_ANOTHER,
+    }
+)
+"""Reasons of Services that get no address at all."""
 OF_THE_HOST = frozenset(
     {
         Reason.POOL_EXHAUSTED,

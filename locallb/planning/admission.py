@@ -19,6 +19,7 @@ from locallb.model.reasons import Problem
 from locallb.model.snapshot import Snapshot
 from locallb.planning.addresses.allocation import Answer
 from locallb.planning.addresses.port_mapping import map_ports
+from locallb.planning.foreign import served_by_others
 from locallb.planning.memory import PlanMemory
 from locallb.planning.ports import PortProblems
 from locallb.planning.proxies.assignment import ProxyAssignment, ProxyAssignments
@@ -57,6 +58,8 @@ def _admitted(
     snapshot: Snapshot, settings: Settings, files: Mapping[ObjectKey, int], memory: PlanMemory, find: FindProblems
 ) -> Admission:
     wanted: Sequence[Service] = memory.ours(snapshot.services, settings)
+    others = served_by_others(wanted, snapshot, settings)
+    wanted = [service for service in wanted if service.key not in others] if others else wanted
     mapped = memory.mapped(map_ports(snapshot, wanted)) if settings.port_mapping else None
     wanted = mapped.services if mapped else wanted
     problems = memory.problems(snapshot.host, wanted, find)
@@ -76,7 +79,7 @@ def _admitted(
         where={service.key: (number, seats[service.key]) for number, service in enumerate(in_order)},
         problems=problems,
         assigned=assigned,
-        refused={key: answer for key, answer in {**answers, **beside}.items() if key not in seats},
+        refused={key: answer for key, answer in {**answers, **beside, **others}.items() if key not in seats},
     )
 
 

@@ -19,7 +19,7 @@ from locallb.gateway.routes.bound import Bound
 from locallb.model.identities import ClusterName, IPAddress, ObjectKey, Owner
 from locallb.model.objects import Service
 from locallb.model.reasons import Problem, Reason
-from locallb.model.snapshot import Snapshot
+from locallb.model.snapshot import Access, Snapshot
 from locallb.planning.addresses.allocation import Answer
 from locallb.planning.admission import Admission, admit
 from locallb.planning.backends.index import BackendIndex
@@ -215,9 +215,14 @@ def _rejections(
     malformed = (service for service in snapshot.malformed if is_ours(service, settings) and not service.deleting)
     problems += [(service.key, service.problem, service.uid) for service in malformed]
     return tuple(
-        Rejection(key, problem, Owner(snapshot.home, key, uid), snapshot.access.get(key.cluster))
+        Rejection(key, problem, Owner(snapshot.home, key, uid), _written_to(key, problem, snapshot))
         for key, problem, uid in sorted(problems)
     )
+
+
+def _written_to(key: ObjectKey, problem: Problem, snapshot: Snapshot) -> Access | None:
+    """Return where a Service is told why it has nothing; nothing is written to those of other controllers."""
+    return None if problem.reason is Reason.SERVED_BY_ANOTHER else snapshot.access.get(key.cluster)
 
 
 def _host_limit(key: ObjectKey, snapshot: Snapshot, running: int) -> Problem:

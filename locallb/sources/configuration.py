@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from msgspec.structs import replace
 
 from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import Settings, SettingsError
+from locallb.config.source import Entry
 from locallb.model.formatting import clipped
+from locallb.model.identities import Home
+from locallb.storage.paths import stack_directory
 
 NAMESPACE = "local-lb"
+_Entry = TypeVar("_Entry", bound=Entry)
 
 
-def program_settings() -> Settings:
-    """Read the settings of the Pulumi program that is running.
+def program_settings(home: Home) -> Settings:
+    """Read the settings of the Pulumi program that is running, of stack `home`.
 
     Raises:
         SettingsError: if the configuration can't be used; one sentence a mistake.
@@ -21,11 +29,13 @@ def program_settings() -> Settings:
     """
     from pulumi.runtime import config  # noqa: PLC0415 - whoever runs a program has loaded the SDK
 
-    return stack_settings({**config.get_config_env(), **config.CONFIG.get()})
+    return stack_settings({**config.get_config_env(), **config.CONFIG.get()}, home)
 
 
-def stack_settings(flat: Mapping[str, str]) -> Settings:
+def stack_settings(flat: Mapping[str, str], home: Home | None = None) -> Settings:
     """Read the settings from flat configuration, such as `{"local-lb:pools": "[...]"}`.
+
+    With `home`, sources may use the clusters that users confirmed for that stack.
 
     Raises:
         SettingsError: if the configuration can't be used; one sentence a mistake.
@@ -33,7 +43,22 @@ def stack_settings(flat: Mapping[str, str]) -> Settings:
     """
     _require_namespace(flat)
     prefix = f"{NAMESPACE}:"
-    return parse_settings({key.removeprefix(prefix): _decoded(flat[key]) for key in flat if key.startswith(prefix)})
+    read = parse_settings({key.removeprefix(prefix): _decoded(flat[key]) for key in flat if key.startswith(prefix)})
+    if home is None:
+        return read
+    path = str(consents_file(home))
+    sources, finders = ([_confirmable(entry, path) for entry in entries] for entries in (read.sources, read.finders))
+    return replace(read, sources=tuple(sources), finders=tuple(finders))
+
+
+def consents_file(home: Home) -> Path:
+    """Return the file of a stack that has the clusters which users confirmed."""
+    return stack_directory(home) / "clusters"
+
+
+def _confirmable(entry: _Entry, path: str) -> _Entry:
+    """Return an entry of the configuration that knows where confirmed clusters are, if it leads to one."""
+    return cast("_Entry", replace(cast("Any", entry), consents=path)) if hasattr(entry, "consents") else entry
 
 
 def _require_namespace(flat: Iterable[str]) -> None:

@@ -78,11 +78,13 @@ def write_manifests(place: Path, name: str = "shop") -> Path:
     return directory
 
 
-def write_contexts(place: Path, *names: str) -> None:
-    """Write the user's kubeconfig with these contexts, of which the first is current."""
+def write_contexts(place: Path, *names: str, server: str = "https://127.0.0.1:9", proxy: str = "") -> None:
+    """Write the user's kubeconfig with these contexts of one cluster; the first is current."""
     (place / ".kube").mkdir()
     contexts = [{"name": name, "context": {"cluster": "c", "user": "u"}} for name in names]
-    (place / ".kube/config").write_text(json.dumps({"current-context": names[0], "contexts": contexts}))
+    clusters = [{"name": "c", "cluster": {"server": server, **({"proxy-url": proxy} if proxy else {})}}]
+    document = {"current-context": names[0], "clusters": clusters, "users": [{"name": "u", "user": {}}]}
+    (place / ".kube/config").write_text(json.dumps({**document, "contexts": contexts}))
 
 
 def test_the_first_run_tells_in_five_lines_what_it_begins(place: Path) -> None:
@@ -281,6 +283,26 @@ def test_a_command_line_without_a_command_shows_the_first_steps(place: Path, wor
 )
 def test_no_project_is_created_without_a_cluster_to_serve(place: Path, words: str, told: str) -> None:
     """One sentence with the remedy, or one for each place that was looked at."""
+    done = run(*words.split())
+    assert (done.code, done.out) == (Exit.FAILED, "")
+    assert told in done.err.replace(str(Path(sys.executable).parent) + "/", "")
+    assert not (place / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("watch", "`locallb watch --context 'my cloud' --yes` serves it"),
+        ("watch --yes", "`locallb watch --context 'my cloud' --yes` serves it"),
+        ("up --yes", "`locallb preview --context 'my cloud'` shows what that would do"),
+        ("preview", "leads to http://127.0.0.1:9, not to this host"),
+        ("up --context shop", "`locallb up --context shop --yes` serves it"),
+        ("up --json --manifests . --context shop", "nothing was sent there"),
+    ],
+)
+def test_a_cluster_of_another_host_needs_its_name_and_a_yes(place: Path, words: str, told: str) -> None:
+    """What its proxy calls 127.0.0.1 is not this host. One sentence with the remedy, and nothing is begun."""
+    write_contexts(place, "my cloud", "shop", server="http://127.0.0.1:9", proxy="http://127.0.0.1:9")
     done = run(*words.split())
     assert (done.code, done.out) == (Exit.FAILED, "")
     assert told in done.err.replace(str(Path(sys.executable).parent) + "/", "")

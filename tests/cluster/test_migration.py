@@ -27,25 +27,44 @@ def served_by_another(cluster: Objects, backend: Backends, entry: Document) -> N
     cluster.change_status("web", {"status": {"loadBalancer": {"ingress": [entry]}}})
 
 
-def test_address_of_another_controller_stays_until_take_over_removes_it(
-    cluster: Objects, play: Stage, backend: Backends
-) -> None:
-    """Ours is first and serves, the other is reported by an event; `takeOver` removes it, also when it returns."""
+def test_a_service_of_another_controller_waits_for_take_over(cluster: Objects, play: Stage, backend: Backends) -> None:
+    """Nothing is written to it, and the reason is shown; `takeOver` replaces its address, also when that returns."""
     served_by_another(cluster, backend, KIND)
+    before = cluster.read("web")
     done = play.up()
-    assert ask(address_of_ours(cluster), 8080) == "web: hello"
-    assert ingress(cluster, "web")[1:] == [KIND]
-    assert "its status lists 172.18.0.9, which is not ours" in done.out + done.err
-    assert "OtherController" in [reason for _, reason, _ in cluster.events("web")]
+    assert cluster.read("web") == before
+    assert cluster.events("web") == []
+    assert "its status has 172.18.0.9, which isn't ours" in done.out + done.err
+    assert "local-lb:takeOver" in done.out + done.err
     play.configure(sources=[cluster.plane.source], takeOver=True)
     play.up()
     at = address(cluster, "web")
+    assert ask(at, 8080) == "web: hello"
     assert play.run("up", "--yes", "--expect-no-changes").code == 0
     cluster.change_status("web", {"status": {"loadBalancer": {"ingress": [KIND]}}})
     play.up()
     assert address(cluster, "web") == at
     assert ask(at, 8080) == "web: hello"
     assert finalizers(cluster, "web") == [FINALIZER]
+
+
+def test_an_address_that_another_controller_adds_later_stays_beside_ours(
+    cluster: Objects, play: Stage, backend: Backends
+) -> None:
+    """The Service is ours from then on, also after the state was lost; the other one is reported by an event."""
+    made(cluster, backend, "web")
+    play.up()
+    ours = ingress(cluster, "web")
+    cluster.change_status("web", {"status": {"loadBalancer": {"ingress": [*ours, KIND]}}})
+    done = play.up()
+    assert ingress(cluster, "web") == [*ours, KIND]
+    assert "its status lists 172.18.0.9, which is not ours" in done.out + done.err
+    assert "OtherController" in [reason for _, reason, _ in cluster.events("web")]
+    for lost in (play.root / ".state/.pulumi", play.state_home / "ledger"):
+        shutil.rmtree(lost)
+    play.up()
+    assert ask(str(ours[0]["ip"]), 8080) == "web: hello"
+    assert ingress(cluster, "web") == [*ours, KIND]
 
 
 def address_of_ours(cluster: Objects) -> str:
@@ -66,6 +85,7 @@ def test_an_address_of_the_same_pool_is_kept(cluster: Objects, play: Stage, back
 def test_a_controller_that_ends_late_does_no_harm(cluster: Objects, play: Stage, backend: Backends) -> None:
     """It empties the status and takes the finalizer, which it takes for its own: both are back after the next run."""
     served_by_another(cluster, backend, KIND)
+    play.configure(sources=[cluster.plane.source], takeOver=True)
     play.up()
     at = address_of_ours(cluster)
     cluster.change("web", {"metadata": {"finalizers": None}})

@@ -134,9 +134,10 @@ def test_malformed_services_of_others_are_none_of_our_business() -> None:
 
 
 def test_foreign_address_in_the_status_becomes_a_warning_event() -> None:
-    """The stack's notices have it as well."""
+    """Beside one of ours, where the Service is not left to that controller. The stack's notices have it as well."""
     document = service()
-    document["status"] = {"loadBalancer": {"ingress": [{"ip": "172.18.0.9"}]}}
+    ours, theirs = ({"ip": str(planned(service(), node()).placements[0].addresses[0])}, {"ip": "172.18.0.9"})
+    document["status"] = {"loadBalancer": {"ingress": [ours, theirs]}}
     plan = planned(document, node())
     assert [event.reason for event in placement_events(plan.placements[0])] == [ENSURED, OTHERS]
     assert len(plan.notices) == 1

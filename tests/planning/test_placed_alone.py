@@ -371,6 +371,8 @@ OTHER_FIELDS: Mapping[str, Any] = {
     "labels": {"tier": "web"},
     "annotations": {"a": "b"},
     "ingress": (IngressEntry(FIRST),),
+    "hostnames": ("lb.example.com",),
+    "was_served": True,
 }
 """Another value for each field of a Service."""
 

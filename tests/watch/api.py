@@ -276,20 +276,20 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def served(directory: Path) -> Iterator[tuple[Api, Access]]:
+def served(directory: Path, address: str = "127.0.0.1") -> Iterator[tuple[Api, Access]]:
     """Serve an API, with a kubeconfig in `directory`."""
     api = Api()
-    with in_thread(QuietServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"api": api}))) as server:
-        access = kubeconfig(directory / "kubeconfig", server.server_port)
+    with in_thread(QuietServer((address, 0), type("Handler", (_Handler,), {"api": api}))) as server:
+        access = kubeconfig(directory / "kubeconfig", server.server_port, address=address)
         yield api, access
         api.over.set()
 
 
-def kubeconfig(path: Path, port: int, credential: str = "t") -> Access:
+def kubeconfig(path: Path, port: int, credential: str = "t", address: str = "127.0.0.1") -> Access:
     """Write a kubeconfig."""
     document = {
         "current-context": "here",
-        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+        "clusters": [{"name": "c", "cluster": {"server": f"http://{address}:{port}"}}],
         "users": [{"name": "u", "user": {"token": credential}}],
         "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
     }

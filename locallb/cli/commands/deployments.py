@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 from locallb.cli.arguments import Arguments
 from locallb.cli.commands.others_at_work import forgotten, tell_of_watch, without_watch
+from locallb.cli.confirmation import confirmed
 from locallb.cli.console import Out
 from locallb.cli.display.outcome import complain, ending, print_json, tell_outcome, what_was_planned
 from locallb.cli.display.progress import Progress
@@ -99,18 +98,3 @@ def _ask_about(out: Out, args: Arguments, planned: Result) -> frozenset[str]:
     print_steps(out, planned, planned=True)
     complain(out, planned)
     return frozenset(diagnostic.message for diagnostic in planned.diagnostics)
-
-
-def confirmed(question: str, out: Out) -> bool:
-    """Ask on a terminal; anything but yes is no."""
-    if not sys.stdin.isatty():
-        raise Refused("there is no terminal to ask on; say --yes to go on without being asked")
-    try:
-        answer = input(f"{question} [y/N] ")
-    except EOFError:
-        out.line("")
-        answer = ""
-    if answer.strip().lower() in {"y", "yes"}:
-        return True
-    out.line("Nothing was changed.")
-    return False

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from locallb.cli.arguments import Arguments
+from locallb.cli.confirmation import Cluster, require_named_or_local
 from locallb.cli.console import Out
 from locallb.cli.exit_code import Exit
 from locallb.cli.failures import Refused
@@ -30,6 +31,7 @@ def gateway(args: Arguments, out: Out) -> int:
     """Show what would be installed, or install it."""
     bundle = carried()
     access = resolve(args.kubeconfig, args.context, Path.cwd())
+    require_named_or_local(Cluster(kubeconfig=args.kubeconfig, context=args.context), Path.cwd())
     cluster = Definitions(access)
     seen = {name: definition for name in names(bundle) if (definition := cluster.definition(*name))}
     made = plan(bundle, seen, args.channel)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from locallb.cli.arguments import Arguments
+from locallb.cli.confirmation import is_of_host
 from locallb.cli.console import Out
 from locallb.cli.exit_code import Exit
 from locallb.cli.failures import Refused
 from locallb.cli.projects.begin import begin
 from locallb.cli.projects.choice import require_ours
-from locallb.cli.projects.layout import stack_text
+from locallb.cli.projects.first_sources import clusters_of
+from locallb.cli.projects.layout import Sources, stack_text
 from locallb.cli.projects.place import PROJECT_FILE
 from locallb.cli.projects.trust import require_trusted
 from locallb.cli.session import Session
@@ -21,6 +24,8 @@ from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import Settings
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.project import Project, check_stack_name, load_project
+from locallb.model.errors import ClientError
+from locallb.model.formatting import clipped
 from locallb.model.state_resource import BALANCER
 from locallb.sources.source import source_type
 from locallb.sources.state.renamed_project import earlier_names
@@ -89,6 +94,8 @@ def init(args: Arguments, out: Out) -> int:
         if begins:
             out.line(f"Began a project in {project.root}; `locallb help tool` tells what is in it.")
         out.line(f"Wrote {path}. Look at it, then: `locallb up`")
+    for url in _of_other_hosts(sources, project.root):
+        out.warning(f"{url} isn't an API server of this host: `locallb up` and `locallb watch` serve its Services")
     for missing in _missing(settings, project.root):
         out.warning(f"{missing} isn't there yet; `locallb up` needs manifests in it, or another path in {path}")
     return Exit.OK
@@ -102,6 +109,16 @@ def _project(directory: Path, args: Arguments, *, begins: bool) -> Project:
         require_trusted(directory.resolve(), args)
         require_ours(directory)
     return load_project(directory)
+
+
+def _of_other_hosts(sources: Sources, root: Path) -> Iterator[str]:
+    """Return the API servers that the stack names and that aren't of this host, as far as that is known."""
+    for entry in clusters_of(sources):
+        from locallb.kubernetes.access.kubeconfig import meaning  # noqa: PLC0415 - loads a client of Kubernetes
+
+        with suppress(ClientError):  # `up` reports it
+            if not is_of_host(entry, root):
+                yield clipped(meaning(entry.kubeconfig, entry.context, root).server.url)
 
 
 def _missing(settings: Settings, root: Path) -> Iterator[Path]:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from locallb.cli.arguments import Arguments
-from locallb.cli.commands.deployments import confirmed
+from locallb.cli.confirmation import confirmed
 from locallb.cli.console import Out
 from locallb.cli.exit_code import Exit
 from locallb.cli.failures import Refused

@@ -68,7 +68,7 @@ class _Watch:
 
     def __init__(self, session: Session, args: Arguments, out: Out, leads: Callable[[], bool] | None = None) -> None:
         def load() -> Settings:
-            return stack_settings(load_config(session.project, session.stack))
+            return stack_settings(load_config(session.project, session.stack), session.home)
 
         self._out = out
         self._stack = session.stack

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 
 import yaml
@@ -25,8 +26,11 @@ _LARGEST = 1 << 20
 """Bytes of a project's file or program."""
 
 
-def chosen(args: Arguments, out: Out) -> Path:
-    """Return the project's directory. Raises Refused where it is another Pulumi project, or there is none to use."""
+def chosen(args: Arguments, out: Out, lent: ExitStack) -> Path:
+    """Return the project's directory; what is only for this run is removed with `lent`.
+
+    Raises Refused where it is another Pulumi project, or there is none to use.
+    """
     directory = nearest_project(args.directory)
     if is_project(directory):
         if not args.offline:  # previews of two sides read data, and run nothing
@@ -43,7 +47,7 @@ def chosen(args: Arguments, out: Out) -> Path:
     from locallb.cli.projects.own import prepare, require_own  # noqa: PLC0415 - most have a project
 
     if args.command in MAKING:
-        own = prepare(args, out)
+        own = prepare(args, out, lent)
     elif args.command != LOOKING:
         own = require_own(by_sudo=args.command == BY_SUDO)
     else:

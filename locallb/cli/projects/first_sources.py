@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from locallb.cli.confirmation import Cluster
 from locallb.cli.failures import Refused
 from locallb.cli.projects.layout import Sources
 from locallb.model.errors import ClientError
-from locallb.model.identities import ContextName
+from locallb.model.identities import ClusterName, ContextName
 from locallb.sources.manifests.entry import cluster_name
 
 _UNCLEAR = """\
@@ -42,13 +43,21 @@ def default_sources() -> Sources:
     if not docker:
         return [{"kind": "all"}]
     from locallb.kubernetes.access.errors import KubeError  # noqa: PLC0415 - loads a client of Kubernetes
-    from locallb.kubernetes.access.kubeconfig import resolve  # noqa: PLC0415 - likewise
+    from locallb.kubernetes.access.kubeconfig import meaning, resolve  # noqa: PLC0415 - likewise
 
     try:
         access = resolve("", ContextName(""), Path.home())
+        meaning("", access.context, Path.home())
     except KubeError as error:
         raise Refused(_UNCLEAR.format(docker=docker, kubeconfig=error)) from None
     return [_context(access.context, access.kubeconfig)]
+
+
+def clusters_of(sources: Sources) -> list[Cluster]:
+    """Return the clusters that sources reach by a kubeconfig."""
+    values = [value for source in sources for value in source.values() if isinstance(value, dict)]
+    texts = ({key: str(value.get(key, "")) for key in ("name", "kubeconfig", "context")} for value in values)
+    return [Cluster(ClusterName(each["name"]), each["kubeconfig"], ContextName(each["context"])) for each in texts]
 
 
 def require_there(sources: Sources, root: Path) -> None:

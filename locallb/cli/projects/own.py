@@ -11,22 +11,31 @@ import pwd
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import yaml
 
 from locallb.cli.arguments import Arguments
+from locallb.cli.confirmation import confirm_new, is_of_host
 from locallb.cli.console import Out
 from locallb.cli.failures import Refused
-from locallb.cli.projects.first_sources import default_sources, described, named, require_there
+from locallb.cli.projects.first_sources import (
+    clusters_of,
+    default_sources,
+    described,
+    named,
+    require_there,
+)
 from locallb.cli.projects.layout import Sources, program_files, stack_text
 from locallb.cli.projects.place import PROJECT_FILE, fault
 from locallb.config.parsing.settings import parse_settings
 from locallb.engine.state.project import check_stack_name
 from locallb.model.fields import objects_of
 from locallb.storage import files, paths
+from locallb.storage.scratch import scratch
 
+PREVIEW = "preview"
 RUNTIME_VARIABLE = "LOCALLB_RUNTIME"
 """The runtime of stacks that begin: in a container, whose end would be that of its processes, `docker`."""
 
@@ -58,8 +67,11 @@ def _require_ours(root: Path) -> None:
         raise Refused(f"{found}: {found.remedy or 'remove it'}, or set XDG_DATA_HOME to a directory of your own")
 
 
-def prepare(args: Arguments, out: Out) -> Path:
+def prepare(args: Arguments, out: Out, lent: ExitStack) -> Path:
     """Return the project with a configuration of the stack; print in five lines what is created.
+
+    A preview of a cluster that isn't of this host gets a project that is removed with `lent`: a stack that names such a
+    cluster is the user's consent to write there.
 
     Raises:
         Refused: if what to serve isn't clear.
@@ -74,13 +86,21 @@ def prepare(args: Arguments, out: Out) -> Path:
     stack = root / "stacks" / f"Pulumi.{args.stack}.yaml"
     runtime = os.environ.get(RUNTIME_VARIABLE, "")
     sources = _wanted(stack, named(args.sources), runtime)
+    elsewhere = [entry for entry in clusters_of(sources) if not is_of_host(entry, root)]
+    if args.command == PREVIEW and args.sources and elsewhere:
+        root = lent.enter_context(scratch("the project of a preview"))
+        stack = root / "stacks" / stack.name
+        out.warning(f"{described(sources)}, not of this host: nothing of this preview is kept")
+    elif not (args.sources and args.yes):
+        for entry in elsewhere:
+            confirm_new(entry, root, args.command, out, asks=not args.json)
     for directory in (root, root / "stacks", root / ".state", root / "provider"):
         paths.private_directory(directory)
     environment = sys.prefix if sys.prefix != sys.base_prefix else ""
     _write(root, program_files(environment, environment))
     if sources:
         _write(stack.parent, {stack.name: stack_text(sources, runtime)})
-    if is_new and not args.json:
+    if is_new and root == paths.data_home() and not args.json:
         for line in _explanation(root, stack, sources):
             out.line(line)
     return root

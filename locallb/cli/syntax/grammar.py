@@ -18,8 +18,8 @@ FIRST_STEPS = """\
 Give every Kubernetes Service of type LoadBalancer on a local cluster its own IP address on this host.
 
 first steps:
-  locallb watch      serve every kind cluster, or the current context; after
-                     Ctrl-C the proxies keep serving
+  locallb watch      serve every kind cluster, or the current context if it
+                     is of this host; after Ctrl-C the proxies keep serving
   locallb status     show Services with their addresses and ports
   locallb doctor     show what this host allows, and what is in the way
   locallb destroy    remove everything

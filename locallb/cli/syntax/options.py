@@ -234,7 +234,7 @@ def _add_gateway(command: argparse.ArgumentParser, common: argparse.ArgumentPars
 
 
 OPTIONS: tuple[tuple[frozenset[str], Callable[[argparse.ArgumentParser, argparse.ArgumentParser], None]], ...] = (
-    (frozenset({"up", "destroy", "gc", "refresh"}), _add_yes),
+    (frozenset({"up", "destroy", "gc", "refresh", "watch"}), _add_yes),
     (frozenset({"up", "preview", "refresh"}), _add_expectation),
     (frozenset({"up", "preview"}), _add_targets),
     (frozenset({"up"}), _add_demands),

@@ -25,6 +25,10 @@ class KubeconfigError(TransientKubeError):
     """A kubeconfig can't be read or used now, or may be half-written: it says nothing."""
 
 
+class UnconfirmedError(KubeconfigError):
+    """A kubeconfig's current context leads to a cluster that isn't of this host, and no user confirmed it."""
+
+
 class UnreachableError(TransientKubeError):
     """The API didn't answer, or not now."""
 

@@ -24,7 +24,7 @@ from locallb.kubernetes.access import in_cluster
 from locallb.kubernetes.access.errors import KubeconfigError, KubeError
 from locallb.kubernetes.access.exec_plugin import Plugin, token
 from locallb.kubernetes.access.kubeconfig_file import LARGEST, Content, Section, read_content, unreadable, unwritten
-from locallb.kubernetes.access.servers import is_exempt, is_local, is_url, redacted
+from locallb.kubernetes.access.servers import Server, host_of, is_exempt, is_local, is_url, redacted, uses_proxy
 from locallb.kubernetes.access.tokens import require_token
 from locallb.model.formatting import clipped, few
 from locallb.model.http import checks
@@ -78,6 +78,7 @@ class Meaning(Struct, frozen=True):
     access: Access
     digest: Digest
     """Of the cluster's and the user's section, so that whatever else is rewritten in the file makes no difference."""
+    server: Server
 
 
 def resolve(kubeconfig: str, context: ContextName, root: Path) -> Access:
@@ -94,7 +95,17 @@ def meaning(kubeconfig: str, context: ContextName, root: Path) -> Meaning:
     access = _chosen(content, context)
     sections = [dict(_part(content, kind, access)) for kind in ("cluster", "user")]
     text = json.dumps(sections, sort_keys=True, default=str)
-    return Meaning(access, Digest(hashlib.sha256(text.encode()).hexdigest()))
+    digest = Digest(hashlib.sha256(text.encode()).hexdigest())
+    return Meaning(access, digest, _server(sections[0]))
+
+
+def _server(cluster: Section) -> Server:
+    url = str(cluster.get("server") or "")
+    usable = is_url(url, ("http", "https"))
+    verified = url.startswith("https:") and not cluster.get("insecure-skip-tls-verify")
+    named = str(cluster.get("tls-server-name") or "")
+    by_proxy = bool(cluster.get("proxy-url")) or (usable and uses_proxy(named, url))
+    return Server(redacted(url), host_of(url) if usable else "", verified=verified, by_proxy=by_proxy)
 
 
 def _chosen(content: Content, context: ContextName) -> Access:
@@ -122,6 +133,24 @@ def kubeconfig_path(kubeconfig: str, root: Path) -> Path:
     except RuntimeError:
         problem = f"{given} can't be found: there is no such home directory; name the file by an absolute path"
         raise KubeconfigError(problem) from None
+
+
+def is_for_one_cluster(kubeconfig: str, root: Path) -> bool:
+    """Return whether a file has one context, and isn't one that kubectl uses by itself. Raises KubeconfigError.
+
+    Programs such as `kind` and `kubectl config` write to the latter.
+    """
+    named = kubeconfig_path(kubeconfig, root)
+    usual = [*os.environ.get("KUBECONFIG", "").split(os.pathsep), str(reader.expanded(_USUAL))]
+    is_usual = any(_same_file(named, Path(path)) for path in usual if path)
+    return not is_usual and len(read_content(named).lists["contexts"]) == 1
+
+
+def _same_file(path: Path, other: Path) -> bool:
+    try:
+        return path.samefile(other)
+    except OSError:
+        return False
 
 
 def stamp(access: Access, files: Iterable[str] = ()) -> Stamp:

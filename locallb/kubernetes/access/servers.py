@@ -12,6 +12,8 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
 
+from msgspec import Struct
+
 _HTTPS = 443
 _HIDDEN = "xxxxx"
 """What stands for a password, as Go writes it."""
@@ -21,6 +23,19 @@ _END = re.compile(r"""[)\]};,.:'"]*\Z""")
 """What ends the sentence, or the bracket, in which a URL stands."""
 
 
+class Server(Struct, frozen=True):
+    """An API server, as far as its kubeconfig describes the path to it."""
+
+    url: str
+    """Without credentials."""
+    host: str = ""
+    """The URL's host, an address or a name; empty if the URL isn't valid."""
+    verified: bool = False
+    """Its certificate is checked, so that no other server can stand in for it."""
+    by_proxy: bool = False
+    """A proxy is asked for it, of the kubeconfig or of the environment: then `host` means what it means there."""
+
+
 def is_url(text: str, schemes: Collection[str]) -> bool:
     """Return whether a text is a URL of one of these schemes, with a host, and a port that there may be."""
     try:
@@ -28,6 +43,11 @@ def is_url(text: str, schemes: Collection[str]) -> bool:
         return parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
+
+
+def host_of(server: str) -> str:
+    """Return the host of a valid URL."""
+    return urlsplit(server).hostname or ""
 
 
 def is_local(server: str) -> bool:
@@ -79,3 +99,13 @@ def _end_of_credentials(rest: str) -> int:
     plain = authority[0] if authority else ""
     port = plain.rpartition(":")[2]
     return plain.rfind("@") if "@" in plain or (":" not in plain) or port.isdecimal() else rest.rfind("@")
+
+
+def uses_proxy(name: str, server: str) -> bool:
+    """Return whether the environment names a proxy for a server; `name` is that of its certificate, if it has one."""
+    if is_local(server) or is_exempt(name, server):
+        return False
+    proxies = getproxies_environment()
+    if not proxies.keys() & {urlsplit(server).scheme, "all"}:
+        return False
+    return not proxy_bypass_environment(host_of(server), {"no": proxies.get("no", "").replace("*.", ".")})

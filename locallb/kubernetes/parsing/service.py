@@ -20,6 +20,7 @@ from locallb.kubernetes.annotations import (
     annotation_path,
     chosen,
 )
+from locallb.kubernetes.status_patch import SERVING
 from locallb.model.fields import FieldError, Fields, as_address, as_choice, as_text, at, object_of, objects_of, text_of
 from locallb.model.formatting import clipped, shown
 from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, ObjectKey, Protocol, SharingKey, Uid
@@ -34,7 +35,7 @@ from locallb.model.objects import (
     ServicePort,
     TrafficPolicy,
 )
-from locallb.model.reasons import Problem, Reason
+from locallb.model.reasons import WITHOUT_ADDRESS, Problem, Reason
 from locallb.model.texts import fault_of
 
 SOURCE_RANGES_ANNOTATION = "service.beta.kubernetes.io/load-balancer-source-ranges"
@@ -111,6 +112,8 @@ def _service(cluster: ClusterName, data: Mapping[object, object]) -> Service:
         labels=metadata.texts("labels"),
         annotations=annotations,
         ingress=_ingress(data.get("status")),
+        hostnames=_hostnames(data.get("status")),
+        was_served=_was_served(data.get("status")),
     )
 
 
@@ -227,6 +230,19 @@ def _ingress(status: object) -> tuple[IngressEntry, ...]:
     """Read the addresses of a status. Anybody may have written it: what makes no sense is left out."""
     addresses = [_address_or_none(entry.get("ip")) for entry in objects_of(at(status, "loadBalancer", "ingress"))]
     return tuple(IngressEntry(address) for address in addresses if address)
+
+
+def _hostnames(status: object) -> tuple[str, ...]:
+    """Read the names of a status that stand in place of an address."""
+    entries = objects_of(at(status, "loadBalancer", "ingress"))
+    names = (text_of(entry.get("hostname")) for entry in entries if not entry.get("ip"))
+    return tuple(clipped(name) for name in names if name)
+
+
+def _was_served(status: object) -> bool:
+    """Return whether our condition is that of a Service with an address."""
+    serving = next((each for each in objects_of(at(status, "conditions")) if each.get("type") == SERVING), None)
+    return serving is not None and text_of(serving.get("reason")) not in WITHOUT_ADDRESS
 
 
 def external_ips(spec: object) -> frozenset[IPAddress]:

@@ -17,6 +17,10 @@ class AddressRange(Struct, frozen=True):
     first: IPAddress
     last: IPAddress
 
+    def __contains__(self, address: IPAddress) -> bool:
+        same_family = address.version == self.first.version
+        return same_family and int(self.first) <= int(address) <= int(self.last)
+
     def __str__(self) -> str:
         if self.first == self.last:
             return str(self.first)

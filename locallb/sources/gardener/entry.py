@@ -30,6 +30,8 @@ class GardenerSource(Struct, frozen=True):
     context: ContextName = ContextName("")
     shoots: frozenset[str] = frozenset()
     """Technical IDs, with `*` for any text; empty for all."""
+    consents: str = ""
+    """As that of a running cluster."""
     type: ClassVar[str] = "gardener"
     live: ClassVar[bool] = True
     is_foreign: ClassVar[bool] = False

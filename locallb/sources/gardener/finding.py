@@ -13,12 +13,12 @@ from functools import partial
 from pathlib import Path
 
 from locallb.kubernetes.access.errors import KubeError
-from locallb.kubernetes.access.kubeconfig import resolve
 from locallb.model.fields import LABEL
 from locallb.model.formatting import few
 from locallb.model.identities import ClusterName, ContextName
 from locallb.model.network.routes import PodRoute
 from locallb.sources import SourceError
+from locallb.sources.consents import allowed
 from locallb.sources.gardener.entry import GardenerSource
 from locallb.sources.gardener.seed import Seed, SeedContents
 from locallb.sources.kept_access import SUFFIX, forgotten, kept, listed, put
@@ -44,7 +44,7 @@ def find_shoots(finder: GardenerSource, root: Path, directory: Path, *, keep: bo
     """
     known = kept(directory)
     try:
-        seed = Seed(resolve(finder.kubeconfig, finder.context, root))
+        seed = Seed(allowed(finder, root))
         look = seed.look(lambda name: is_meant(finder, name) or name in known)
     except KubeError as error:
         return _as_last_found(finder, known, directory, error)
@@ -114,7 +114,14 @@ def _sources(
     meant = {name: path for name, path in sorted(known.items()) if is_meant(finder, name)}
     shoots = look.shoots if look else {}
     return (
-        KubernetesSource(finder.cluster, finder.kubeconfig, finder.context, found=True, node_routes=()),
+        KubernetesSource(
+            finder.cluster,
+            finder.kubeconfig,
+            finder.context,
+            found=True,
+            node_routes=(),
+            consents=finder.consents,
+        ),
         *(
             KubernetesSource(
                 ClusterName(name),

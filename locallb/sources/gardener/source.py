@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from locallb.kubernetes.access.kubeconfig import resolve
 from locallb.model.memory import Memory
 from locallb.model.pacing import Pace
+from locallb.sources.consents import allowed
 from locallb.sources.gardener.entry import GardenerSource
 from locallb.sources.gardener.finding import find_shoots, is_meant
 from locallb.sources.gardener.seed import Seed, SeedContents
@@ -32,7 +32,7 @@ class Gardener(FinderType[GardenerSource]):
         api = Memory[Seed]()
 
         def look() -> SeedContents:
-            seed = api.of(None, Seed, resolve(finder.kubeconfig, finder.context, root))
+            seed = api.of(None, Seed, allowed(finder, root))
             return seed.look(partial(is_meant, finder))
 
         return Polls(finder.cluster, f"{finder.cluster} shoots", look, changed, pace)

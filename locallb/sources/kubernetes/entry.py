@@ -74,6 +74,8 @@ class KubernetesSource(Struct, frozen=True):
     """Whether its Nodes and endpoints may have addresses of this host's loopback."""
     nodes: MachinesSource | None = None
     """Who finds the ways to its Nodes, where that is asked for."""
+    consents: str = ""
+    """The file with the clusters that users confirmed; empty if there is none."""
     type: ClassVar[str] = "kubernetes"
     live: ClassVar[bool] = True
 

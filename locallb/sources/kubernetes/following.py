@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from locallb.kubernetes.access.errors import KubeError
-from locallb.kubernetes.access.kubeconfig import Meaning, meaning
+from locallb.kubernetes.access.errors import KubeError, UnconfirmedError
+from locallb.kubernetes.access.kubeconfig import Meaning, kubeconfig_path
 from locallb.kubernetes.identity import Identity
 from locallb.kubernetes.watch_pace import WatchPace
-from locallb.model.identities import ClusterName, Home, ObjectKey
+from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey
 from locallb.model.snapshot import Access
+from locallb.sources.consents import allowed_meaning, remember
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.followed.kinds import NOBODY
 from locallb.sources.kubernetes.followed.told_writers import hold_back
@@ -112,16 +112,21 @@ class Following(Struct):
 
         One that was just found may take seconds to answer, and nothing waits for it but its own Services.
         """
-        meant = None
-        with suppress(KubeError):  # reading it tells what is wrong
+        meant, refused = None, False
+        try:
             meant = self._meaning(source)
             hold_back(meant.access)
+            self._remember(source, meant)
+        except UnconfirmedError:
+            refused = True
+        except KubeError:  # reading it tells what is wrong
+            pass
         held = any(key.cluster == source.cluster for key in known)
         if meant and source.found and not held and not wait:
             read = _unready(source, meant.access)
         else:
             read = read_cluster(source, self.home, known, keep=True)
-        access = meant.access if meant else read.access[source.cluster]
+        access = _nowhere(source, self.home) if refused else meant.access if meant else read.access[source.cluster]
         followed = self._follow(source, access)
         if not (read.unready or read.reading.stale or source.silent):
             followed.await_answer(OPENING)
@@ -130,7 +135,14 @@ class Following(Struct):
     def _look_up(self, live: _Live) -> None:
         """Look at the kubeconfig, and follow whatever it means now."""
         try:
-            meant = self._meaning(live.source)
+            meant = self._meaning(live.source, live.meant)
+        except UnconfirmedError as error:  # its old name in the kubeconfig may lead there as well
+            if live.meant is not None:
+                self._refresh(live, everything=False)
+                self._end(live)
+                live.meant, live.followed = None, self._follow(live.source, _nowhere(live.source, self.home))
+            live.fault = str(error)
+            return
         except KubeError as error:
             live.fault = str(error)
             return
@@ -140,8 +152,14 @@ class Following(Struct):
             return
         self._refresh(live, everything=False)
         self._end(live)
+        self._remember(live.source, meant)
         live.meant, live.followed = meant, self._follow(live.source, meant.access, live.followed.tempos())
         live.read, live.keep_at = with_stale(live.read), 0.0
+
+    def _remember(self, source: KubernetesSource, meant: Meaning) -> None:
+        """Write down that this cluster is served. Raises SourceError."""
+        if source.consents and not source.context:
+            remember(Path(source.consents), source.cluster, meant)
 
     def _refresh(self, live: _Live, *, everything: bool) -> None:
         """Take over what is known by now."""
@@ -167,8 +185,9 @@ class Following(Struct):
         elif stale and (live.fault or not live.read.reading.stale):
             live.read = with_stale(live.read, *stale)
 
-    def _meaning(self, source: KubernetesSource) -> Meaning:
-        return meaning(source.kubeconfig, source.context, Path(self.home.root))
+    def _meaning(self, source: KubernetesSource, known: Meaning | None = None) -> Meaning:
+        """Return what the kubeconfig means; raises UnconfirmedError if that cluster may not be used, KubeError."""
+        return allowed_meaning(source, Path(self.home.root), known)
 
     def _follow(
         self, source: KubernetesSource, access: Access, tempos: Mapping[str, WatchPace] = NOBODY
@@ -198,6 +217,11 @@ class Following(Struct):
         known = {Identity.of(document) for document in objects} if kept else set()
         others = (document for document in kept if Identity.of(document) not in known)
         cache.keep(followed.cluster, {followed.access.context: (*objects, *others)})
+
+
+def _nowhere(source: KubernetesSource, home: Home) -> Access:
+    """Return the access of a cluster that may not be used: no context has an empty name, so nothing is asked."""
+    return Access(str(kubeconfig_path(source.kubeconfig, Path(home.root))), ContextName(""))
 
 
 def _unready(source: KubernetesSource, access: Access, why: str = "") -> SourceRead:

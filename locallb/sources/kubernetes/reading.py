@@ -13,8 +13,14 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from locallb.kubernetes.access.errors import KubeconfigError, KubeError, NoContextError, UnreachableError
-from locallb.kubernetes.access.kubeconfig import kubeconfig_path, resolve
+from locallb.kubernetes.access.errors import (
+    KubeconfigError,
+    KubeError,
+    NoContextError,
+    UnconfirmedError,
+    UnreachableError,
+)
+from locallb.kubernetes.access.kubeconfig import kubeconfig_path
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.health_ports import answering
 from locallb.kubernetes.parsing.backend_addresses import with_backends_of_cluster
@@ -25,6 +31,7 @@ from locallb.model.snapshot import Access, Contents
 from locallb.planning.backends.node_health import KUBE_PROXY_PORT
 from locallb.planning.left_out import few_kinds
 from locallb.sources import SourceError
+from locallb.sources.consents import allowed_meaning, remember
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.gateway_listing import list_routed, of_gateways
 from locallb.sources.kubernetes.missing_rights import list_objects, slice_notices
@@ -36,6 +43,7 @@ from locallb.storage.paths import stack_directory
 
 _REMEDIES: Mapping[type[KubeError], str] = {
     UnreachableError: "start it",
+    UnconfirmedError: "do that",
     KubeconfigError: "repair that file, or name another one by `kubeconfig`",
     NoContextError: "name one of these by `context`",
 }
@@ -50,6 +58,8 @@ class ClusterResult(Struct, frozen=True):
     """The families in which its Nodes answer on kube-proxy's health port."""
     unready: bool = False
     """It was found, doesn't answer yet, and nothing of it is known."""
+    refused: bool = False
+    """It may not be used, and nothing of it is known."""
 
 
 def read_kubernetes(
@@ -71,16 +81,20 @@ def read_kubernetes(
     """
     readings = ReadCache(readings_dir)
     try:
-        access = resolve(source.kubeconfig, source.context, root)
+        meant = allowed_meaning(source, root)
+        access = meant.access
         listed, unread = list_objects(Cluster(access))
     except KubeError as error:
-        return _from_copy(source, root, readings, error, needed=held or not source.found)
+        may_be_empty = source.found or isinstance(error, UnconfirmedError)
+        return _from_copy(source, root, readings, error, needed=held or not may_be_empty)
     last = _last_of(readings, source)
     gateways = of_gateways(last)
     listings = [(routed, list_routed(routed, source.cluster, access, gateways)) for routed in (GATEWAYS, INGRESSES)]
     ranges, unknown = list_ranges(access, last) if source.reads_pod_ranges else ((), "")
     objects = _interesting([*listed, *(document for _, listing in listings for document in listing.objects), *ranges])
     if keep:
+        if source.consents and not source.context:
+            remember(Path(source.consents), source.cluster, meant)
         readings.keep(source.cluster, {access.context: objects})
     parsed = _parsed(source, objects)
     contents = Contents(source.cluster, few_kinds(kinds_of(objects)))
@@ -99,7 +113,8 @@ def read_cluster(source: KubernetesSource, home: Home, known: Collection[ObjectK
     held = any(key.cluster == source.cluster for key in known)
     read = read_kubernetes(source, Path(home.root), stack_directory(home), keep=keep, held=held)
     ports = {source.cluster: read.health_ports}
-    return SourceRead(read.reading, {source.cluster: read.access}, ports, read.unready)
+    access = {} if read.refused else {source.cluster: read.access}
+    return SourceRead(read.reading, access, ports, read.unready)
 
 
 def _last_of(readings: ReadCache, source: KubernetesSource) -> Objects:
@@ -129,6 +144,8 @@ def _from_copy(
         raise SourceError(f"{sentence}; {_REMEDIES.get(type(why), 'repair that')}, or correct local-lb:sources")
     if not last:
         access = Access(str(kubeconfig_path(source.kubeconfig, root)), source.context)
+        if isinstance(why, UnconfirmedError):
+            return ClusterResult(SourceResult(Parsed(), (f"source {source.cluster}: {why}",)), access, refused=True)
         if source.silent or isinstance(why, UnreachableError):
             return not_up_yet(source, access, str(why))
         return ClusterResult(SourceResult(Parsed(), (sentence,)), access)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from locallb.kubernetes.access.kubeconfig import kubeconfig_path, resolve
+from locallb.kubernetes.access.kubeconfig import kubeconfig_path
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.snapshot import Access
+from locallb.sources.consents import allowed
 from locallb.sources.kubernetes.entry import KubernetesSource, MachinesSource
 from locallb.sources.kubernetes.following import Following
 from locallb.sources.kubernetes.nodes import NodePolls, find_nodes
@@ -31,8 +32,8 @@ class Kubernetes(SourceType[KubernetesSource], FinderType[MachinesSource]):
         return (kubeconfig_path(source.kubeconfig, root),)
 
     def access(self, source: KubernetesSource, root: Path) -> Access:
-        """Return the access that the kubeconfig describes. Raises KubeError."""
-        return resolve(source.kubeconfig, source.context, root)
+        """Return the access that the kubeconfig describes, if it may be used. Raises KubeError."""
+        return allowed(source, root)
 
     def find(self, finder: MachinesSource, root: Path, directory: Path, *, keep: bool) -> Found[KubernetesSource]:
         """Find the ways to Nodes that are pods."""

@@ -36,7 +36,10 @@ def hold_back(access: Access) -> None:
 
 def _wishes(parsed: Parsed) -> tuple[Service | MalformedService, ...]:
     """Return what gets an address, or is refused one, without what others than its users say of it."""
-    return (*(replace(service, ingress=()) for service in parsed.services), *parsed.malformed)
+    return (
+        *(replace(service, ingress=(), hostnames=(), was_served=False) for service in parsed.services),
+        *parsed.malformed,
+    )
 
 
 class ToldWriters:

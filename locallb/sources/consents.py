@@ -1,0 +1,176 @@
+"""Which running clusters a stack may use: those of this host, those that its configuration names, and confirmed ones.
+
+An entry of `sources` without `context` means the kubeconfig's current context, which `kubectl config use-context` moves
+to any cluster, production included. So it counts only if its API server is of this host, or a user confirmed that
+very server for this stack. Not here: asking the user, and what is written to a cluster.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from contextlib import suppress
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from locallb.host.neighbours import is_of_host
+from locallb.kubernetes.access import in_cluster
+from locallb.kubernetes.access.errors import UnconfirmedError
+from locallb.kubernetes.access.kubeconfig import Meaning, is_for_one_cluster, meaning, resolve
+from locallb.kubernetes.access.servers import Server
+from locallb.model.errors import ClientError
+from locallb.model.formatting import clipped
+from locallb.model.identities import ClusterName, ContextName, IPAddress
+from locallb.model.snapshot import Access
+from locallb.sources import SourceError
+from locallb.sources.readings import ReadCache
+from locallb.storage import files, paths
+from locallb.threads.resolver import addresses_of
+
+FORMAT = 1
+RESOLVER_TIMEOUT = 3.0
+"""Seconds for the addresses of a server that is named."""
+MAX_CONSENTS = 32
+"""For one source; the oldest are forgotten."""
+
+
+class ClusterEntry(Protocol):
+    """An entry of the configuration that leads to a cluster by a kubeconfig."""
+
+    @property
+    def cluster(self) -> ClusterName: ...  # noqa: D102 - the source's name
+
+    @property
+    def kubeconfig(self) -> str: ...  # noqa: D102 - as written; empty for kubectl's default
+
+    @property
+    def context(self) -> ContextName: ...  # noqa: D102 - empty for the current one
+
+    @property
+    def consents(self) -> str: ...  # noqa: D102 - the file with the confirmed clusters; empty if there is none
+
+
+class Consent(Struct, frozen=True):
+    """A cluster that a source may mean by a kubeconfig's current context."""
+
+    kubeconfig: str
+    context: str
+    server: str
+
+    @classmethod
+    def of(cls, meant: Meaning) -> Consent:
+        """Return the one that allows what a kubeconfig means now."""
+        return cls(meant.access.kubeconfig, str(meant.access.context), meant.server.url)
+
+
+def allowed(entry: ClusterEntry, root: Path) -> Access:
+    """Return how the cluster of an entry is reached. Raises UnconfirmedError if it may not be used, KubeError."""
+    if entry.context:
+        return resolve(entry.kubeconfig, entry.context, root)
+    return allowed_meaning(entry, root).access
+
+
+def allowed_meaning(entry: ClusterEntry, root: Path, known: Meaning | None = None) -> Meaning:
+    """Return what the kubeconfig of an entry means now; what is still as `known`, which was allowed, is so again.
+
+    Raises UnconfirmedError if that cluster may not be used, KubeError.
+    """
+    meant = meaning(entry.kubeconfig, entry.context, root)
+    if meant != known and not (is_named(entry, meant, root) or is_local(meant.server) or _is_confirmed(entry, meant)):
+        raise UnconfirmedError(
+            f"{described(meant)}; nothing is asked of it and nothing written there: write"
+            f" `context: {clipped(meant.access.context)}` into the entry {entry.cluster} of local-lb:sources if it is"
+            " meant, or change the current context"
+        )
+    return meant
+
+
+def described(meant: Meaning) -> str:
+    """Return half a sentence about a cluster that isn't of this host."""
+    context, url = clipped(meant.access.context), clipped(meant.server.url) or "no server"
+    return f"the current context {context} of {meant.access.kubeconfig} leads to {url}, which isn't of this host"
+
+
+def is_named(entry: ClusterEntry, meant: Meaning, root: Path) -> bool:
+    """Return whether an entry says which cluster it means: by context, or by a file that is for one cluster alone.
+
+    Running in a pod names the pod's cluster.
+    """
+    own = bool(entry.kubeconfig) and is_for_one_cluster(entry.kubeconfig, root)
+    return bool(entry.context) or own or is_of_pod(meant.access)
+
+
+def is_of_pod(access: Access) -> bool:
+    """Return whether it is the cluster in whose pod this process runs."""
+    return access.kubeconfig == str(in_cluster.kubeconfig())
+
+
+def is_local(server: Server) -> bool:
+    """Return whether an API server is of this host: every address of its host is.
+
+    A name may mean another address when it is asked again, so it counts only where the certificate is checked, except
+    localhost. Behind a proxy, addresses are the proxy's to interpret.
+    """
+    if not server.host or server.by_proxy:
+        return False
+    if (address := _address(server.host)) is not None:
+        return is_of_host(address)
+    if not server.verified and server.host != "localhost":
+        return False
+    found = [_address(text) for text in addresses_of(server.host, RESOLVER_TIMEOUT)]
+    return bool(found) and all(address is not None and is_of_host(address) for address in found)
+
+
+def _address(text: str) -> IPAddress | None:
+    try:
+        return ip_address(text)
+    except ValueError:
+        return None
+
+
+def remember(path: Path, cluster: ClusterName, meant: Meaning) -> None:
+    """Write down that a source may mean this cluster. Raises SourceError."""
+    consent = Consent.of(meant)
+    try:
+        known = _read(path)
+        if consent not in known.get(cluster, ()):
+            known[cluster] = [*known.get(cluster, ()), consent][-MAX_CONSENTS:]
+            paths.private_directory(path.parent)
+            clusters = {name: [asdict(each) for each in listed] for name, listed in known.items()}
+            files.write(path, json.dumps({"format": FORMAT, "clusters": clusters}, indent=1))
+    except ClientError as error:
+        raise SourceError(f"source {cluster}: that its cluster may be used can't be written down: {error}") from None
+
+
+def _is_confirmed(entry: ClusterEntry, meant: Meaning) -> bool:
+    if not entry.consents:
+        return False
+    path = Path(entry.consents)
+    try:
+        known = _read(path)
+    except ClientError as error:
+        raise UnconfirmedError(f"{described(meant)}; whether it may be used isn't known: {error}") from None
+    if entry.cluster in known:
+        return Consent.of(meant) in known[entry.cluster]
+    with suppress(SourceError):
+        # An earlier version asked nobody: the cluster that it served is served on.
+        return meant.access.context in (ReadCache(path.parent).load(entry.cluster) or {})
+    return False
+
+
+def _read(path: Path) -> dict[str, list[Consent]]:
+    """Read what was confirmed. Raises ClientError if the file can't be used."""
+    text = files.read(path)
+    try:
+        clusters = json.loads(text or "{}").get("clusters", {})
+        return {str(name): list(_consents(listed)) for name, listed in clusters.items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise ClientError(f"{path} can't be understood; remove it, and confirm its clusters again") from None
+
+
+def _consents(listed: Iterable[dict[str, object]]) -> Iterable[Consent]:
+    return (Consent(str(each["kubeconfig"]), str(each["context"]), str(each["server"])) for each in listed)
