@@ -79,8 +79,14 @@ def left_out(objects: GatewayObjects, settings: Settings) -> Iterator[str]:
     mine = of_our_classes(objects, settings.ingress)
     names = {ingress.meta.key for ingress in mine}
     others = [ingress for ingress in objects.ingresses if ingress.meta.key not in names and not ingress.meta.deleting]
-    if others and ours:
-        yield _left_out(objects, others, f"of another class (served: {', '.join(sorted(map(clipped, ours)))})")
+    named = [ingress for ingress in others if class_of(ingress, objects)]
+    classless = [ingress for ingress in others if not class_of(ingress, objects)]
+    served = ", ".join(sorted(map(clipped, ours)))
+    if named and ours:
+        yield _left_out(objects, named, f"of another class (served: {served})")
+    if classless and ours:
+        remedy = f"write one into spec.ingressClassName (served: {served}), or annotate its IngressClass as the default"
+        yield _left_out(objects, classless, f"they have no class, and no IngressClass is the default; {remedy}")
     if unselected := [ingress for ingress in mine if not _is_selected(ingress, settings)]:
         yield _left_out(objects, unselected, "local-lb:namespaces or local-lb:selector leaves them out")
 

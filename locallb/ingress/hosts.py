@@ -62,9 +62,13 @@ class Hosts(Struct):
     by_source: bool = False
     """As `HttpRoutes` has it."""
     conflicts: list[Conflict] = field(default_factory=list)
+    shadowed: list[tuple[Ingress, Ingress]] = field(default_factory=list)
+    """Those whose default backend takes requests of their own hosts only, with the older one that has the rest."""
     _entries: dict[str, list[_Entry]] = field(default_factory=dict)
     _defaults: dict[str, Routes] = field(default_factory=dict)
     """By host that of the oldest Ingress with a rule for it; with no host that of the oldest one."""
+    _default_of: Ingress | None = None
+    """Whose default backend takes what no rule takes."""
     _owners: dict[tuple[str, PathKind, str], Ingress] = field(default_factory=dict)
     _paths: set[tuple[str, PathMatch]] = field(default_factory=set)
 
@@ -107,6 +111,9 @@ class Hosts(Struct):
                 if _is_whole(rule) and self._owners.get((rule.host, PathKind.PREFIX, "")) is not ingress:
                     whole = IngressPath(EVERY_PATH, ingress.default, "/")
                     self._add(ingress, rule.host, whole, act(ingress, rule.host, whole))
+            self._default_of = self._default_of or ingress
+            if self._default_of is not ingress:
+                self.shadowed.append((ingress, self._default_of))
             path = IngressPath(None, ingress.default)
             for host in ("", *(rule.host for rule in rules)):
                 self._defaults.setdefault(host, act(ingress, host, path))

@@ -45,6 +45,8 @@ class BoundIngresses(Bound, frozen=True, kw_only=True):
     ingresses: tuple[Ingress, ...]
     troubles: tuple[tuple[Named, str], ...] = ()
     """What of which of them isn't served."""
+    shadowed: frozenset[Named] = frozenset()
+    """Those of which nothing is: they have a default backend only, and an older one has it, too."""
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -114,6 +116,11 @@ def _bound(
         (ingress, f"{host or 'every host'}{path}: the older {_named(other.meta.key)} has it; remove one of both")
         for ingress, host, path, other in conflicts
     ]
+    shadowed = [(ingress, older) for ingress, older in plain.shadowed if not ingress.problem]
+    troubles += [
+        (ingress, f"its default backend: the older {_named(older.meta.key)} has that of every host; remove one of both")
+        for ingress, older in shadowed
+    ]
     troubles += shown.problems
     troubles += [(ingress, why) for ingress in ingresses for why in policies[ingress.meta.key].problems]
     asked = requested(key, ingresses)
@@ -126,6 +133,7 @@ def _bound(
         targets=backends.targets,
         ingresses=tuple(ingresses),
         troubles=tuple(_bounded(troubles)),
+        shadowed=frozenset(ingress.meta.key for ingress, _ in shadowed if not ingress.rules),
     )
 
 

@@ -104,7 +104,7 @@ def test_a_table_of_requests(play: Stage) -> None:
         assert "Ingress shop/first: Service shop/gone isn't there" in told
         assert "resource names no Service; only `service` is served" in told
         assert "Ingress shop/second: a.test/foo: the older Ingress shop/first has it" in told
-        assert "1 Ingress left out: of another class (served: local): c/ingresses/shop/third" in told
+        assert "1 Ingress left out: they have no class, and no IngressClass is the default; write one" in told
         address = address_of(play)
         for host, asked, wanted in TABLE:
             status, text = get(address, asked, host)

@@ -167,8 +167,9 @@ def test_a_default_backend_that_is_wrong_is_refused_and_rules_serve(default: obj
     """What no rule takes is answered 503, as where a Service is missing, and goes to nobody else."""
     other = ingress(name="z-newer", defaultBackend=backend())
     served = only(ingress(rule(path("/a")), defaultBackend=default), other)
-    (told,) = served.notices
+    told, shadowed = served.notices
     assert told.startswith("demo: Ingress shop/web: spec.defaultBackend")
+    assert shadowed.startswith("demo: Ingress shop/z-newer: its default backend: the older Ingress shop/web has that")
     actions = [route.action for route in plain(served)[0].routes]
     assert isinstance(actions[0], Forward)
     assert actions[1:] == [Answer(503)]
@@ -249,3 +250,22 @@ def test_an_ingress_status_has_the_ports_that_clients_use() -> None:
     """On an address that all share they may be others than its own."""
     ports = [ServicePort(80, mapped=10080), ServicePort(443, mapped=443)]
     assert serving_words(["a.test"], [ip_address("127.0.0.1")], ports) == "serves a.test on 10080, 443 at 127.0.0.1"
+
+
+def test_a_default_backend_that_an_older_ingress_has_is_told_and_serves_nothing() -> None:
+    """The younger one has no other rule; its neighbour with one goes on, and is told the same of its default."""
+    older, younger = ingress(name="a", defaultBackend=backend()), ingress(name="b", defaultBackend=backend())
+    ruled = ingress(rule(path("/c"), host="c.test"), name="c", defaultBackend=backend())
+    bound = only(older, younger, ruled)
+    why = "its default backend: the older Ingress shop/a has that of every host; remove one of both"
+    assert bound.notices == (f"demo: Ingress shop/b: {why}", f"demo: Ingress shop/c: {why}")
+    assert {str(name) for name in bound.shadowed} == {"shop/b"}
+    assert only(older).shadowed == frozenset()
+
+
+def test_an_ingress_without_a_class_is_told_what_to_write() -> None:
+    """It is of no other class."""
+    alone = objects(OURS, ingress(class_name=None))
+    (sentence,) = left_out(alone, settings())
+    assert sentence.startswith("1 Ingress left out: they have no class, and no IngressClass is the default; write one")
+    assert "spec.ingressClassName (served: local)" in sentence

@@ -24,6 +24,7 @@ from locallb.kubernetes.api.limits.allowance import PAGES, Allowance, ask_plainl
 from locallb.kubernetes.api.limits.deadline import limit
 from locallb.kubernetes.api.limits.quota import QUOTAS
 from locallb.kubernetes.api.limits.size import read_whole
+from locallb.kubernetes.api.refusals import refuse_redirect
 from locallb.model.snapshot import Access
 
 TIMEOUT = httpx2.Timeout(10.0, connect=3.0)
@@ -66,7 +67,7 @@ class Connected:
             partial(QUOTAS.hold, access),
             *([ask_plainly] if allowance else ()),
         ]
-        answered = [*([refuse_compressed] if allowance else ()), read_whole]
+        answered = [refuse_redirect, *([refuse_compressed] if allowance else ()), read_whole]
         client = self.client._client._client  # noqa: SLF001 - likewise
         client.event_hooks = {"request": hooks, "response": answered}
         limit_to(allowance, client) if allowance else limit(client)

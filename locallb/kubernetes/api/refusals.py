@@ -9,8 +9,9 @@ import httpx2
 from lightkube import ApiError
 
 from locallb.kubernetes.access.errors import ConflictError, ForbiddenError, KubeError, RefusedError, UnreachableError
+from locallb.kubernetes.access.servers import redacted
 from locallb.kubernetes.answers import AnswerError
-from locallb.model.formatting import printable
+from locallb.model.formatting import clipped, printable
 from locallb.model.system_errors import scarcity
 
 TRANSIENT = frozenset({408, 410, 429, 500, 502, 503, 504})
@@ -19,6 +20,8 @@ RIGHTS = (
     "deploy/rbac.yaml, for Gateways deploy/rbac-gateways.yaml, for Ingresses deploy/rbac-ingresses.yaml,"
     " for ranges of pods deploy/rbac-pod-ranges.yaml"
 )
+_REDIRECTS = 3
+"""The first digit of codes that lead elsewhere."""
 _LONGEST_WISH = 5.0
 _LONGEST = 1000
 """Characters of what an API writes."""
@@ -29,6 +32,13 @@ def said(error: httpx2.HTTPStatusError) -> tuple[int, str]:
     if isinstance(error, ApiError):
         return error.status.code or error.response.status_code, printable((error.status.message or "")[:_LONGEST])
     return error.response.status_code, error.response.text[:200]
+
+
+def refuse_redirect(answer: httpx2.Response) -> None:
+    """Raise AnswerError for an answer that leads elsewhere: credentials are for one server alone."""
+    if answer.has_redirect_location or answer.status_code // 100 == _REDIRECTS:
+        elsewhere = clipped(redacted(answer.headers.get("location", ""))) or "nowhere"
+        raise AnswerError(f"it leads to {elsewhere} ({answer.status_code}); is that the API's `server`?")
 
 
 def wish(error: httpx2.HTTPStatusError) -> float:

@@ -60,7 +60,7 @@ def _news(
     for ingress in bound.ingresses:
         key = ObjectKey(cluster, *ingress.meta.key, ObjectKind.INGRESS)
         said = tuple([why] if why else []) + tuple(troubles.get(ingress.meta.key, ()))
-        is_served = ports and not ingress.problem
+        is_served = ports and not ingress.problem and ingress.meta.key not in bound.shadowed
         serving = serving_words(ingress.hosts, addresses, ports) if is_served else ""
         yield PlannedNews(Owner(snapshot.home, key, ingress.meta.uid), snapshot.access[cluster], serving, said)
 

@@ -1,0 +1,48 @@
+"""An answer that leads elsewhere is told as such: a kubeconfig that names a login page, or http for https."""
+
+from __future__ import annotations
+
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+
+from locallb.kubernetes.access.errors import UnreachableError
+from locallb.kubernetes.api.client import Cluster
+from locallb.model.identities import ContextName
+from locallb.model.snapshot import Access
+from tests.servers import QuietServer, in_thread
+
+
+@pytest.mark.parametrize("code", [301, 302, 304, 307])
+def test_a_redirect_is_one_sentence_with_its_place_and_without_its_secrets(tmp_path: Path, code: int) -> None:
+    """Nobody follows it: credentials are for one server."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        """Leads elsewhere."""
+
+        def do_GET(self) -> None:
+            """Answer."""
+            asked.append(self.path)
+            self.send_response(code)
+            self.send_header("Location", "https://user:hush-hush@login.example/sign-in?token=hush-hush")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with in_thread(QuietServer(("127.0.0.1", 0), Handler)) as server:
+        file = tmp_path / "kubeconfig"
+        file.write_text(
+            f'{{clusters: [{{name: c, cluster: {{server: "http://127.0.0.1:{server.server_port}"}}}}],'
+            " users: [{name: u, user: {}}], contexts: [{name: x, context: {cluster: c, user: u}}]}"
+        )
+        with pytest.raises(UnreachableError) as caught:
+            Cluster(Access(str(file), ContextName("x"))).objects()
+    told = str(caught.value)
+    assert f"it leads to https://user:xxxxx@login.example/sign-in?xxxxx ({code})" in told
+    assert "hush-hush" not in told
+    assert "JSON" not in told
+    assert len(asked) == 1
