@@ -14,6 +14,7 @@ from locallb.runtimes.published_ports import unpublished
 from locallb.storage.proxy_directories import Proxies
 
 AT_ONCE = 16
+_UNPUBLISHED = "nothing on this host publishes it any more; `watch` restarts its container, and so does `locallb up`"
 
 
 def look(plan: Plan) -> tuple[Row, ...]:
@@ -35,9 +36,9 @@ def ask(proxy: Proxy) -> Observation | None:
     """Return what `proxy` answers; None if it doesn't."""
     admin = EnvoyAdmin(Proxies.ours().path(proxy.id))
     try:
-        listening = admin.listeners()
+        listening, failed = admin.listeners(), dict(admin.failed_listeners())
         if proxy.published:
-            listening -= frozenset(unpublished(listening))
-        return Observation(listening, admin.failed_listeners())
+            failed |= dict.fromkeys(unpublished(listening), _UNPUBLISHED)
+        return Observation(listening - failed.keys(), failed)
     except ClientError:
         return None

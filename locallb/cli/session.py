@@ -219,14 +219,17 @@ class Session(Struct, frozen=True, dict=True):
         """Return a stamp that differs once the state has been written; None without a state."""
         return self.store.stamp()
 
-    def plan(self, *, keep: bool = False) -> Planned:
-        """Read and plan without the program, for commands that only look; `keep` as `Workspace.read_and_plan` has it.
+    def plan(self, *, keep: bool = False, glance: bool = False) -> Planned:
+        """Read and plan without the program, for commands that only look.
+
+        `keep` as `Workspace.read_and_plan` has it, `glance` as `read_snapshot`.
 
         Raises:
             SourceError: if a source can't be read and has no copy.
 
         """
-        return Workspace(self.home, self.settings, self.project.state_file(self.stack)).read_and_plan(keep=keep)
+        workspace = Workspace(self.home, self.settings, self.project.state_file(self.stack), glance=glance)
+        return workspace.read_and_plan(keep=keep)
 
     def forget_readings(self) -> None:
         """Remove the copies of the last readings: nothing is left that they could protect."""

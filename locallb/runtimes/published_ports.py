@@ -8,13 +8,14 @@ serves.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from locallb.envoy.admin import EnvoyAdmin
 from locallb.envoy.http.listeners import QUIC
 from locallb.host.sockets import LISTEN, SocketError, connect, rows, split_place
 from locallb.model.identities import Family, IPAddress, Protocol
 from locallb.model.naming import upstream_name
+from locallb.planning.runs import Place
 from locallb.resources.errors import ProviderError
 
 PATIENCE = 2.0
@@ -24,9 +25,17 @@ _PAUSE = 0.003
 
 def unpublished(listeners: Collection[str]) -> Iterator[str]:
     """Name the listeners whose port isn't held on this host for the container."""
+    places = {split_listener(name): name for name in listeners}
+    return (places[place] for place in unpublished_places(places))
+
+
+def unpublished_places(places: Iterable[Place]) -> Iterator[Place]:
+    """Return those that nothing on this host holds. Raises SocketError."""
+    if not (wanted := tuple(places)):
+        return
     held = {(row.address, row.port, Protocol.TCP) for row in rows(Protocol.TCP, LISTEN)}
     held |= {(row.address, row.port, Protocol.UDP) for row in rows(Protocol.UDP)}
-    return (name for name in listeners if split_listener(name) not in held)
+    yield from (place for place in wanted if place not in held)
 
 
 def prove(listeners: Collection[str], admin: EnvoyAdmin, connected: Collection[str]) -> None:

@@ -80,6 +80,13 @@ class Runtime(ABC):
         Raises UnfitError where it can't do what is configured.
         """
 
+    def facts_at_a_glance(self, home: Home, settings: Settings, pids: Collection[int]) -> tuple[HostFacts, str]:
+        """Return the same for commands that change nothing, and why some of it is unknown: it is soon returned.
+
+        Raises UnfitError.
+        """
+        return self.facts(home, settings, pids), ""
+
     @abstractmethod
     def declare(
         self, planned: PlannedProxy, config: ProxyConfig, parent: pulumi.Resource
@@ -104,6 +111,10 @@ class Runtime(ABC):
         """Return whether a run was told to stop: it answers, and listens no longer."""
         del run, directory
         return False
+
+    def cannot_serve(self, run: RunIdentity, directory: Path) -> bool:
+        """Return whether it is known without its Envoy that a run serves nothing now: that may wait for an answer."""
+        return self.is_drained(run, directory)
 
     def drain(self, run: RunIdentity) -> None:  # noqa: B027 - who ends a run may drain it himself
         """Close its listeners before it is ended, and leave open connections a moment."""

@@ -54,7 +54,9 @@ class SnapshotResult(Struct, frozen=True):
     """When the first order is over that is in force, and this isn't true any more; empty where there is none."""
 
 
-def read_snapshot(home: Home, settings: Settings, state: Path | None, *, keep: bool) -> SnapshotResult:
+def read_snapshot(
+    home: Home, settings: Settings, state: Path | None, *, keep: bool, glance: bool = False
+) -> SnapshotResult:
     """Read everything.
 
     Args:
@@ -62,6 +64,7 @@ def read_snapshot(home: Home, settings: Settings, state: Path | None, *, keep: b
         settings: its configuration.
         state: its state file; None where another engine keeps it elsewhere.
         keep: remember what the sources say, for a time when they can't be read. Previews keep nothing.
+        glance: nothing is changed after this, so that facts of the host which can't be known now are only complaints.
 
     Raises:
         SourceError: if a source can't be read and there is nothing to go by instead.
@@ -74,10 +77,11 @@ def read_snapshot(home: Home, settings: Settings, state: Path | None, *, keep: b
     known = known_services(home, held, claims)
     sources, finders = find_sources(home, settings, keep=keep)
     read = [*finders, *(source_type(source.type).read(source, home, known, keep=keep) for source in sources)]
-    host = read_host(home, settings, held)
+    host, unknown = glance_at_host(home, settings, held) if glance else (read_host(home, settings, held), "")
     authority = read_authority(settings, held.authority, keep=keep)
     told = told_of_pools(settings, host), told_of_modes(settings, read)
     result = assemble(home, held, claims, [*read, *told], host, authority)
+    result = replace(result, complaints=(*result.complaints, *filter(None, (unknown,))))
     return with_orders(result, read_orders(home))
 
 
@@ -191,6 +195,15 @@ def read_host(home: Home, settings: Settings, held: HeldByState) -> HostFacts:
     except UnfitError as error:
         raise SourceError(str(error)) from None
     return replace(facts, may_route=_may_route(settings))
+
+
+def glance_at_host(home: Home, settings: Settings, held: HeldByState) -> tuple[HostFacts, str]:
+    """Return the same within seconds, and why some of it is unknown. Raises SourceError, ClientError."""
+    try:
+        facts, unknown = runtime(settings.runtime).facts_at_a_glance(home, settings, held.pids)
+    except UnfitError as error:
+        raise SourceError(str(error)) from None
+    return facts if unknown else replace(facts, may_route=_may_route(settings)), unknown
 
 
 def _may_route(settings: Settings) -> bool:

@@ -50,6 +50,8 @@ class Workspace(Struct, frozen=True):
     """The file that has its state; None where another engine keeps it, or a cache asks ours."""
     cache: SnapshotCache | None = None
     """Of this configuration; without one everything is read each time."""
+    glance: bool = False
+    """Without a cache: as `read_snapshot` has it."""
     _memory: PlanMemory = field(default_factory=PlanMemory)
     _planned: Memory[Plan] = field(default_factory=Memory)
     _told: Memory[Plan] = field(default_factory=Memory)
@@ -75,6 +77,9 @@ class Workspace(Struct, frozen=True):
         cache = self.cache
         if not cache and (handed := _HANDED.get()):
             return handed
-        result = cache.read(changes) if cache else read_snapshot(self.home, self.settings, self.state, keep=keep)
+        if cache:
+            result = cache.read(changes)
+        else:
+            result = read_snapshot(self.home, self.settings, self.state, keep=keep, glance=self.glance)
         plan = self._planned.of(None, partial(make_plan, memory=self._memory), result.snapshot, self.settings)
         return result, self._told.of(None, withdraw, plan, down)

@@ -9,10 +9,12 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from locallb.envoy.admin import EnvoyAdmin
 from locallb.provider.docker import inputs
 from locallb.provider.docker.lifecycle import Lifecycle
 from locallb.provider.resources import reachable
@@ -20,7 +22,7 @@ from locallb.resources.codec import recall
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import ReachableState
 from locallb.runtimes.docker import runtime as docker_runtime
-from locallb.runtimes.docker.containers import LABEL_PREFIX
+from locallb.runtimes.docker.containers import LABEL_PREFIX, PROXY_LABEL
 from locallb.runtimes.docker.daemon import ContainersError
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.runs import drain_container
@@ -101,6 +103,28 @@ def test_a_harmed_container_is_repaired_by_one_up_at_the_same_address(shop: Stag
     shop.up()
     assert goes_on_after(shop, harm, shop.up) is harm.goes_on
     content(shop)
+
+
+def test_a_paused_envoy_is_resumed_before_anything_is_asked_of_it(shop: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its socket takes the question and answers nothing: that the container is paused is known from the engine."""
+    shop.up()
+    identity, ask_envoy, paused = identities(shop)["web"], EnvoyAdmin._ask, []
+
+    def asking(admin: EnvoyAdmin, *words: Any, **more: Any) -> str:  # noqa: ANN401 - passed on
+        seen = client().inspect(identity)
+        if seen and seen["State"]["Paused"] and identity_of(admin.directory) == identity:
+            paused.append(words)
+        return ask_envoy(admin, *words, **more)
+
+    def identity_of(directory: Path) -> str:
+        (container,) = client().labelled(f"{PROXY_LABEL}={directory.name}")
+        return str(container["Id"])
+
+    docker("pause", identity)
+    monkeypatch.setattr(EnvoyAdmin, "_ask", asking)
+    shop.up()
+    assert paused == []
+    assert ask(shop.addresses()["n/web"], 80) == "web: hello"
 
 
 def test_the_proof_tells_how_a_paused_container_goes_on(shop: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,6 +73,33 @@ def test_while_the_daemon_is_away_every_command_says_so_and_afterwards_one_up_re
     assert host.project.locallb("up", "--yes", "--expect-no-changes").code == 0
 
 
+@pytest.mark.parametrize(
+    ("how", "sentence"),
+    [(signal.SIGKILL, "Docker doesn't answer"), (signal.SIGSTOP, "takes connections and answers nothing")],
+    ids=["killed", "hangs"],
+)
+def test_what_serves_is_shown_while_the_daemon_does_not_answer(
+    host: Hosted, how: signal.Signals, sentence: str
+) -> None:
+    """The table as ever, from the proxies themselves; what Docker would know is missing, and one sentence says why."""
+    before = host.project.status()
+    assert before["web"]["state"] == "serving"
+    assert host.daemon.process
+    host.daemon.process.send_signal(how)
+    try:
+        table, done = host.project.locallb("status"), host.project.locallb("status", "--json")
+    finally:
+        host.daemon.process.send_signal(signal.SIGCONT)
+    assert {row["name"]: row for row in done.json} == before
+    assert "web" in table.out
+    for shown in (table, done):
+        assert shown.code == 1
+        assert shown.err.count(sentence) == 1, shown.err
+    if how is signal.SIGKILL:
+        host.daemon.end(how)
+        host.daemon.start()
+
+
 def test_the_loop_reports_a_daemon_that_hangs_and_when_it_answers_again(host: Hosted) -> None:
     """Its socket takes every connection meanwhile, and no connection ends."""
     project, daemon = host.project, host.daemon.process

@@ -98,7 +98,9 @@ class Engine:
         self.made += 1
         identity = f"{self.made:064x}"
         state = {"Running": False, "Paused": False, "Pid": 0, "StartedAt": ""}
-        self.containers[identity] = {"Id": identity, "Name": name, "Config": config, "State": state}
+        networks = dict.fromkeys(config["NetworkingConfig"]["EndpointsConfig"], {"NetworkID": "0" * 64})
+        container = {"Id": identity, "Name": name, "Config": config, "State": state}
+        self.containers[identity] = {**container, "NetworkSettings": {"Networks": networks, "Ports": {}}}
         self._effect()
         return identity
 

@@ -28,7 +28,7 @@ _SUDO = "SUDO_UID"
 
 def open_address(session: Session, args: Arguments, out: Out) -> int:
     """Open the named Service, or the only one; list them where the choice isn't clear."""
-    reading, plan = session.plan()
+    reading, plan = session.plan(glance=True)
     for complaint in reading.complaints:
         out.error(complaint)
     table = look(plan)

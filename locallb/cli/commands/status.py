@@ -42,7 +42,7 @@ def status(session: Session, args: Arguments, out: Out) -> int:
         _repeat(session, args, out)
     leaders = _Leaders()
     leader = leaders.look(session, args)
-    reading, plan = session.plan()
+    reading, plan = session.plan(glance=True)
     table = look(plan)
     if leader.doubted:  # a renewal in between shows at once
         leader = leaders.settled(session, args, out)
@@ -150,7 +150,7 @@ def _repeat(session: Session, args: Arguments, out: Out) -> None:
         document: object
         try:
             looking = Session(session.project, session.stack)
-            _, plan = looking.plan()
+            _, plan = looking.plan(glance=True)
             table, leader = look(plan), leaders.look(looking, args)
             document = _document(table, plan, args, leader)
         except UNPLANNED as error:

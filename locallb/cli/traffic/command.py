@@ -33,7 +33,7 @@ _SORTED = {
 
 def top(session: Session, args: Arguments, out: Out) -> int:
     """Show what flows."""
-    _, plan = session.plan()
+    _, plan = session.plan(glance=True)
     rows = _chosen(traffic(plan), args)
     _show(rows, args, out, 0)
     if args.once:
@@ -53,7 +53,7 @@ def top(session: Session, args: Arguments, out: Out) -> int:
 def _planned(session: Session, plan: Plan) -> Plan:
     """Return a new plan, or the one before where the configuration or a source can't be read just then."""
     try:
-        return Session(session.project, session.stack).plan()[1]
+        return Session(session.project, session.stack).plan(glance=True)[1]
     except UNPLANNED:
         return plan
 

@@ -64,7 +64,7 @@ class _Plans:
         """Return it. Raises what `UNPLANNED` names; then the next call tries again."""
         stamp, now = self._session.stamp(), time.monotonic()
         if stamp != self._stamp or now >= self._made + _STALE:
-            self._plan = Session(self._session.project, self._session.stack).plan()[1]
+            self._plan = Session(self._session.project, self._session.stack).plan(glance=True)[1]
             self._stamp, self._made = stamp, now
         return self._plan
 

@@ -19,7 +19,7 @@ from locallb.runtimes.docker.containers import labelled_owner
 from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.making import failed_to_start, labels_of, make_started, provide_image, require_owner
-from locallb.runtimes.docker.runs import drain_container, was_drained
+from locallb.runtimes.docker.runs import drain_container, needs_restart
 from locallb.runtimes.process.stopping import STOP_PATIENCE
 from locallb.storage import paths
 
@@ -63,7 +63,7 @@ class Lifecycle:
         seen = self._containers.inspect(identity)
         if seen is None or seen["State"].get("Status") in {"removing", "dead"} or failed_to_start(seen):
             return None
-        if was_drained(seen):  # it lives and serves nothing: the next update starts it again
+        if needs_restart(seen):  # it lives and serves nothing: the next update starts it again
             seen = {**seen, "State": {**seen["State"], "Paused": True}}
         whole = before if rendering.is_complete(before) else rendering.made(inputs.checked(declared), seen)
         return rendering.refreshed(whole, seen)
@@ -111,7 +111,7 @@ class Lifecycle:
     def _have_run(self, identity: ContainerId) -> None:
         seen = self._inspected(identity)
         state = seen["State"]
-        if was_drained(seen):
+        if needs_restart(seen):
             self._containers.stop(identity, int(_GRACE))
             self._start(seen)
         elif state.get("Paused"):

@@ -14,6 +14,7 @@ from locallb.config.parsing.containers import decimal_cpus
 from locallb.provider.docker.inputs import without_notes
 from locallb.provider.docker.spec import MIB
 from locallb.resources.values import Values
+from locallb.runtimes.docker.runs import lacks_network
 
 META = (
     '{"e2bfb730-ecaa-11e6-8f88-34363bc7c4c0":{"create":1200000000000,"delete":1200000000000,'
@@ -90,7 +91,9 @@ def refreshed(before: Values, seen: Values) -> dict[str, Any]:
         **{key: before.get(key) or [] for key in _EMPTY_LISTS},
         **{key: before.get(key) or {} for key in (*_EMPTY_MAPS, "logOpts")},
         "networksAdvanced": [
-            {**network, "gwPriority": network.get("gwPriority") or 0} for network in before["networksAdvanced"]
+            {**network, "gwPriority": network.get("gwPriority") or 0}
+            for network in before["networksAdvanced"]
+            if not lacks_network(seen, network["name"])
         ],
         "volumes": [{**volume, "readOnly": bool(volume.get("readOnly"))} for volume in before["volumes"]],
         "exitCode": before.get("exitCode") if running else seen["State"]["ExitCode"],

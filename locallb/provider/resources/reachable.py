@@ -77,7 +77,9 @@ class Reachable(ResourceType[ReachableInputs, ReachableState]):
         """Check that the proof still holds."""
         try:
             run = RunIdentity.parse(state.process)
-            if runtime(run.runtime).is_drained(run, _directory(state)):
+            runs = runtime(run.runtime)
+            silent = runs.is_drained if state.part else runs.cannot_serve
+            if silent(run, _directory(state)):
                 return None
             proven = _is_proven(_directory(state), state, look_again)
             return (

@@ -98,7 +98,7 @@ class Daemon:
     def client(self) -> APIClient:
         """Return docker-py's client, made when it is first needed."""
         if self._made is None:
-            _try_to_reach(self.host)
+            _try_to_reach(self.host, self._patience)
             self._made = _Client(version=self.engine.api, timeout=self._patience, **self.engine.where())
         return self._made
 
@@ -107,7 +107,7 @@ class Daemon:
 
         Raises what docker-py raises. Where systemd holds the socket, this waits until the daemon is back.
         """
-        _try_to_reach(self.host)
+        _try_to_reach(self.host, ANSWER)
         with closing(_Client(version=self.engine.api, timeout=ANSWER, **self.engine.where())) as client:
             client.ping()
 
@@ -183,11 +183,11 @@ class _Client(APIClient):  # type: ignore[misc]  # docker-py has no types
         return {**settings, "verify": self.verify}
 
 
-def _try_to_reach(host: str) -> None:
+def _try_to_reach(host: str, patience: float) -> None:
     """Connect once where the daemon's socket is a file: docker-py leaks the socket of a connection that fails."""
     path = host.removeprefix("unix://") if host.startswith("unix://") else ""
     if path:
-        try_to_reach(path, PATIENCE)
+        try_to_reach(path, patience)
 
 
 def _absence(engine: Engine, host: str, error: BaseException) -> str:

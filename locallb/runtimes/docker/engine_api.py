@@ -25,6 +25,15 @@ _TAR = 10_240
 """Bytes that an archive has beside those of its only file."""
 
 
+DISCONNECT = "disconnect"
+"""The event of a network that a container was taken from."""
+
+
+def attributes_of(event: Document) -> Mapping[str, str]:
+    """Return what an event tells of its subject, a container's labels among it."""
+    return (event.get("Actor") or {}).get("Attributes") or {}
+
+
 class Containers(Daemon):
     """What a daemon has. Every method raises ContainersError."""
 
@@ -57,8 +66,17 @@ class Containers(Daemon):
 
     @told
     def events(self, label: str, actions: Sequence[str], since: float) -> EventStream:
-        """Return what happened to containers that have a label since a time (Unix), as it happens."""
-        return self.stream({"type": "container", "label": label, "event": list(actions)}, since)
+        """Return what happened to containers that have a label since a time (Unix), as it happens.
+
+        With DISCONNECT among the actions, also what networks lost, whichever containers those were.
+        """
+        if DISCONNECT not in actions:
+            return self.stream({"type": "container", "label": label, "event": list(actions)}, since)
+
+        def keep(event: Document) -> bool:
+            return event.get("Type") == "network" or label in attributes_of(event)
+
+        return self.stream({"type": ["container", "network"], "event": list(actions)}, since, keep)
 
     def stream(
         self, filters: Mapping[str, object], since: float, keep: Callable[[Document], bool] = lambda _event: True

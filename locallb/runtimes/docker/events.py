@@ -8,10 +8,10 @@ from contextlib import closing
 
 from locallb.model.fields import at
 from locallb.runtimes.docker.daemon import ANSWER, ContainersError, EventStream
-from locallb.runtimes.docker.engine_api import Containers
+from locallb.runtimes.docker.engine_api import DISCONNECT, Containers, attributes_of
 from locallb.threads.supervised import SupervisedThread, Task
 
-HARM = ("die", "pause", "unpause", "destroy", "update", "rename")
+HARM = ("die", "pause", "unpause", "destroy", "update", "rename", DISCONNECT)
 """What ends or changes a container: for those that we start ourselves."""
 LIFE = ("start", "die", "destroy")
 """What makes a container one more or one less: for those that others start."""
@@ -92,7 +92,17 @@ class ContainerEvents:
         for event in self._stream:
             if self._thread.stopped.is_set():
                 return
-            self._changed(str(at(event, "Actor", "Attributes", self._label) or ""))
+            if event.get("Type") == "network":
+                subject = at(event, "Actor", "ID")  # for Podman that is the container, for Docker the network
+                self._lost_network(docker, str(attributes_of(event).get("container") or subject or ""))
+            else:
+                self._changed(str(at(event, "Actor", "Attributes", self._label) or ""))
+
+    def _lost_network(self, docker: Containers, identity: str) -> None:
+        """Pass on that a running container was taken from a network; one that ends is taken from each."""
+        seen = docker.inspect(identity) if identity else None
+        if seen and seen["State"]["Running"] and (value := (seen["Config"].get("Labels") or {}).get(self._label)):
+            self._changed(str(value))
 
     def _lose(self, reason: str) -> None:
         """Note that events aren't reported any more."""

@@ -6,7 +6,7 @@ A Docker that can't be asked isn't one without containers: every failure is told
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from ipaddress import ip_address, ip_network
 
@@ -18,12 +18,13 @@ from locallb.envoy import binary
 from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError
 from locallb.host.capabilities import is_rootless, shortcoming_of
 from locallb.host.facts import host_facts
-from locallb.model.identities import Home, Protocol
+from locallb.model.identities import Home
 from locallb.model.snapshot import HostFacts, Subnet
 from locallb.planning.runs import Place
 from locallb.runtimes.docker.containers import PROXY_LABEL, image_of, labelled_owner
 from locallb.runtimes.docker.daemon import Document
 from locallb.runtimes.docker.engine_api import Containers
+from locallb.runtimes.docker.runs import published_places
 from locallb.runtimes.process.facts import our_pids
 from locallb.runtimes.published_ports import split_listener
 from locallb.runtimes.runtime import UnfitError
@@ -33,11 +34,8 @@ from locallb.storage.proxy_directories import Proxies
 def read_facts(home: Home, settings: Settings, pids: Collection[int], containers: Containers) -> HostFacts:
     """Find out what this host and an engine allow. Raises UnfitError, ClientError."""
     network = settings.container.network
-    contained, envoy = read_contained(containers, home), binary.installed().version
-    facts = host_facts(settings.pools, {*our_pids(home, pids), *contained.pids}, strict=settings.publishes)
-    bound = {*_bound(home), *contained.places}
-    sockets = tuple(socket for socket in facts.sockets if (socket.address, socket.port, socket.protocol) not in bound)
-    facts = replace(facts, envoy=envoy, sockets=sockets)
+    contained = read_contained(containers, home)
+    facts = _without_ours(home, settings, pids, contained)
     info, mapped = containers.info(), settings.publishes and settings.port_mapping
     if not is_rootless(info):  # whose root is this user, in this user's group, and may bind what this user may
         facts = replace(facts, group=os.getegid(), unprivileged_port_start=0)
@@ -53,6 +51,19 @@ def read_facts(home: Home, settings: Settings, pids: Collection[int], containers
     return replace(facts, subnets=read_subnets(containers, network)) if network else facts
 
 
+def facts_without_engine(home: Home, settings: Settings, pids: Collection[int]) -> HostFacts:
+    """Find out what this host allows where the engine can't be asked, for commands that change nothing."""
+    return replace(_without_ours(home, settings, pids, Contained()), group=os.getegid(), unprivileged_port_start=0)
+
+
+def _without_ours(home: Home, settings: Settings, pids: Collection[int], contained: Contained) -> HostFacts:
+    """Look at this host, where no socket of this stack's containers counts as another's."""
+    facts = host_facts(settings.pools, {*our_pids(home, pids), *contained.pids}, strict=settings.publishes)
+    bound = {*_bound(home, contained.silent), *contained.places}
+    sockets = tuple(socket for socket in facts.sockets if (socket.address, socket.port, socket.protocol) not in bound)
+    return replace(facts, envoy=binary.installed().version, sockets=sockets)
+
+
 class Contained(Struct, frozen=True):
     """What this stack's containers hold."""
 
@@ -60,6 +71,8 @@ class Contained(Struct, frozen=True):
     """Their processes, as far as they run."""
     places: frozenset[Place] = frozenset()
     """The host's ports that Docker publishes for them."""
+    silent: frozenset[str] = frozenset()
+    """The ids of proxies whose container is paused or doesn't run: they answer nothing."""
 
 
 def _require_image(containers: Containers, settings: ContainerSettings, host: HostFacts) -> None:
@@ -77,7 +90,14 @@ def read_contained(containers: Containers, home: Home) -> Contained:
     listed = [container for container in containers.labelled(PROXY_LABEL) if home_of(container) == home]
     seen = [inspected for container in listed if (inspected := containers.inspect(str(container["Id"])))]
     pids = {int(container["State"]["Pid"]) for container in seen}
-    return Contained(frozenset(pids - {0}), frozenset(place for container in seen for place in _places(container)))
+    places = frozenset(place for container in seen for place in published_places(container))
+    silent = (container["Config"]["Labels"][PROXY_LABEL] for container in seen if not answers(container))
+    return Contained(frozenset(pids - {0}), places, frozenset(silent))
+
+
+def answers(seen: Document) -> bool:
+    """Return whether the Envoy of a container may answer: it runs and isn't paused."""
+    return bool(seen["State"]["Running"]) and not seen["State"].get("Paused")
 
 
 def read_subnets(containers: Containers, network: str) -> tuple[Subnet, ...]:
@@ -107,18 +127,11 @@ def home_of(listed: Document) -> Home | None:
     return owner.home if owner else None
 
 
-def _places(seen: Document) -> Iterator[Place]:
-    """Return what Docker publishes now; nothing for a container that doesn't run."""
-    for inner, bindings in (seen["NetworkSettings"].get("Ports") or {}).items():
-        protocol = Protocol(inner.rpartition("/")[2].upper())
-        yield from ((ip_address(binding["HostIp"]), int(binding["HostPort"]), protocol) for binding in bindings or ())
-
-
-def _bound(home: Home) -> set[Place]:
-    """Ask this stack's proxies what they have bound: whose sockets they are isn't told to everybody."""
+def _bound(home: Home, silent: Collection[str]) -> set[Place]:
+    """Ask this stack's proxies, but for `silent` ones, what they have bound: sockets' owners may be hidden."""
     bound: set[Place] = set()
     for directory in Proxies.ours().list():
-        if directory.owner and directory.owner.home == home:
+        if directory.owner and directory.owner.home == home and directory.path.name not in silent:
             with suppress(EnvoyAdminError):
                 bound.update(split_listener(name) for name in EnvoyAdmin(directory.path).listeners())
     return bound

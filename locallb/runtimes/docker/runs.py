@@ -1,13 +1,24 @@
-"""Containers as runs of Envoy, each drained at most once."""
+"""Containers as runs of Envoy: each is drained at most once, and some only serve again after a restart."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from ipaddress import ip_address
 from pathlib import Path
 
+from locallb.envoy import ADMIN_SOCKET
+from locallb.model.identities import Protocol
+from locallb.planning.runs import Place
 from locallb.runtimes import draining
-from locallb.runtimes.docker.containers import PROXY_LABEL
+from locallb.runtimes.docker.containers import DIRECTORY, PROXY_LABEL
 from locallb.runtimes.docker.daemon import Document as Container
+from locallb.runtimes.published_ports import unpublished_places
 from locallb.storage.proxy_directories import Proxies, is_id
+
+START_SECONDS = 10.0
+"""Seconds until the Envoy of a container that was just started must answer; it takes 0.1 to 0.3."""
 
 
 def drain_container(seen: Container) -> None:
@@ -25,6 +36,53 @@ def was_drained(seen: Container) -> bool:
     """Return whether this very run of a container was told to stop: it lives, but listens no longer."""
     directory = _directory(seen)
     return directory is not None and draining.was_told(directory, _note(seen))
+
+
+def needs_restart(seen: Container) -> bool:
+    """Return whether a container runs and yet can't serve until it is started again.
+
+    It was drained, it has another directory than the proxy's (which was removed and made again), or this host no longer
+    holds one of its published ports (their forwarder ended).
+    """
+    state = seen["State"]
+    if not state["Running"] or state.get("Restarting") or state.get("Paused"):
+        return was_drained(seen)
+    return was_drained(seen) or _has_lost_directory(seen) or any(unpublished_places(published_places(seen)))
+
+
+def published_places(seen: Container) -> Iterator[Place]:
+    """Return the ports of this host that are published for a container now; none if it doesn't run."""
+    for inner, bindings in (seen["NetworkSettings"].get("Ports") or {}).items():
+        protocol = Protocol(inner.rpartition("/")[2].upper())
+        yield from ((ip_address(binding["HostIp"]), int(binding["HostPort"]), protocol) for binding in bindings or ())
+
+
+def lacks_network(seen: Container, network: str) -> bool:
+    """Return whether a container was taken from a network, which is given by its name or id."""
+    connected = (seen["NetworkSettings"].get("Networks") or {}).items()
+    return not any(network in {name, known.get("NetworkID")} for name, known in connected)
+
+
+def _has_lost_directory(seen: Container) -> bool:
+    directory, pid = _directory(seen), int(seen["State"]["Pid"] or 0)
+    if directory is None or not pid:
+        return False
+    try:
+        mounted = Path(f"/proc/{pid}/root{DIRECTORY}").stat()
+    except OSError:  # most often for want of a right: then its socket tells, once there should be one
+        return not os.path.lexists(directory / ADMIN_SOCKET) and _started_long_ago(seen)
+    try:
+        return not os.path.samestat(mounted, directory.stat())
+    except OSError:
+        return True
+
+
+def _started_long_ago(seen: Container) -> bool:
+    try:
+        started = datetime.fromisoformat(str(seen["State"]["StartedAt"]))
+        return (datetime.now(UTC) - started).total_seconds() > START_SECONDS
+    except (ValueError, TypeError):
+        return False
 
 
 def _directory(seen: Container) -> Path | None:

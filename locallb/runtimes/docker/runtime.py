@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from ipaddress import ip_address
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from locallb.config.settings import Settings
 from locallb.envoy.waiting import comes_to_answer
-from locallb.model.identities import ContainerId, Home, ProxyId, RunIdentity
+from locallb.model.identities import ContainerId, Home, Protocol, ProxyId, RunIdentity
 from locallb.model.snapshot import HostFacts
 from locallb.model.state_resource import CONTAINER, Resource
 from locallb.planning.planned import PlannedProxy
+from locallb.planning.runs import Place
 from locallb.resources.errors import ProviderError
 from locallb.runtimes import draining
 from locallb.runtimes.docker.containers import HELPER_LABEL, PROXY_LABEL, labelled_owner
@@ -21,19 +24,24 @@ from locallb.runtimes.docker.daemon import ANSWER, PATIENCE, ContainersError, Do
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.engines import DOCKER
 from locallb.runtimes.docker.events import HARM, ContainerEvents
-from locallb.runtimes.docker.facts import home_of, read_facts
-from locallb.runtimes.docker.runs import drain_container, was_drained
+from locallb.runtimes.docker.facts import answers, facts_without_engine, home_of, read_facts
+from locallb.runtimes.docker.runs import START_SECONDS, drain_container, was_drained
+from locallb.runtimes.published_ports import split_listener, unpublished_places
 from locallb.runtimes.runtime import HostRun, Run, Runtime
 from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies
+from locallb.threads.supervised import SupervisedThread, Task
 
 if TYPE_CHECKING:
     import pulumi
 
     from locallb.resources.declared import ProxyConfig
 
-START_PATIENCE = 10.0
-"""Seconds until the Envoy of a container that was just started must answer; it takes 0.1 to 0.3."""
+START_PATIENCE = START_SECONDS
+GLANCE = 3.0
+"""Seconds within which the engine answers a command that only shows something; it takes milliseconds."""
+CHECK = 1.0
+"""Seconds between two checks of published ports."""
 _SECONDS = 10
 """What an Envoy that is told to end has for its connections, as Docker has it."""
 
@@ -61,6 +69,13 @@ class Docker(Runtime):
         """Look at this host and at the engine: a container of root's may bind every port, whoever runs us."""
         return read_facts(home, settings, pids, self.containers(ANSWER))
 
+    def facts_at_a_glance(self, home: Home, settings: Settings, pids: Collection[int]) -> tuple[HostFacts, str]:
+        """Return the same within seconds; where the engine can't be asked, what is known without it."""
+        try:
+            return read_facts(home, settings, pids, self.containers(GLANCE)), ""
+        except ContainersError as error:
+            return facts_without_engine(home, settings, pids), str(error)
+
     def declare(
         self, planned: PlannedProxy, config: ProxyConfig, parent: pulumi.Resource
     ) -> tuple[pulumi.Resource, pulumi.Output[str]]:
@@ -71,7 +86,7 @@ class Docker(Runtime):
 
     def watch(self, ended: Callable[[str], None], presence: Callable[[str], None]) -> DockerWatch:
         """Follow what ends or changes a container by the engine's events."""
-        return DockerWatch(ContainerEvents(PROXY_LABEL, HARM, ended, presence, self.containers))
+        return DockerWatch(ContainerEvents(PROXY_LABEL, HARM, ended, presence, self.containers), ended)
 
     def runs(self) -> Iterator[HostRun]:
         """Find them by their labels; none where the engine doesn't answer."""
@@ -105,6 +120,12 @@ class Docker(Runtime):
             return False
         seen = self.containers().inspect(run.id)
         return seen is not None and was_drained(seen)
+
+    def cannot_serve(self, run: RunIdentity, directory: Path) -> bool:
+        """Ask the engine: the Envoy of a paused container keeps who asks it waiting."""
+        del directory
+        seen = self.containers().inspect(run.id)
+        return seen is not None and (not answers(seen) or was_drained(seen))
 
     def drain(self, run: RunIdentity) -> None:
         """Drain it. Who removes the container says that it can't be asked."""
@@ -149,17 +170,51 @@ class Docker(Runtime):
 
 
 class DockerWatch:
-    """Follows every container with our label: those of other stacks are nobody's here."""
+    """Follows every container with our label (none of another stack matters), and the ports published for this stack's.
 
-    def __init__(self, events: ContainerEvents) -> None:
+    No event reports that the forwarder of a port ended.
+    """
+
+    def __init__(self, events: ContainerEvents, ended: Callable[[str], None]) -> None:
         self._events = events
+        self._ended = ended
+        self._places: Mapping[str, tuple[Place, ...]] = {}
+        """Published ports, by the name of the proxy."""
+        self._thread = SupervisedThread(Task.CONTAINERS, "published ports", self._check)
+        self._thread.start()
 
     def follow(self, runs: Iterable[Run]) -> None:
-        """Follow them all the same."""
+        """Check the ports of these."""
+        self._places = {run.name: places for run in runs if (places := declared_places(run))}
 
     def stop(self) -> None:
-        """End the events."""
+        """End the events and the checks."""
         self._events.stop()
+        self._thread.stop()
+
+    def _check(self) -> None:
+        """Report a proxy when one of its ports has been free twice: one that restarts has none for a moment."""
+        free: set[Place] = set()
+        while not self._thread.stopped.wait(CHECK):
+            now = set(unpublished_places(chain.from_iterable(self._places.values())))
+            for name, places in self._places.items():
+                if not free.isdisjoint(now.intersection(places)):
+                    self._ended(name)
+            free = now - free
+
+
+def declared_places(run: Run) -> tuple[Place, ...]:
+    """Return the ports of this host that a declared container publishes, whichever engine's resource it is."""
+    ports = run.inputs.get("ports")
+    with suppress(ValueError, LookupError, TypeError, AttributeError):
+        return tuple(map(_place, ports)) if isinstance(ports, Sequence) else ()
+    return ()
+
+
+def _place(port: Any) -> Place:  # noqa: ANN401 - as either resource has it
+    if isinstance(port, str):
+        return split_listener(port.partition(" ")[0])
+    return ip_address(port["ip"]), int(port["external"]), Protocol(port["protocol"].upper())
 
 
 def _name_of(run: RunIdentity) -> str:

@@ -15,7 +15,7 @@ from locallb.host.container_sockets import PODMAN as VARIABLE
 from locallb.host.container_sockets import UNIX, podman_place
 from locallb.model.identities import ContainerId
 from locallb.runtimes.docker.daemon import PATIENCE, ContainersError, Document, EventStream, none_if_absent, told
-from locallb.runtimes.docker.engine_api import Containers
+from locallb.runtimes.docker.engine_api import Containers, attributes_of
 from locallb.runtimes.docker.engines import Engine
 
 _OWN_WORDS = {"die": "died", "destroy": "remove"}
@@ -60,10 +60,10 @@ class PodmanContainers(Containers):
         wanted = {*actions, *(_OWN_WORDS[action] for action in actions if action in _OWN_WORDS)}
 
         def keep(event: Document) -> bool:
-            attributes = (event.get("Actor") or {}).get("Attributes") or {}
-            return label in attributes and event.get("Action") in wanted
+            ours = label in attributes_of(event) or event.get("Type") == "network"
+            return ours and event.get("Action") in wanted
 
-        return self.stream({"type": "container"}, since, keep)
+        return self.stream({"type": ["container", "network"]}, since, keep)
 
     @none_if_absent
     def stop(self, identity: ContainerId, seconds: int) -> None:

@@ -17,7 +17,7 @@ from locallb.runtimes.docker.containers import labelled_owner
 from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError, Document
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.making import labels_of, make_started, provide_image, require_owner
-from locallb.runtimes.docker.runs import drain_container, was_drained
+from locallb.runtimes.docker.runs import drain_container, lacks_network, needs_restart
 from locallb.runtimes.podman.spec import SPEC_LABEL, body
 from locallb.storage.proxy_directories import Proxies
 
@@ -39,7 +39,8 @@ class Lifecycle:
         seen = self._containers.inspect(new.name)
         if seen is not None:
             require_owner(self._containers, new.name, seen, new.owner)
-            if labels_of(seen).get(SPEC_LABEL) == wanted["Labels"][SPEC_LABEL] and self._have_run(seen, new):
+            same = labels_of(seen).get(SPEC_LABEL) == wanted["Labels"][SPEC_LABEL] and _is_connected(seen, new)
+            if same and self._have_run(seen, new):
                 return ContainerId(seen["Id"])
         # First: what another version of ours made serves meanwhile.
         provide_image(self._containers, new.image, new.name, new.pull)
@@ -57,7 +58,8 @@ class Lifecycle:
         if seen is None or labels_of(seen).get(SPEC_LABEL) != _body(state)["Labels"][SPEC_LABEL]:
             return False
         status = seen["State"]
-        return bool(status["Running"]) and not status.get("Paused") and not was_drained(seen)
+        serves = status["Running"] and not status.get("Paused") and not needs_restart(seen)
+        return bool(serves) and _is_connected(seen, state)
 
     def delete(self, state: PodmanContainerState) -> None:
         """Drain, stop and remove the container; gone or another's is fine."""
@@ -75,7 +77,7 @@ class Lifecycle:
         identity = ContainerId(seen["Id"])
         if seen["State"].get("Paused"):
             self._containers.unpause(identity)
-        if was_drained(seen):
+        if needs_restart(seen):
             self._containers.stop(identity, GRACE)
         try:
             self._containers.start(identity)
@@ -85,6 +87,10 @@ class Lifecycle:
             return False
         comes_to_answer(_directory(new), _PATIENCE)
         return True
+
+
+def _is_connected(seen: Document, inputs: PodmanContainerInputs) -> bool:
+    return not inputs.network or not lacks_network(seen, inputs.network)
 
 
 def _directory(inputs: PodmanContainerInputs) -> Path:
