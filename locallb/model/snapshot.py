@@ -25,6 +25,7 @@ from locallb.model.identities import (
     ObjectKey,
     Owner,
     Protocol,
+    ProxyId,
     ProxyName,
 )
 from locallb.model.network.host_addresses import HostAddresses
@@ -158,6 +159,10 @@ class Subnet(Struct, frozen=True):
     gateway: IPAddress | None = None
     handed_out: IPNetwork | None = None
     """IPRange: what Docker chooses from; None where it is the whole subnet."""
+    taken: frozenset[IPAddress] = frozenset()
+    """Addresses of other owners' containers."""
+    chosen: frozenset[ProxyId] = frozenset()
+    """Proxies of this stack whose container has an address that Docker chose."""
 
 
 class HostFacts(Struct, frozen=True):

@@ -26,6 +26,7 @@ class Dispatcher(protocol.Provider):
     def __init__(self, kinds: ResourceTypes, schema: str) -> None:
         self.direct = kinds
         self.leaves_nothing = kinds.leaves_nothing
+        self.prepare = kinds.prepare
         self.one_look = kinds.one_look
         self._schema = schema
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="locallb")

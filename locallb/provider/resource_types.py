@@ -75,6 +75,12 @@ class ResourceTypes:
                 stack.enter_context(kind.one_look())
             yield
 
+    def prepare(self, token: str, news: Values) -> None:
+        """Get ready for a creation, before what it replaces is deleted."""
+        kind = self._kind(token)
+        with _telling():
+            kind.prepare(codec.decode(kind.inputs, news))
+
     def leaves_nothing(self, token: str, news: Values) -> bool:
         """Return whether it is certain that nothing is left of a creation that was cut off."""
         kind = self._kind(token)

@@ -75,6 +75,9 @@ class ResourceType(ABC, Generic[InputsT, StateT]):
         """Return a time in which all that is read may be as of one moment of it: whoever reads many asks for it."""
         return nullcontext()
 
+    def prepare(self, new: InputsT) -> None:
+        """Get ready for a creation, before what it replaces is deleted. Raises ProviderError where it can't succeed."""
+
     def leaves_nothing(self, state: StateT) -> bool:
         """Return whether nothing is left of an interrupted creation that only this resource would find again.
 

@@ -53,6 +53,7 @@ def test_services_are_served_from_containers_and_a_second_up_changes_nothing(sho
     assert ask(at["n/web"], 80) == "web: hello"
     assert ask(at["n/dns"], 53, "UDP") == "dns: hello"
     before = identities(shop)
+    assert f"container {containers(shop)['web']['Name'].lstrip('/')}" in shop.run("status", "n/web").out
     content(shop)
     assert shop.run("refresh", "--yes", "--expect-no-changes").code == 0
     content(shop)
@@ -171,6 +172,8 @@ def test_a_running_proxy_has_no_right_but_to_bind_low_ports(shop: Stage) -> None
     if word() == "docker":  # Podman doesn't tell its own
         assert host["LogConfig"] == {"Type": "json-file", "Config": {"max-file": "2", "max-size": "1m"}}
     assert host["RestartPolicy"]["Name"] == "unless-stopped"
+    if word() == "docker":  # Podman has its own default
+        assert host["PidsLimit"] == 2_048
     assert host["Memory"] == host["MemorySwap"] == 512 << 20
     (mount,) = seen["Mounts"]
     directory = Path(mount["Source"])
@@ -221,6 +224,18 @@ def test_an_image_that_is_missing_is_reported_with_the_remedy(shop: Stage) -> No
     assert "127.0.0.1:1/nowhere/envoy:1" in done.err
     assert f"`locallb -C {shop.root} image" in done.err
     assert containers(shop) == {}
+
+
+def test_what_serves_goes_on_where_its_replacement_cannot_be_made(shop: Stage) -> None:
+    """An image that can't be fetched: the containers that serve are removed only once there is another one."""
+    shop.up()
+    at, before = shop.addresses(), identities(shop)
+    configure(shop, image="127.0.0.1:1/nowhere/envoy:1")
+    done = shop.run("up", "--yes")
+    assert done.code == 1
+    assert "can't be fetched" in done.err
+    assert ask(at["n/web"], 80) == "web: hello"
+    assert identities(shop) == before
 
 
 def test_without_its_engine_every_command_says_so_and_nothing_is_lost(

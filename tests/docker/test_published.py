@@ -143,6 +143,37 @@ def test_a_port_that_docker_serves_no_longer_is_reported_and_repaired(shop: Stag
     content(shop)
 
 
+def test_the_address_of_another_container_is_left_to_it_on_the_network(
+    shop: Stage, network: Network, image: str
+) -> None:
+    """The engine chooses one, which stays when the other container is gone: nothing is replaced for that."""
+    configure(shop, pools=[{"name": "high", "addresses": [f"{shop.at(240)}/29"]}])
+    shop.up()
+    last = shop.addresses()["n/web"].rpartition(".")[2]
+    wanted = f"{network.gateway.rpartition('.')[0]}.{last}"
+    assert inner_address(shop, network) == wanted
+    assert shop.run("destroy", "--yes").code == 0
+    endpoint = {network.name: {"IPAMConfig": {"IPv4Address": wanted}}}
+    config = {"Image": image, "Cmd": ["--config-yaml", "{}"], "HostConfig": {"NetworkMode": network.name}}
+    other = client().create("", {**config, "NetworkingConfig": {"EndpointsConfig": endpoint}})
+    try:
+        client().start(other)
+        shop.up()
+        assert shop.addresses()["n/web"].rpartition(".")[2] == last
+        assert ask(shop.addresses()["n/web"], 80) == "web: hello"
+        assert inner_address(shop, network) != wanted
+        before = identities(shop)
+    finally:
+        client().remove(other, volumes=True)
+    content(shop)
+    assert identities(shop) == before
+
+
+def inner_address(shop: Stage, network: Network) -> str:
+    """Return the address of `web` on the network."""
+    return str(containers(shop)["web"]["NetworkSettings"]["Networks"][network.name]["IPAddress"])
+
+
 def docker_proxy(address: str) -> int:
     """Find Docker's own proxy of an address."""
     done = subprocess.run(

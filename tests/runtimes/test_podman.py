@@ -98,7 +98,7 @@ class Engine:
         self.made += 1
         identity = f"{self.made:064x}"
         state = {"Running": False, "Paused": False, "Pid": 0, "StartedAt": ""}
-        networks = dict.fromkeys(config["NetworkingConfig"]["EndpointsConfig"], {"NetworkID": "0" * 64})
+        networks = {key: {"NetworkID": "0" * 64} for key in config["NetworkingConfig"]["EndpointsConfig"]}
         container = {"Id": identity, "Name": name, "Config": config, "State": state}
         self.containers[identity] = {**container, "NetworkSettings": {"Networks": networks, "Ports": {}}}
         self._effect()

@@ -7,9 +7,10 @@ from ipaddress import ip_address, ip_network
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from locallb.config.settings import Pool
-from locallb.model.identities import IPAddress, Protocol
+from locallb.model.identities import IPAddress, Protocol, ProxyId
 from locallb.model.network.ranges import AddressRange
 from locallb.model.snapshot import Subnet
 from locallb.planning.runs import Place
@@ -24,6 +25,7 @@ PLACES = st.sets(
     ),
     max_size=12,
 )
+PROXY = ProxyId("0" * 12)
 GARDENERS = (Subnet(ip_network("172.18.0.0/24"), ip_address("172.18.0.1")), Subnet(ip_network("fd00:10::/64")))
 
 
@@ -60,7 +62,8 @@ def inside(
     *addresses: str, subnets: tuple[Subnet, ...] = GARDENERS, pools: tuple[Pool, ...] = (GARDENERS_POOL,)
 ) -> str:
     """Return the fixed addresses as a text."""
-    found: list[IPAddress] = list(internal_addresses([ip_address(address) for address in addresses], subnets, pools))
+    wanted = [ip_address(address) for address in addresses]
+    found: list[IPAddress] = list(internal_addresses(wanted, subnets, pools, PROXY))
     return " ".join(map(str, found))
 
 
@@ -102,3 +105,13 @@ def test_two_addresses_of_one_last_byte_get_none() -> None:
     """Whoever came second would not start."""
     assert inside("172.18.255.229", pools=(GARDENERS_POOL, pool("127.77.0.229-127.77.0.229"))) == ""
     assert inside("172.18.255.229", pools=(pool("172.18.254.0-172.18.255.255"),)) == ""
+
+
+def test_an_address_of_another_owners_container_is_left_to_it() -> None:
+    """Docker chooses then, and goes on to do so when that container is gone: else this one would be replaced."""
+    subnet = Subnet(ip_network("172.18.0.0/24"), taken=frozenset({ip_address("172.18.0.229")}))
+    assert inside("172.18.255.229", subnets=(subnet,)) == ""
+    assert inside("172.18.255.230", subnets=(subnet,)) == "172.18.0.230"
+    later = replace(subnet, taken=frozenset(), chosen=frozenset({PROXY}))
+    assert inside("172.18.255.229", subnets=(later,)) == ""
+    assert inside("172.18.255.229", subnets=(replace(later, chosen=frozenset({ProxyId("1" * 12)})),)) != ""

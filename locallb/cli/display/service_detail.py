@@ -10,7 +10,8 @@ from locallb.cli.console import Out
 from locallb.cli.display.service_table import STYLES
 from locallb.model.identities import UpstreamName
 from locallb.model.serving import Proxy, Upstream
-from locallb.planning.planned import Placement, Plan, PlannedPort, Via
+from locallb.planning.planned import Placement, Plan, PlannedPort, PlannedProxy, Via
+from locallb.planning.runs import run_planner
 from locallb.planning.status import Row
 from locallb.storage.proxy_directories import Proxies
 
@@ -25,6 +26,8 @@ class Detail(Struct, frozen=True):
     backends: Mapping[str, tuple[str, ...]] | None = None
     routes: tuple[str, ...] = ()
     """Of a Gateway, a line each."""
+    container: str = ""
+    """The name of the proxy's container; empty for a process."""
 
     @property
     def pid(self) -> int | None:
@@ -41,13 +44,18 @@ class Detail(Struct, frozen=True):
 def details(rows: Sequence[Row], plan: Plan) -> list[Detail]:
     """Add to each row what the plan has of it."""
     placements = {placement.key: placement for placement in plan.placements}
-    proxies = {planned.proxy.name: planned.proxy for planned in plan.proxies}
+    proxies = {planned.proxy.name: planned for planned in plan.proxies}
     return [
-        Detail(row, proxies[placed.proxy], _backends(placed, proxies[placed.proxy]), placed.routes)
+        _detail(row, placed, proxies[placed.proxy])
         if (placed := placements.get(row.key)) and row.addresses
         else Detail(row)
         for row in rows
     ]
+
+
+def _detail(row: Row, placed: Placement, planned: PlannedProxy) -> Detail:
+    container = str(planned.run.fields["name"]) if run_planner(planned.run.runtime).makes_containers else ""
+    return Detail(row, planned.proxy, _backends(placed, planned.proxy), placed.routes, container)
 
 
 def detail_json(detail: Detail) -> dict[str, object]:
@@ -81,6 +89,8 @@ def print_detail(out: Out, detail: Detail) -> None:
         _field(out, "" if number else "routes", route)
     if proxy:
         running = f"pid {detail.pid}" if detail.pid else "no process of this host"
+        if detail.container:
+            running = f"container {detail.container}"
         _field(out, "proxy", f"{proxy.name}  {running}")
         _field(out, "files", detail.directory)
     for sentence in filter(None, (row.message, *(notice.message for notice in row.ordered))):

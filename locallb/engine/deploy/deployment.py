@@ -144,6 +144,7 @@ class Deployment(Struct):
         renewed = replace(new, inputs=provider.check(urn, {}, goal.inputs))
         first = goal.delete_before_replace
         if difference.delete_before_replace if first is None else first:
+            self.steps.prepare(renewed, provider)
             return self._create_again(self._delete_first(old, provider), renewed, provider, changes)
         made = self.steps.create_replacement(old, renewed, provider, changes)
         self.steps.replaced(renewed, changes)

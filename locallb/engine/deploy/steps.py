@@ -144,6 +144,12 @@ class Steps(Struct, frozen=True):
         with self.reporter.step(Op.REPLACE, new, changes):
             pass
 
+    def prepare(self, new: ResourceState, provider: Handle) -> None:
+        """Have the provider get ready for a successor, before anything is deleted. Raises StepError if it refuses."""
+        if not self.preview and not has_unknown(dict(new.inputs)):
+            with self._working():
+                provider.prepare(new)
+
     def delete_first(self, old: ResourceState, provider: Handle) -> ResourceState:
         """Delete a resource whose successor comes afterwards."""
         with self._working(), self.reporter.step(Op.DELETE_REPLACED, old):

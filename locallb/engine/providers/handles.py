@@ -3,8 +3,9 @@
 Providers are objects of the provider SDK (`pulumi.provider.experimental.Provider`). What one raises becomes a StepError
 with the exception's own message; there is no gRPC in between. One that has a true attribute `in_place` does everything
 in the thread that asks: its coroutines never wait, and need no event loop. One that has a method `leaves_nothing` can
-be asked what an interrupted creation left; of another one nobody knows. One that has a method `one_look` is told when
-many resources are only looked at.
+be asked what an interrupted creation left; of another one nobody knows. One that has a method `prepare` gets ready for
+a creation whose predecessor must be deleted before, or refuses it. One that has a method `one_look` is told when many
+resources are only looked at.
 """
 
 from collections.abc import Callable, Coroutine, Sequence
@@ -36,6 +37,7 @@ from locallb.engine.state.values import Properties, Value
 
 T = TypeVar("T")
 LeavesNothing: TypeAlias = Callable[[str, Properties], bool]
+Prepare: TypeAlias = Callable[[str, Properties], None]
 OneLook: TypeAlias = Callable[[], AbstractContextManager[None]]
 _REPLACING = frozenset((PropertyDiffKind.ADD_REPLACE, PropertyDiffKind.DELETE_REPLACE, PropertyDiffKind.UPDATE_REPLACE))
 
@@ -153,6 +155,12 @@ class Handle:
         """Return whether it is certain that nothing is left of a creation with these inputs, however far it came."""
         ask: LeavesNothing | None = getattr(self._provider, "leaves_nothing", None)
         return ask is not None and attempt(lambda: ask(wanted.type, wanted.inputs))
+
+    def prepare(self, wanted: ResourceState) -> None:
+        """Get ready for this creation, which begins by the deletion of what serves. Raises StepError if it can't be."""
+        prepare: Prepare | None = getattr(self._provider, "prepare", None)
+        if prepare is not None:
+            attempt(lambda: prepare(wanted.type, wanted.inputs))
 
     def one_look(self) -> AbstractContextManager[None]:
         """Return a time in which the provider may tell of all that is read what was so at one moment of it."""

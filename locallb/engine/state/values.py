@@ -54,6 +54,10 @@ class PropertyChange(Struct, frozen=True):
     replaces: bool = False
 
 
+_INTERNAL = "__"
+"""How properties begin that a provider keeps for itself, as `__defaults` of the official plugins."""
+
+
 def changes_between(old: Properties, new: Properties, replaces: Sequence[str] = ()) -> tuple[PropertyChange, ...]:
     """List the leaves that differ; `replaces` are the paths or top-level keys that force a replacement."""
     forced = tuple(replaces)
@@ -69,7 +73,7 @@ def changes_between(old: Properties, new: Properties, replaces: Sequence[str] = 
 
 def _differences(path: str, old: Value, new: Value) -> Iterator[tuple[str, str, Value, Value]]:
     if isinstance(old, dict) and isinstance(new, dict):
-        for key in sorted({*old, *new}):
+        for key in sorted(key for key in {*old, *new} if not key.startswith(_INTERNAL)):
             yield from _one_key(f"{path}.{key}" if path else key, key, old, new)
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for index, (was, now) in enumerate(zip(old, new, strict=True)):

@@ -15,7 +15,7 @@ from locallb.provider.docker import inputs, rendering, spec
 from locallb.provider.docker.differences import compare
 from locallb.resources.errors import ProviderError
 from locallb.resources.values import Values
-from locallb.runtimes.docker.containers import labelled_owner
+from locallb.runtimes.docker.containers import HELPER_LABEL, PROXY_LABEL, labelled_owner
 from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.making import failed_to_start, labels_of, make_started, provide_image, require_owner
@@ -53,6 +53,20 @@ class Lifecycle:
             self._containers, new["name"], spec.body(new), lambda made: self._containers.connect(made, networks)
         )
         return identity, rendering.made(new, self._inspected(identity))
+
+    def prepare(self, new: Values) -> None:
+        """Fetch the image, and have Docker take the same container once without its name, which never runs.
+
+        Raises ProviderError, ContainersError.
+        """
+        provide_image(self._containers, new["image"], new["name"], self._pull())
+        owner = {label["label"]: label["value"] for label in new.get("labels", ())}
+        labels = {HELPER_LABEL: owner.pop(PROXY_LABEL, ""), **owner}
+        trial = self._containers.create("", {**spec.body(new), "Labels": labels})
+        try:
+            self._containers.connect(trial, spec.networks(new))
+        finally:
+            self._containers.remove(trial, volumes=True)
 
     def is_absent(self, name: str) -> bool:
         """Return whether there is no container of this name."""

@@ -67,6 +67,11 @@ class DockerProvider(protocol.Provider):
         identity, outputs = self._life.create(new)
         return protocol.CreateResponse(identity, wrapped(outputs))
 
+    def prepare(self, kind: str, inputs: Values) -> None:
+        """Prove that Docker takes such a container, before the one that serves is removed for it."""
+        _refuse_others(kind)
+        self._life.prepare(inputs)
+
     def leaves_nothing(self, kind: str, inputs: Values) -> bool:
         """Return whether there is no container of this name."""
         _refuse_others(kind)

@@ -9,6 +9,9 @@ from locallb.resources.values import Values
 
 MIB = 1 << 20
 NANO = 1_000_000_000
+PIDS = 2_048
+"""Most processes and threads of a container, as Podman has it for all; Envoy has a few and one per CPU. The official
+plugin knows no such property, so it is no input: a container without it stays as it is."""
 _UNITS = {"h": 3_600_000_000_000, "m": 60_000_000_000, "ms": 1_000_000, "us": 1_000, "s": 1_000_000_000}
 
 
@@ -65,6 +68,7 @@ def _host_config(inputs: Values) -> dict[str, Any]:
         "MemorySwap": inputs.get("memorySwap", 0) * MIB,
         "CpuShares": inputs.get("cpuShares", 0),
         "NanoCpus": nano_cpus(inputs.get("cpus")),
+        "PidsLimit": PIDS,
         "Init": False,
     }
     return {key: value for key, value in config.items() if value is not None}

@@ -139,6 +139,12 @@ class Containers(Daemon):
         return network
 
     @told
+    def connected(self, network: str) -> Sequence[Document]:
+        """List the containers, running or not, that are connected with a network."""
+        listed: Sequence[Document] = self.client().containers(all=True, filters={"network": network})
+        return listed
+
+    @told
     def start(self, identity: ContainerId) -> None:
         """Start it; one that runs stays.
 

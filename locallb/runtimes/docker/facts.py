@@ -6,7 +6,7 @@ A Docker that can't be asked isn't one without containers: every failure is told
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from ipaddress import ip_address, ip_network
 
@@ -18,17 +18,20 @@ from locallb.envoy import binary
 from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError
 from locallb.host.capabilities import is_rootless, shortcoming_of
 from locallb.host.facts import host_facts
-from locallb.model.identities import Home
+from locallb.model.identities import Home, IPAddress, ProxyId
 from locallb.model.snapshot import HostFacts, Subnet
 from locallb.planning.runs import Place
 from locallb.runtimes.docker.containers import PROXY_LABEL, image_of, labelled_owner
 from locallb.runtimes.docker.daemon import Document
 from locallb.runtimes.docker.engine_api import Containers
+from locallb.runtimes.docker.port_mapping import is_left_alone
 from locallb.runtimes.docker.runs import published_places
 from locallb.runtimes.process.facts import our_pids
 from locallb.runtimes.published_ports import split_listener
 from locallb.runtimes.runtime import UnfitError
 from locallb.storage.proxy_directories import Proxies
+
+_FIXED = ("IPv4Address", "IPv6Address")
 
 
 def read_facts(home: Home, settings: Settings, pids: Collection[int], containers: Containers) -> HostFacts:
@@ -48,7 +51,7 @@ def read_facts(home: Home, settings: Settings, pids: Collection[int], containers
             f" {name}, or remove the key"
         )
     _require_image(containers, settings.container, facts)
-    return replace(facts, subnets=read_subnets(containers, network)) if network else facts
+    return replace(facts, subnets=read_subnets(containers, network, home)) if network else facts
 
 
 def facts_without_engine(home: Home, settings: Settings, pids: Collection[int]) -> HostFacts:
@@ -100,8 +103,11 @@ def answers(seen: Document) -> bool:
     return bool(seen["State"]["Running"]) and not seen["State"].get("Paused")
 
 
-def read_subnets(containers: Containers, network: str) -> tuple[Subnet, ...]:
-    """Read the subnets of the network on which ports are published. Raises UnfitError, ContainersError."""
+def read_subnets(containers: Containers, network: str, home: Home) -> tuple[Subnet, ...]:
+    """Read the subnets of the network on which ports are published, and whose addresses are taken there.
+
+    Raises UnfitError, ContainersError.
+    """
     inspected = containers.network(network)
     if inspected is None:
         raise UnfitError(
@@ -109,16 +115,35 @@ def read_subnets(containers: Containers, network: str) -> tuple[Subnet, ...]:
             f" `{containers.engine.command} network create {network}`, or name another one: {{publish: NETWORK}}"
         )
     configured = (inspected.get("IPAM") or {}).get("Config") or ()
-    return tuple(_subnet(config) for config in configured if config.get("Subnet"))
+    connected, names = containers.connected(network), {network, inspected.get("Name")}
+    return tuple(_subnet(config, connected, names, home) for config in configured if config.get("Subnet"))
 
 
-def _subnet(config: Mapping[str, str]) -> Subnet:
+def _subnet(config: Mapping[str, str], connected: Iterable[Document], names: Collection[object], home: Home) -> Subnet:
     gateway, handed_out = config.get("Gateway"), config.get("IPRange")
-    return Subnet(
+    subnet = Subnet(
         ip_network(config["Subnet"], strict=False),
         ip_address(gateway.partition("/")[0]) if gateway else None,
         ip_network(handed_out, strict=False) if handed_out else None,
     )
+    taken, chosen = set[IPAddress](), set[ProxyId]()
+    for container in connected:
+        has = {address for address in _addresses_of(container, names) if address in subnet.network}
+        fixed = {address for address in has if is_left_alone(address, subnet)}
+        if home_of(container) != home:
+            taken |= fixed
+        elif has and not fixed:
+            chosen.add(ProxyId(container["Labels"].get(PROXY_LABEL, "")))
+    return replace(subnet, taken=frozenset(taken), chosen=frozenset(chosen))
+
+
+def _addresses_of(listed: Document, names: Collection[object]) -> Iterator[IPAddress]:
+    """Return a container's addresses on a network: those that it has, and those that it has when it runs."""
+    networks = (listed.get("NetworkSettings") or {}).get("Networks") or {}
+    for endpoint in (endpoint for name, endpoint in networks.items() if name in names):
+        fixed = endpoint.get("IPAMConfig") or {}
+        texts = (endpoint.get("IPAddress"), endpoint.get("GlobalIPv6Address"), *map(fixed.get, _FIXED))
+        yield from (ip_address(text) for text in texts if text)
 
 
 def home_of(listed: Document) -> Home | None:

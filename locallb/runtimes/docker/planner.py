@@ -29,7 +29,8 @@ def plan_container(proxy: Proxy, inputs: RunInputs, runtime: str) -> tuple[Proxy
         return proxy, container_of(proxy, inputs, runtime)
     proxy = publish(proxy, inputs.places)
     mapped = inputs.settings.port_mapping  # then the last bytes of all addresses are the same
-    own = () if mapped else internal_addresses(inputs.addresses, inputs.host.subnets, inputs.settings.pools)
+    subnets, pools = inputs.host.subnets, inputs.settings.pools
+    own = () if mapped else internal_addresses(inputs.addresses, subnets, pools, proxy.id)
     return proxy, container_of(proxy, inputs, runtime, tuple(own))
 
 

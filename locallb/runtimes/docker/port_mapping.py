@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from locallb.config.settings import Pool
 from locallb.model.http.serving import HttpListener
-from locallb.model.identities import Family, IPAddress, Protocol
+from locallb.model.identities import Family, IPAddress, Protocol, ProxyId
 from locallb.model.serving import Listener, Proxy, PublishedPort
 from locallb.model.snapshot import Subnet
 from locallb.planning.runs import Place
@@ -57,35 +57,40 @@ def publish(proxy: Proxy, places: Iterable[Place]) -> Proxy:
 
 
 def internal_addresses(
-    addresses: Iterable[IPAddress], subnets: Sequence[Subnet], pools: Sequence[Pool]
+    addresses: Iterable[IPAddress], subnets: Sequence[Subnet], pools: Sequence[Pool], proxy: ProxyId
 ) -> Iterator[IPAddress]:
     """Return the container's fixed addresses: of a family at most one, with the last byte of the Service's address.
 
-    None for a family whose subnet has no room that Docker leaves alone: then Docker chooses. It depends on the
-    configuration and the network only, never on who is there: otherwise a neighbour would move a container.
+    None for a family whose subnet has no room that Docker leaves alone, and where another owner's container has that
+    address: then Docker chooses. What it chose for `proxy` stays when the address becomes free.
     """
     done: set[Family] = set()
     for address in addresses:
         family, last = Family.of(address), int(address) % LAST_BYTES
         if family in done or _ambiguous(last, family, pools):
             continue
-        inside = next((own for subnet in subnets if (own := _at(subnet, family, last))), None)
+        inside = next((own for subnet in subnets if (own := _at(subnet, family, last, proxy))), None)
         if inside:
             done.add(family)
             yield inside
 
 
-def _at(subnet: Subnet, family: Family, last: int) -> IPAddress | None:
-    """Return the address of a subnet that ends in this byte, if Docker never hands it out by itself."""
+def _at(subnet: Subnet, family: Family, last: int, proxy: ProxyId) -> IPAddress | None:
+    """Return the address of a subnet that ends in this byte, if nothing else has it, nor ever gets it from Docker."""
     network = subnet.network
-    if Family.of(network) is not family or network.num_addresses < LAST_BYTES:
+    if Family.of(network) is not family or network.num_addresses < LAST_BYTES or proxy in subnet.chosen:
         return None
     address = network.network_address + last
-    if address in {network.network_address, network.broadcast_address, subnet.gateway}:
+    if address in {network.network_address, network.broadcast_address, subnet.gateway} or address in subnet.taken:
         return None
-    if subnet.handed_out is None:
-        return address if last >= GARDENERS_FIRST else None
-    return None if address in subnet.handed_out else address
+    return address if is_left_alone(address, subnet) else None
+
+
+def is_left_alone(address: IPAddress, subnet: Subnet) -> bool:
+    """Return whether Docker never chooses an address of a subnet by itself."""
+    if subnet.handed_out is not None:
+        return address not in subnet.handed_out
+    return GARDENERS_FIRST <= int(address) - int(subnet.network.network_address) < LAST_BYTES
 
 
 def _ambiguous(last: int, family: Family, pools: Iterable[Pool]) -> bool:

@@ -37,6 +37,10 @@ class PodmanContainer(ResourceType[PodmanContainerInputs, PodmanContainerState])
         identity = self._life.create(new)
         return identity, grown(self.state, new, container=identity)
 
+    def prepare(self, new: PodmanContainerInputs) -> None:
+        """Fetch the image, while what will be replaced serves."""
+        self._life.prepare(new)
+
     def read(self, state: PodmanContainerState) -> PodmanContainerState | None:
         """Return whether this very container runs, and is what it was made as."""
         return state if self._life.runs(state) else None

@@ -48,6 +48,10 @@ class Lifecycle:
             self._end(seen)
         return make_started(self._containers, new.name, wanted)
 
+    def prepare(self, new: PodmanContainerInputs) -> None:
+        """Have the image fetched, if it must be."""
+        provide_image(self._containers, new.image, new.name, new.pull)
+
     def is_absent(self, name: str) -> bool:
         """Return whether there is no container of this name."""
         return self._containers.inspect(name) is None
