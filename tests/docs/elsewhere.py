@@ -58,7 +58,9 @@ NOT_RUN_HERE: dict[str, Elsewhere | Never] = {
     "python3 examples/shop/backends.py stop": SHOP,
     "cp examples/ingress/Pulumi.ingress.yaml stacks/": INGRESS,
     ".venv/bin/locallb --stack ingress up": INGRESS,
-    "curl -H 'Host: shop.test' http://127.77.0.1:8080/api/v1": INGRESS,
+    "curl -H 'Host: shop.test' http://$address:8080/api/v1": INGRESS,
+    "address=$(.venv/bin/locallb --stack ingress status --json | python3 -c"
+    " 'import json, sys; print(json.load(sys.stdin)[0][\"addresses\"][0])')": INGRESS,
     ".venv/bin/locallb --stack ingress destroy": INGRESS,
     "locallb ca export my-ca.crt": Elsewhere(
         "it needs an authority", "tests/cli/host/test_ca.py", '"export", str(file)'

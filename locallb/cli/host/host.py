@@ -13,6 +13,7 @@ from locallb.cli.console import Out
 from locallb.cli.exit_code import Exit
 from locallb.cli.projects.place import PROJECT_FILE
 from locallb.cli.session import Session
+from locallb.dns.zones import DnsSettings, Embedded, with_servers
 from locallb.guarded import owners
 from locallb.host.setup import changes as setup
 from locallb.host.setup.consent import Consent, on_behalf, unnamed
@@ -20,6 +21,7 @@ from locallb.host.setup.hosts_file import Table, read_names
 from locallb.host.setup.plan import LEDGER, plan_setup, plan_teardown
 from locallb.host.setup.steps import HostSeen, Setup, Step
 from locallb.ledger.ledger import Ledger
+from locallb.sources.state.held import read_held
 
 
 def host(session: Session, args: Arguments, out: Out) -> int:
@@ -35,7 +37,7 @@ def teardown(args: Arguments, out: Out) -> int:
 
 def _setup_plan(session: Session, args: Arguments) -> Setup:
     group = setup.group_id(args.group) if args.group else setup.group_of(session.project.root)
-    dns = session.settings.dns
+    dns = _zones(session)
     seen = setup.look(session.settings.pools, group, dns.zones if dns else (), _names(session) if dns else {})
     plan = plan_setup(seen, persist=args.persist, status=args.action == "status")
     return plan if args.action == "status" else _with_consent(plan, seen, session, args)
@@ -49,6 +51,15 @@ def _with_consent(plan: Setup, seen: HostSeen, session: Session, args: Arguments
     if owner := owners.another_owner((session.project.root / PROJECT_FILE, session.project.root)):
         problems += on_behalf(owners.shown(owner), [name for name in (owners.name(owner), str(owner)) if name], consent)
     return replace(plan, problems=(*plan.problems, *problems))
+
+
+def _zones(session: Session) -> DnsSettings | None:
+    """Return the zones with the addresses at which the state has their server, or will have it."""
+    dns = session.settings.dns
+    if dns is None:
+        return None
+    known = read_held(session.project.state_file(session.stack)).name_servers
+    return with_servers(dns, session.home, tuple(Embedded(*socket) for socket in known))
 
 
 def _names(session: Session) -> Table:
