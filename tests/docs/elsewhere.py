@@ -25,11 +25,11 @@ CLI = "it needs the Pulumi CLI"
 SYSTEMD = Never("a systemd of the user's own")
 SHOP = Elsewhere("it goes on until it is stopped", "tests/e2e/test_example.py", "examples/shop/backends.py")
 INGRESS = Elsewhere("it serves at addresses that others may have", "tests/e2e/test_ingresses.py", "Pulumi.ingress.yaml")
-TRUSTED = Elsewhere("it needs an authority", "tests/e2e/test_local_certificates.py", '"ca", "trust", "--apply"')
+TRUSTED = Elsewhere("it needs an authority", "tests/e2e/test_local_certificates.py", '"ca", "trust", "--yes"')
 NOT_RUN_HERE: dict[str, Elsewhere | Never] = {
     "make up": Elsewhere("it installs", "tests/readme.sh", "\nmake up\n"),
-    "sudo .venv/bin/locallb host setup --apply": Elsewhere(
-        "it changes this host", "tests/host/test_resolver_setup.py", '"host", "setup", "--apply"'
+    "sudo .venv/bin/locallb host setup --yes": Elsewhere(
+        "it changes this host", "tests/host/test_resolver_setup.py", '"host", "setup", "--yes"'
     ),
     "make test": Elsewhere("it is what runs this", "tests/readme.sh", "\ntier test\n"),
     "make setup": Elsewhere("it installs, as part of `make up`", "Makefile", "\nup: setup "),

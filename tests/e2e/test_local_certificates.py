@@ -158,13 +158,13 @@ def test_a_browser_opens_it_once_it_trusts_the_authority(
         address = served(play, https(hostname="shop.test"), backend_port=one)
         assert "no program of this host believes your certificates yet" in play.run("status").err
         assert "ERR_CERT_AUTHORITY_INVALID" in page(address, tmp_path)
-        trusted = play.run("ca", "trust", "--apply")
+        trusted = play.run("ca", "trust", "--yes")
         assert trusted.code == 0, trusted.out + trusted.err
         opened = page(address, tmp_path)
         assert "one / " in opened
         assert "ERR_CERT" not in opened
         assert "believes" not in play.run("status").err
-        assert play.run("ca", "untrust", "--apply").code == 0
+        assert play.run("ca", "untrust", "--yes").code == 0
         assert "ERR_CERT_AUTHORITY_INVALID" in page(address, tmp_path)
     assert data.exists()
 

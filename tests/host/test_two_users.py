@@ -127,9 +127,9 @@ def test_two_users_with_three_stacks_each_never_meet(users: tuple[User, User]) -
             rows, server = user.rows(stack), user.server(stack)
             assert {row["state"] for row in rows} == {"serving"}
             addresses = {str(row["name"]): str(row["addresses"][0]) for row in rows}  # type: ignore[index]  # a list
-            questions = [
-                *({"url": f"http://{addresses[name]}:8080/"} for name in ("web", "api")),
-                *({"name": f"{name}.shop.shop.test", "server": server} for name in addresses),
+            questions: list[dict[str, object]] = [
+                *[dict[str, object](url=f"http://{addresses[name]}:8080/") for name in ("web", "api")],
+                *[dict[str, object](name=f"{name}.shop.shop.test", server=server) for name in addresses],
             ]
             answers = _asked(user, questions)
             assert [answer.rpartition(" on ")[0] for answer in answers[:2]] == ["web http", "api http"]

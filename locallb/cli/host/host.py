@@ -1,4 +1,4 @@
-"""The commands `host setup | teardown | status`: what would be done to this host and why; with --apply it is done."""
+"""The commands `host setup | teardown | status`: what would be done to this host and why; with --yes it is done."""
 
 from __future__ import annotations
 
@@ -85,11 +85,11 @@ def _status(plan: Setup, args: Arguments, out: Out) -> int:
 
 
 def _perform(plan: Setup, args: Arguments, out: Out, *, undo: bool) -> int:
-    """Print the steps; with --apply carry each out as it is printed, unless something forbids it."""
+    """Print the steps; with --yes carry each out as it is printed, unless something forbids it."""
     steps = [step for step in plan.steps if undo or not step.done]
     applying = args.apply and not plan.problems
     if applying and steps and os.geteuid() != 0:
-        out.error("--apply changes this host: run it as root, for example with sudo")
+        out.error("--yes changes this host: run it as root, for example with sudo")
         return Exit.FAILED
     for step in steps:
         if not args.json:
@@ -108,10 +108,10 @@ def _tell_end(plan: Setup, steps: list[Step], out: Out, *, applied: bool) -> Non
     if not steps:
         out.line("Nothing to do.")
     elif applied:
-        out.line(f"{len(steps)} changes made; `locallb host teardown --apply` brings back what was there.")
+        out.line(f"{len(steps)} changes made; `locallb host teardown --yes` brings back what was there.")
     elif not plan.problems:
         out.line("")
-        out.line("Nothing was changed. As root, --apply does exactly this.")
+        out.line("Nothing was changed. As root, --yes does exactly this.")
     _tell_rest(plan, out)
 
 
