@@ -30,7 +30,7 @@ UDP = {30853: "names dns-udp"}
 ROOT = Path(__file__).resolve().parents[2]
 RECORD = ROOT / ".cache" / "shop-backends.json"
 SHOP = Path(__file__).resolve().parent
-MANIFESTS = tuple(SHOP.parent / example / "manifests" for example in ("shop", "ingress"))
+MANIFESTS = tuple(SHOP.parent / example / "manifests" for example in ("shop", "ingress", "gateway"))
 """Where examples read the nodes whose pods these are."""
 NODES_FILE = "nodes.yaml"
 TEMPLATE = SHOP / NODES_FILE
