@@ -6,7 +6,7 @@ Engine, SDK and provider are loaded when they are asked for: what only looks sta
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache, cached_property
 from pathlib import Path
@@ -22,7 +22,8 @@ from locallb.engine.state.errors import EngineError, LockHeld
 from locallb.engine.state.project import Project, load_config, load_project, require_stack
 from locallb.engine.state.resource import ResourceState
 from locallb.model.errors import ClientError
-from locallb.model.identities import Home
+from locallb.model.identities import Home, ObjectKey
+from locallb.planning.planned import Plan
 from locallb.planning.runs import run_types
 from locallb.runtimes.runtime import runtime
 from locallb.sources import SourceError
@@ -230,6 +231,12 @@ class Session(Struct, frozen=True, dict=True):
         """
         workspace = Workspace(self.home, self.settings, self.project.state_file(self.stack), glance=glance)
         return workspace.read_and_plan(keep=keep)
+
+    def find_refusals(self, plan: Plan, keys: Iterable[ObjectKey]) -> bool:
+        """Return whether Envoy refuses objects of these load balancers of `plan` that weren't known to be refused."""
+        workspace = Workspace(self.home, self.settings, self.project.state_file(self.stack))
+        workspace.read_and_plan(keep=False)
+        return workspace.find_refusals(plan, keys)
 
     def forget_readings(self) -> None:
         """Remove the copies of the last readings: nothing is left that they could protect."""

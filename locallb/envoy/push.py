@@ -8,17 +8,20 @@ from collections.abc import Set as AbstractSet
 from itertools import groupby
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from locallb.envoy import rollout
 from locallb.envoy.access_logs import CLOSED, GATE, gate
 from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError, Subscription, Subscriptions
+from locallb.envoy.validation import why_refused
 from locallb.envoy.waiting import pauses
 from locallb.model.system_errors import refusal
 from locallb.storage import files
 
 PATIENCE = 2.0
 """Seconds to wait until a running Envoy has taken a file on which the next one builds; it takes a few milliseconds."""
+DOUBTFUL = 0.3
+"""Seconds after which Envoy may have refused a file of which it tells no outcome."""
 _SELDOM = 3
 """Questions for the version of which one is followed by that for refusals: those are rare."""
 
@@ -75,7 +78,7 @@ class Series(Struct):
         for step in steps:
             self._write(step)
         wanted = {step.version for step in steps if step.version}
-        self._wait(lambda: not wanted or _has_routes(self.directory, wanted))
+        self._wait(lambda: not wanted or _has_routes(self.directory, wanted), Verdict(self.directory).is_refused)
 
     def _write(self, step: rollout.Write) -> None:
         files.write(self.directory / step.name, step.text, mode=self.mode)
@@ -101,6 +104,23 @@ class Series(Struct):
                 return False
             time.sleep(next(pause))
         return False
+
+
+class Verdict(Struct):
+    """Asks Envoy once, when a change takes longer than usual, whether it refuses the files in a directory."""
+
+    directory: Path
+    cause: str = ""
+    """Why it does; empty as long as that isn't known."""
+    _asks_at: float = field(default_factory=lambda: time.monotonic() + DOUBTFUL)
+    _asked: bool = False
+
+    def is_refused(self) -> bool:
+        """Return whether it does, as far as that is known now."""
+        if not self._asked and time.monotonic() > self._asks_at:
+            self._asked = True
+            self.cause = why_refused(texts(self.directory), self.directory)
+        return bool(self.cause)
 
 
 def close_gate(directory: Path, mode: int) -> None:

@@ -122,7 +122,7 @@ def new_gate(before: Mapping[str, str], after: Mapping[str, str]) -> int:
 def referred(texts: Mapping[str, str]) -> frozenset[str]:
     """Return the versions of the files that listeners and clusters refer to, endpoints apart."""
     named = (text for name, text in texts.items() if name.startswith((ROUTES, SECRETS)))
-    return frozenset(str(_document(text).get("version_info", "")) for text in named)
+    return frozenset(str(document(text).get("version_info", "")) for text in named)
 
 
 def with_referred(version: str, referred: Collection[str]) -> str:
@@ -135,8 +135,17 @@ def has_referred(version: str) -> bool:
     return _AND in version
 
 
+def document(text: str) -> JsonObject:
+    """Read a file; one that somebody damaged has nothing in it."""
+    try:
+        read = json.loads(text)
+    except ValueError:
+        return {}
+    return read if isinstance(read, dict) else {}
+
+
 def _versioned(name: str, text: str) -> Write:
-    return Write(name, text, str(_document(text).get("version_info", "")))
+    return Write(name, text, str(document(text).get("version_info", "")))
 
 
 def _bridge(before: str, after: str) -> str:
@@ -145,9 +154,9 @@ def _bridge(before: str, after: str) -> str:
     left = [resource for name, resource in old.items() if name not in new]
     if not left:
         return after
-    document = _document(after)
-    version = f"{document.get('version_info', '')}{_BRIDGE}"
-    bridge = {**document, "version_info": version, "resources": [*new.values(), *left]}
+    response = document(after)
+    version = f"{response.get('version_info', '')}{_BRIDGE}"
+    bridge = {**response, "version_info": version, "resources": [*new.values(), *left]}
     return json.dumps(bridge, sort_keys=True, separators=(",", ":"), ensure_ascii=False) + "\n"
 
 
@@ -156,18 +165,9 @@ def _same_resources(text: str, other: str) -> bool:
 
 
 def _resources(text: str) -> JsonObject:
-    resources = _document(text).get("resources", ())
+    resources = document(text).get("resources", ())
     listed = resources if isinstance(resources, list) else ()
     return {str(item.get("name")): item for item in listed if isinstance(item, dict)}
-
-
-def _document(text: str) -> JsonObject:
-    """Read a file; one that somebody damaged has nothing in it."""
-    try:
-        document = json.loads(text)
-    except ValueError:
-        return {}
-    return document if isinstance(document, dict) else {}
 
 
 def fingerprint(texts: Mapping[str, str]) -> Digest:

@@ -6,7 +6,7 @@ the same result. Not here: the configuration itself, when to look, and what beco
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -17,12 +17,14 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from locallb.config.settings import Settings
-from locallb.model.identities import Home
+from locallb.model.identities import Home, ObjectKey
 from locallb.model.memory import Memory
 from locallb.planning.memory import PlanMemory
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
+from locallb.planning.refused import RefusedObjects
 from locallb.planning.statuses.withdrawal import withdraw
+from locallb.sources.refusals import find_refusals, read_refusals
 from locallb.sources.snapshot import SnapshotResult, read_snapshot
 from locallb.sources.snapshot_cache import Changes, SnapshotCache
 
@@ -55,6 +57,7 @@ class Workspace(Struct, frozen=True):
     _memory: PlanMemory = field(default_factory=PlanMemory)
     _planned: Memory[Plan] = field(default_factory=Memory)
     _told: Memory[Plan] = field(default_factory=Memory)
+    _refused: RefusedObjects = field(default_factory=RefusedObjects)
 
     def configured(self, settings: Settings) -> Workspace:
         """Return the stack with this configuration; what is followed and stays is followed on."""
@@ -81,5 +84,15 @@ class Workspace(Struct, frozen=True):
             result = cache.read(changes)
         else:
             result = read_snapshot(self.home, self.settings, self.state, keep=keep, glance=self.glance)
+        snapshot = self._refused.of(result.snapshot, read_refusals(self.home))
+        result = result if snapshot is result.snapshot else replace(result, snapshot=snapshot)
         plan = self._planned.of(None, partial(make_plan, memory=self._memory), result.snapshot, self.settings)
         return result, self._told.of(None, withdraw, plan, down)
+
+    def find_refusals(self, plan: Plan, keys: Iterable[ObjectKey]) -> bool:
+        """Return whether Envoy refuses objects of these load balancers that weren't known; the next plan does without.
+
+        `plan` is the one that was made last.
+        """
+        read = self._refused.read
+        return read is not None and bool(find_refusals(self.home, self.settings, read, plan, keys))

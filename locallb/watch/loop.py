@@ -204,6 +204,8 @@ class Loop:
         self._planner.ended()
         if outcome.failed:
             self._planner.surprised()
+            if self._planner.find_refusals(plan, outcome.failed):
+                self._take(Mark(Cause.RETRY))
         repaired = self._troubles.repaired(ended, batch, outcome)
         done = [key for key in batch.keys if key not in outcome.failed]
         failed = {key: wanted.get(key, "") for key in outcome.failed}

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from locallb.config.settings import Settings
 from locallb.engine.engine import Engine
 from locallb.kubernetes.api.unreachable import UNREACHABLE
-from locallb.model.identities import ClusterName, Home
+from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.memory import RowCache
 from locallb.planning.planned import Plan
 from locallb.planning.runs import run_types
@@ -101,6 +101,10 @@ class Planner(Struct):
         self.silent = {name: why for name, why in stale.items() if name in access}
         UNREACHABLE.put({access[name]: why for name, why in self.silent.items()})
         return result, plan
+
+    def find_refusals(self, plan: Plan, keys: Collection[ObjectKey]) -> bool:
+        """Return whether Envoy refuses objects of these load balancers, which the next plan does without."""
+        return self._opened().find_refusals(plan, keys)
 
     def updated(self) -> None:
         """Note that the stack changed, and follow the runs that the state has now."""

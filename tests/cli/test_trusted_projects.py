@@ -32,7 +32,7 @@ COMMANDS = (
     "watch",
     "gc",
     "doctor",
-    "host setup --yes",
+    "host setup --apply",
     "host status",
     "state check",
     "state restore --yes",

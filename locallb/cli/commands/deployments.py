@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from locallb.cli.arguments import Arguments
 from locallb.cli.commands.others_at_work import forgotten, tell_of_watch, without_watch
 from locallb.cli.confirmation import confirmed
@@ -15,7 +17,11 @@ from locallb.cli.session import Session
 from locallb.cli.targets import scope_of
 from locallb.engine.deploy.events import Result
 from locallb.engine.state.errors import EngineError
+from locallb.engine.state.urns import name_of
 from locallb.model.formatting import counted
+
+if TYPE_CHECKING:
+    from locallb.cli.program import Program
 
 
 def up(session: Session, args: Arguments, out: Out) -> int:
@@ -40,7 +46,20 @@ def up(session: Session, args: Arguments, out: Out) -> int:
     session.sign_in()
     with Progress(out, f"Updating ({session.stack})", silent=args.json) as progress:
         result = session.engine(progress.listen).up(program, scope=scope)
+        while not result.ok and _finds_refusals(session, program, result):
+            program = session.program()
+            result = session.engine(progress.listen).up(program, scope=scope)
     return tell_outcome(session, args, out, "up", result, what_was_planned(session, program)[1], printed=printed)
+
+
+def _finds_refusals(session: Session, program: Program, result: Result) -> bool:
+    """Return whether Envoy refused objects that weren't known to be: the rest is served without them."""
+    if program.outcome is None or result.interrupted:
+        return False
+    _, plan = program.outcome
+    broken = set(map(name_of, result.broken))
+    keys = [placement.key for placement in plan.placements if str(placement.key) in broken]
+    return session.find_refusals(plan, keys)
 
 
 def refresh(session: Session, args: Arguments, out: Out) -> int:

@@ -1,0 +1,111 @@
+"""Envoy's own verdict on the files of a proxy: all of them as one static configuration, which is read and never run.
+
+It finds what Envoy refuses for whatever reason, and says why. Not here: which object is to blame.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from locallb.envoy import rollout
+from locallb.envoy.binary import installed
+from locallb.envoy.bootstrap import ALONE
+from locallb.envoy.document import text
+from locallb.model.errors import ClientError
+from locallb.model.fields import JsonObject
+from locallb.model.formatting import printable
+from locallb.programs.program import Program
+from locallb.storage import files
+from locallb.storage.scratch import scratch
+
+TIMEOUT = 10.0
+"""Seconds; 0.1 are usual."""
+_ARGUMENTS = ("--mode", "validate", ALONE, "--concurrency", "1", "--log-level", "critical")
+_COMPLAINT = re.compile(r"error initializing configuration '[^']*': (.*)", re.DOTALL)
+_FILE = re.compile(r'"filename":"\./([^"/]+)"')
+_CAUSED_BY = "| caused by "
+_MAX_CAUSE = 200
+"""Characters of a cause."""
+
+
+def why_refused(texts: Mapping[str, str], directory: Path) -> str:
+    """Return why Envoy refuses these files in `directory`, which has their certificates.
+
+    Empty if it accepts them, and if it can't be asked.
+    """
+    configuration = static(texts)
+    if not all((directory / name).exists() for name in _FILE.findall(configuration)):
+        return ""  # a certificate that could not be written: no configuration is to blame
+    try:
+        with scratch("a configuration to validate") as place:
+            files.write(place / rollout.BOOTSTRAP, configuration)
+            command = (str(installed().path), "--config-path", str(place / rollout.BOOTSTRAP), *_ARGUMENTS)
+            ended = Program(command, TIMEOUT, directory=directory, environment={}).run()
+    except ClientError:
+        return ""
+    if not ended.code:
+        return ""
+    found = _COMPLAINT.search(ended.complaints.decode(errors="replace"))
+    return _cause(found[1]) if found else f"it ends with {ended.code}"
+
+
+def static(texts: Mapping[str, str]) -> str:
+    """Make a bootstrap that has all resources of a proxy's files inside."""
+    resources = {name: _resources(content) for name, content in texts.items()}
+    named = {
+        str(resource.get("name") or resource.get("cluster_name")): resource
+        for name, listed in resources.items()
+        if name not in {rollout.BOOTSTRAP, rollout.LISTENERS, rollout.CLUSTERS}
+        for resource in listed
+    }
+    bootstrap = {key: value for key, value in _document(texts, rollout.BOOTSTRAP).items() if key != "dynamic_resources"}
+    clusters = [_static_cluster(cluster, named) for cluster in resources.get(rollout.CLUSTERS, ())]
+    listeners = resources.get(rollout.LISTENERS, ())
+    return text({**bootstrap, "static_resources": _inlined({"clusters": clusters, "listeners": listeners}, named)})
+
+
+def _static_cluster(cluster: JsonObject, named: Mapping[str, JsonObject]) -> JsonObject:
+    if cluster.get("type") != "EDS":
+        return cluster
+    endpoints = named.get(str(cluster.get("name")), {"cluster_name": cluster.get("name")})
+    apart = {key: value for key, value in cluster.items() if key != "eds_cluster_config"}
+    return {**apart, "type": "STATIC", "load_assignment": endpoints}
+
+
+def _inlined(value: Any, named: Mapping[str, JsonObject]) -> Any:  # noqa: ANN401 - any JSON
+    """Put routes, certificates and authorities in place of the references to their files."""
+    if isinstance(value, list | tuple):
+        return [_inlined(item, named) for item in value]
+    if not isinstance(value, dict):
+        return value
+    made = {key: _inlined(item, named) for key, item in value.items()}
+    if rds := made.pop("rds", None):
+        made["route_config"] = named.get(rds["route_config_name"], {"name": rds["route_config_name"]})
+    if references := made.pop("tls_certificate_sds_secret_configs", None):
+        made["tls_certificates"] = [named.get(each["name"], {}).get("tls_certificate", {}) for each in references]
+    if reference := made.pop("validation_context_sds_secret_config", None):
+        context = named.get(reference["name"], {}).get("validation_context", {})
+        made["validation_context"] = {**made.pop("default_validation_context", {}), **context}
+    if combined := made.pop("combined_validation_context", None):
+        made |= combined
+    return made
+
+
+def _resources(content: str) -> list[JsonObject]:
+    """Read a discovery response's resources, without the type that they need only there."""
+    listed = rollout.document(content).get("resources", ())
+    return [{key: value for key, value in resource.items() if key != "@type"} for resource in listed]
+
+
+def _document(texts: Mapping[str, str], name: str) -> JsonObject:
+    return rollout.document(texts.get(name, ""))
+
+
+def _cause(complaint: str) -> str:
+    """Return the innermost cause in Envoy's complaint, which may have the whole configuration before it."""
+    innermost = complaint.rpartition(_CAUSED_BY)[2] if _CAUSED_BY in complaint else complaint
+    words = " ".join(innermost.partition("): ")[0].split()).removesuffix(")")
+    return printable(words[:_MAX_CAUSE])

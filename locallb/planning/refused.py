@@ -1,0 +1,136 @@
+"""Objects whose configuration Envoy refused: each is planned as one with a problem, so that all others are served.
+
+A refusal is of an object's content: another content is planned again as any other. Pure. Not here: how it is found out
+which object is to blame (`sources.refusals`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from locallb.model.faults import NO_ORDER
+from locallb.model.gateway.ingresses import Ingress
+from locallb.model.gateway.objects import Gateway, ListenerSet, Route
+from locallb.model.gateway.of_cluster import AuthorityBundle, ObjectOfCluster, TlsSecret
+from locallb.model.identities import ClusterName, Digest
+from locallb.model.objects import MalformedService, Service
+from locallb.model.reasons import Problem, Reason
+from locallb.model.snapshot import Snapshot
+
+Refusable: TypeAlias = Route | Ingress | ListenerSet | Gateway | TlsSecret | AuthorityBundle | Service
+REFUSABLE = (Route, Ingress, ListenerSet, Gateway, TlsSecret, AuthorityBundle, Service)
+
+
+class Refusal(Struct, frozen=True):
+    """What Envoy refused of one object, as it was."""
+
+    name: str
+    """Which object, as `name_of` has it."""
+    content: Digest
+    why: str
+    """The cause, in Envoy's words."""
+    wholly: bool = True
+    """Whether a route or Ingress adds nothing to the configuration; otherwise it answers requests with an error."""
+
+
+def name_of(cluster: ClusterName, thing: Refusable) -> str:
+    """Name an object of a cluster."""
+    match thing:
+        case Service():
+            return str(thing.key)
+        case Route():
+            return f"{cluster}/{thing.kind.value}/{thing.meta.key}"
+        case TlsSecret() | AuthorityBundle():
+            return f"{cluster}/{type(thing).__name__}/{thing.key}"
+        case _:
+            return f"{cluster}/{type(thing).__name__}/{thing.meta.key}"
+
+
+def content_of(thing: Refusable) -> Digest:
+    """Digest an object, without what commands order for it."""
+    plain = replace(thing, ordered=NO_ORDER) if isinstance(thing, Service) else thing
+    packed = msgspec.json.encode(plain, enc_hook=_plain, order="deterministic")
+    return Digest(hashlib.sha256(packed).hexdigest())
+
+
+def _plain(value: object) -> object:
+    return dict(value) if isinstance(value, Mapping) else str(value)
+
+
+class RefusedObjects(Struct):
+    """Puts objects with a problem in the places of those that are refused. For one thread."""
+
+    read: Snapshot | None = None
+    """The snapshot as it was read last."""
+    _refusals: tuple[Refusal, ...] = ()
+    _planned: Snapshot | None = None
+    _made: dict[str, tuple[object, Refusal, ObjectOfCluster]] = field(default_factory=dict)
+
+    def of(self, snapshot: Snapshot, refusals: tuple[Refusal, ...]) -> Snapshot:
+        """Return what is planned of a snapshot: the identical one where nothing in it is refused."""
+        if self._planned is None or self.read is not snapshot or self._refusals != refusals:
+            self.read, self._refusals = snapshot, refusals
+            self._planned = self._without(snapshot, refusals) if refusals else snapshot
+        return self._planned
+
+    def _without(self, snapshot: Snapshot, refusals: Iterable[Refusal]) -> Snapshot:
+        by_name = {refusal.name: refusal for refusal in refusals}
+        objects = tuple(self._object(each, by_name) for each in snapshot.gateway_api)
+        refused = {
+            service.key: refusal
+            for service in snapshot.services
+            if (refusal := by_name.get(str(service.key))) and refusal.content == content_of(service)
+        }
+        malformed = tuple(
+            MalformedService(
+                service.key,
+                Problem(Reason.MALFORMED, f"{service.key}: {_sentence(refused[service.key])}; change the Service"),
+                service.uid,
+                service.load_balancer_class,
+                labels=service.labels,
+            )
+            for service in snapshot.services
+            if service.key in refused
+        )
+        return replace(
+            snapshot,
+            gateway_api=objects,
+            services=tuple(service for service in snapshot.services if service.key not in refused),
+            malformed=(*snapshot.malformed, *malformed),
+        )
+
+    def _object(self, each: ObjectOfCluster, by_name: Mapping[str, Refusal]) -> ObjectOfCluster:
+        """Return the same object each time, so that an identity check is enough."""
+        thing = each.object
+        if not isinstance(thing, Route | Ingress | ListenerSet | Gateway | TlsSecret | AuthorityBundle):
+            return each
+        refusal = by_name.get(name_of(each.cluster, thing))
+        if refusal is None:
+            return each
+        before = self._made.get(refusal.name)
+        if before is None or before[0] is not thing or before[1] != refusal:
+            is_same = refusal.content == content_of(thing)
+            before = thing, refusal, each._replace(object=refused(thing, refusal)) if is_same else each
+            self._made[refusal.name] = before
+        return before[2]
+
+
+def refused(
+    thing: Route | Ingress | ListenerSet | Gateway | TlsSecret | AuthorityBundle, refusal: Refusal
+) -> Route | Ingress | ListenerSet | Gateway | TlsSecret | AuthorityBundle:
+    """Return an object of which Envoy gets nothing that it refused."""
+    if isinstance(thing, Route) and refusal.wholly:
+        return replace(thing, problem=_sentence(refusal), rules=(), hostnames=None)
+    if isinstance(thing, Ingress) and refusal.wholly:
+        return replace(thing, problem=_sentence(refusal), rules=(), tls=(), default=None)
+    return replace(thing, problem=_sentence(refusal))
+
+
+def _sentence(refusal: Refusal) -> str:
+    return f"Envoy refuses its configuration: {refusal.why}"

@@ -1,0 +1,68 @@
+"""Refusals of Envoy in a plan: of the object that had that content, as the same object each time, and no other."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from locallb.model.gateway.objects import Meta, Named, Route, RouteKind
+from locallb.model.gateway.of_cluster import ObjectOfCluster
+from locallb.model.gateway.rules import Rule
+from locallb.model.identities import ClusterName, Home, ObjectKey
+from locallb.model.objects import Service
+from locallb.model.snapshot import Snapshot
+from locallb.planning.refused import Refusal, RefusedObjects, content_of, name_of
+
+CLUSTER = ClusterName("c")
+ROUTE = Route(RouteKind.HTTP, Meta(Named("shop", "bad"), generation=1), hostnames=("a.test",), rules=(Rule(),))
+OTHER = Route(RouteKind.GRPC, Meta(Named("shop", "bad"), generation=1))
+SERVICE = Service(ObjectKey(CLUSTER, "shop", "bad"), ())
+
+
+def refusal(thing: Route | Service, *, wholly: bool = True) -> Refusal:
+    """Make a refusal of an object as it is."""
+    return Refusal(name_of(CLUSTER, thing), content_of(thing), "too long", wholly)
+
+
+def snapshot(*routes: Route) -> Snapshot:
+    """Make a snapshot of routes and the Service."""
+    objects = tuple(ObjectOfCluster(CLUSTER, route) for route in routes)
+    return Snapshot(Home("p", "s", "/r"), services=(SERVICE,), gateway_api=objects)
+
+
+def test_nothing_is_different_without_refusals() -> None:
+    """The snapshot is the identical one."""
+    read = snapshot(ROUTE, OTHER)
+    assert RefusedObjects().of(read, ()) is read
+
+
+def test_a_refused_route_keeps_its_cause_and_leads_nowhere() -> None:
+    """Or its requests are answered with an error; a route of its name and another kind is as it was."""
+    read = snapshot(ROUTE, OTHER)
+    bad, other = (each.object for each in RefusedObjects().of(read, (refusal(ROUTE),)).gateway_api)
+    assert isinstance(bad, Route)
+    assert (bad.problem, bad.rules, bad.hostnames) == ("Envoy refuses its configuration: too long", (), None)
+    assert other is OTHER
+    gentle = RefusedObjects().of(read, (refusal(ROUTE, wholly=False),)).gateway_api[0].object
+    assert gentle == replace(ROUTE, problem="Envoy refuses its configuration: too long")
+
+
+def test_another_content_is_not_refused() -> None:
+    """However little of it is different."""
+    changed = replace(ROUTE, hostnames=("b.test",))
+    planned = RefusedObjects().of(snapshot(changed), (refusal(ROUTE),))
+    assert planned.gateway_api[0].object is changed
+
+
+def test_the_same_object_stands_in_place_of_a_refused_one_each_time() -> None:
+    """So that plans of later snapshots, with other objects, are planned by what differs alone."""
+    known = RefusedObjects()
+    first = known.of(snapshot(ROUTE), (refusal(ROUTE),)).gateway_api[0].object
+    assert known.of(snapshot(ROUTE, OTHER), (refusal(ROUTE),)).gateway_api[0].object is first
+
+
+def test_a_refused_service_is_rejected() -> None:
+    """With the cause and what to do; whatever is ordered for it makes no difference."""
+    planned = RefusedObjects().of(snapshot(), (refusal(SERVICE),))
+    assert planned.services == ()
+    (malformed,) = planned.malformed
+    assert malformed.problem.message == "c/shop/bad: Envoy refuses its configuration: too long; change the Service"
