@@ -8,7 +8,7 @@ neighbour_up() {
   [ "$(id -u)" = 0 ] || { echo "only root can have a neighbour who is another user"; return 0; }
   mkdir "$neighbour" || return # somebody else's is nobody's home
   git clone --quiet . "$neighbour/local-lb"
-  if [ ! -e "$shared" ]; then # as `host setup --apply` makes it
+  if [ ! -e "$shared" ]; then # as `host setup --yes` makes it
     install -d -m 3775 -g "$NEIGHBOUR" "$shared/ledger"
     touch "$neighbour/made-ledger"
   fi

@@ -2,8 +2,8 @@
 
 It answers on the nodePorts of `manifests/`, on the addresses of both nodes, and tells which Service, port and node was
 asked: HTTP over TCP, plain datagrams over UDP. It needs nothing but Python and listens on 127.0.0.0/8 only. Where
-another checkout's shop has these addresses it takes the next ones, and writes them into `manifests/nodes.yaml` until
-`stop`.
+another shop of this host has the usual addresses it takes the next ones. Until `stop`, `manifests/nodes.yaml` of the
+examples, which Git ignores, has the nodes with the addresses that it took.
 """
 
 from __future__ import annotations
@@ -29,7 +29,11 @@ TCP = {30880: "web http", 30890: "web admin", 30980: "api http", 30853: "names d
 UDP = {30853: "names dns-udp"}
 ROOT = Path(__file__).resolve().parents[2]
 RECORD = ROOT / ".cache" / "shop-backends.json"
-MANIFEST = Path(__file__).resolve().parent / "manifests" / "nodes.yaml"
+SHOP = Path(__file__).resolve().parent
+MANIFESTS = tuple(SHOP.parent / example / "manifests" for example in ("shop", "ingress", "gateway"))
+"""Where examples read the nodes whose pods these are."""
+NODES_FILE = "nodes.yaml"
+TEMPLATE = SHOP / NODES_FILE
 INTERNAL = re.compile(r"(type: InternalIP, address: )([0-9.]+)")
 START_SECONDS = 10.0
 
@@ -122,19 +126,15 @@ def holder(place: str) -> str:
     return "a process of another user"
 
 
-def node_addresses() -> tuple[str, ...]:
-    """Read the nodes' addresses from the manifest."""
-    return tuple(match[2] for match in INTERNAL.finditer(MANIFEST.read_text()))
-
-
-def tell_nodes(addresses: tuple[str, ...]) -> None:
-    """Write the nodes' addresses into the manifest where they are others."""
-    if node_addresses() != addresses:
-        following = iter(addresses)
-        text = INTERNAL.sub(lambda match: match[1] + next(following), MANIFEST.read_text())
-        beside = MANIFEST.with_name(f".{MANIFEST.name}.new")
-        beside.write_text(text)
-        beside.replace(MANIFEST)
+def write_nodes(addresses: tuple[str, ...]) -> None:
+    """Write the nodes with their addresses."""
+    following = iter(addresses)
+    text = INTERNAL.sub(lambda match: match[1] + next(following), TEMPLATE.read_text())
+    for path in (directory / NODES_FILE for directory in MANIFESTS if directory.is_dir()):
+        if not (path.exists() and path.read_text() == text):
+            beside = path.with_name(f".{NODES_FILE}.new")
+            beside.write_text(text)
+            beside.replace(path)
 
 
 def start_ticks(pid: int) -> str | None:
@@ -145,22 +145,28 @@ def start_ticks(pid: int) -> str | None:
     return None
 
 
-def running() -> int | None:
-    """Return the process id of the backends that `start` left, if they still run, and belong to this very directory."""
+def running() -> tuple[int, tuple[str, ...]] | None:
+    """Return the process that `start` left and its addresses, if it still runs and belongs to this very directory."""
     try:
         record = json.loads(RECORD.read_text())
         ours = Path(f"/proc/{record['pid']}/cwd").samefile(ROOT)  # a copy of the directory has a copy of the record
     except (OSError, ValueError):
         return None
-    return record["pid"] if ours and start_ticks(record["pid"]) == record["started"] else None
+    if not ours or start_ticks(record["pid"]) != record["started"]:
+        return None
+    return record["pid"], tuple(record.get("addresses", ()))
 
 
 def start() -> str:
     """Start the backends detached, unless they run already."""
-    if pid := running():
-        return f"the shop's backends run already (process {pid})"
+    if found := running():
+        pid, addresses = found
+        if addresses:
+            write_nodes(addresses)
+            return f"the shop's backends run already (process {pid})"
+        end(pid)  # an earlier version started it, which noted no addresses
     child = subprocess.Popen(
-        [sys.executable, str(Path(__file__).resolve()), "serve", *node_addresses()],
+        [sys.executable, str(Path(__file__).resolve()), "serve", *ADDRESSES[0]],
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -175,23 +181,30 @@ def start() -> str:
             f"the shop's backends could not start: {(errors.strip() or 'no reason given').splitlines()[-1]}"
         )
     RECORD.parent.mkdir(exist_ok=True)
-    RECORD.write_text(json.dumps({"pid": child.pid, "started": start_ticks(child.pid)}))
-    tell_nodes(tuple(addresses))
+    record = {"pid": child.pid, "started": start_ticks(child.pid), "addresses": addresses}
+    RECORD.write_text(json.dumps(record))
+    write_nodes(tuple(addresses))
     where = "" if tuple(addresses) == ADDRESSES[0] else f", on {' and '.join(addresses)}: the usual places are taken"
     return f"the shop's backends run (process {child.pid}){where}"
 
 
+def end(pid: int) -> None:
+    """End a process, and wait for that."""
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + START_SECONDS
+    while start_ticks(pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
 def stop() -> str:
     """Stop the backends that `start` left."""
-    pid = running()
-    if pid:
-        os.kill(pid, signal.SIGTERM)
-        deadline = time.monotonic() + START_SECONDS
-        while start_ticks(pid) and time.monotonic() < deadline:
-            time.sleep(0.02)
+    found = running()
+    if found:
+        end(found[0])
     RECORD.unlink(missing_ok=True)
-    tell_nodes(ADDRESSES[0])
-    return "the shop's backends are stopped" if pid else "the shop's backends don't run"
+    for directory in MANIFESTS:
+        (directory / NODES_FILE).unlink(missing_ok=True)
+    return "the shop's backends are stopped" if found else "the shop's backends don't run"
 
 
 def main(words: list[str]) -> None:
@@ -204,7 +217,7 @@ def main(words: list[str]) -> None:
     elif words == ["stop"]:
         print(stop())
     elif words == ["status"]:
-        print(f"running as process {pid}" if (pid := running()) else "not running")
+        print(f"running as process {found[0]}" if (found := running()) else "not running")
     else:
         raise SystemExit("usage: backends.py start | stop | status")
 

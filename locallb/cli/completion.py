@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,10 +18,12 @@ from locallb.cli.projects.place import PROJECT_FILE, nearest_project
 from locallb.cli.syntax.grammar import make_parser
 from locallb.cli.syntax.parser import ANSWER
 from locallb.guarded import reader
-from locallb.model.fields import at, object_of, text_of
+from locallb.model.fields import at, object_of, objects_of, text_of
+from locallb.model.state_resource import BALANCER, CONFIG, SERVICE
 from locallb.storage import paths
 
-_BALANCER = "$locallb:index:LoadBalancer::"
+_WITH_BACKENDS = (CONFIG, SERVICE)
+_ADDRESS = re.compile(r'\\?"address\\?":\s*\\?"([0-9a-fA-F.:]+)\\?"')
 _LARGEST = 32 << 20
 """Bytes of a state that are read while somebody waits for a key."""
 
@@ -113,8 +116,12 @@ class _Line:
         if action.dest == "stack":
             return _stacks(project)
         if action.metavar == "SERVICE":
-            return _balancers(project, self._given["stack"])
-        return ()
+            return _balancers(_resources(project, self._given["stack"]))
+        if action.dest == "backends":
+            return _backends(_resources(project, self._given["stack"]))
+        if action.metavar == "TOPIC":
+            return sorted(page.stem for page in paths.shipped("docs").glob("*.md"))
+        return _contexts() if action.metavar == "CONTEXT" else ()
 
     def _project(self) -> Path:
         """Return the project around, or this user's own."""
@@ -128,22 +135,47 @@ def _stacks(project: Path) -> list[str]:
     return sorted(path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in files)
 
 
-def _balancers(project: Path, stack: str) -> list[str]:
-    """Return the load balancers that a stack's state has."""
+def _resources(project: Path, stack: str) -> Sequence[Mapping[str, object]]:
+    """Return the resources that a stack's state has; none where it can't be read."""
     declared = _declared(project)
     url = text_of(at(declared, "backend", "url"))
     path = project / url.removeprefix("file://") / ".pulumi/stacks" / str(declared.get("name")) / f"{stack}.json"
     try:
-        resources = json.loads(reader.read(path, _LARGEST))["checkpoint"]["latest"]["resources"]
-        urns = [str(resource["urn"]) for resource in resources]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return []
-    return sorted(name for urn in urns for _, mark, name in [urn.partition(_BALANCER)] if mark)
+        state = json.loads(reader.read(path, _LARGEST))
+    except (OSError, ValueError, RecursionError):
+        return ()
+    return objects_of(at(object_of(state), "checkpoint", "latest", "resources"))
+
+
+def _balancers(resources: Iterable[Mapping[str, object]]) -> list[str]:
+    """Return the load balancers among resources, by the names that end their URNs."""
+    urns = [text_of(resource.get("urn")) for resource in resources if resource.get("type") == BALANCER]
+    return sorted(urn.partition(f"::{BALANCER}::")[2] for urn in urns)
+
+
+def _backends(resources: Iterable[Mapping[str, object]]) -> list[str]:
+    """Return the addresses of all backends that proxies have."""
+    inputs = [object_of(resource.get("inputs")) for resource in resources if resource.get("type") in _WITH_BACKENDS]
+    texts = [str(value) for each in inputs for key, value in each.items() if key != "listeners"]
+    files = [text_of(text) for each in inputs for name, text in object_of(each.get("files")).items() if "lds" in name]
+    listening = {address for text in files for address in _ADDRESS.findall(text)}
+    return sorted({address for text in texts for address in _ADDRESS.findall(text)} - listening)
+
+
+def _contexts() -> list[str]:
+    """Return the contexts of the kubeconfig that counts."""
+    given = os.environ.get("KUBECONFIG") or os.path.expanduser("~/.kube/config")  # noqa: PTH111 - no home is no error
+    documents = [_document(Path(path)) for path in given.split(os.pathsep) if path]
+    return [text_of(one.get("name")) for document in documents for one in objects_of(document.get("contexts"))]
 
 
 def _declared(project: Path) -> Mapping[str, object]:
+    return _document(project / PROJECT_FILE)
+
+
+def _document(path: Path) -> Mapping[str, object]:
+    """Read a YAML file; one that can't be read says nothing."""
     try:
-        declared = yaml.load(reader.read(project / PROJECT_FILE, _LARGEST), yaml.CSafeLoader)
+        return object_of(yaml.load(reader.read(path, _LARGEST), yaml.CSafeLoader))
     except (OSError, ValueError, yaml.YAMLError, RecursionError):
         return {}
-    return object_of(declared)

@@ -5,23 +5,34 @@ Not here: how the key `dns` is parsed (`config.parsing.dns`), and what is told t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from ipaddress import IPv4Address, IPv4Network
+from itertools import chain
 from types import MappingProxyType
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from locallb.dns.names import lies_in
-from locallb.model.identities import IPAddress, OwnerId, ZoneName, place
+from locallb.model.identities import Home, IPAddress, OwnerId, ZoneName, place
 
 TTL = 60
 """Seconds for which an answer may be kept, unless configured otherwise."""
 
 
+CHOSEN = IPv4Address(0)
+"""The address of a server that has one of the stack's own, which `with_servers` finds."""
+NETWORK = IPv4Network("127.53.0.0/16")
+"""Where those are."""
+PORT = 5300
+
+
 class Embedded(Struct, frozen=True):
     """An Envoy of the stack answers, by UDP."""
 
-    address: IPAddress
-    port: int
+    address: IPAddress = CHOSEN
+    port: int = PORT
 
     def __str__(self) -> str:
         return place(self.address, self.port)
@@ -68,6 +79,34 @@ class DnsSettings(Struct, frozen=True):
     def embedded(self) -> tuple[Embedded, ...]:
         """Return the places at which Envoy answers, each once."""
         return tuple(dict.fromkeys(zone.server for zone in self.zones if isinstance(zone.server, Embedded)))
+
+
+def with_servers(
+    dns: DnsSettings,
+    home: Home,
+    known: Collection[Embedded],
+    is_free: Callable[[Embedded], bool] = bool,
+) -> DnsSettings:
+    """Return the zones with the server that a stack has of its own, where they leave its address to the stack.
+
+    It stays where it is on the loopback (`known` are the stack's servers of before). Otherwise it is at an address for
+    each stack: a hash of its name and directory, or the next one that is free.
+    """
+    given = {server.address for server in dns.embedded}
+    if CHOSEN not in given:
+        return dns
+    loopback = (server for server in sorted(known, key=str) if server.address.is_loopback)
+    kept = (server for server in loopback if server.address not in given)
+    server = next((server for server in chain(kept, _servers(home)) if is_free(server)), None) or next(_servers(home))
+    zones = (replace(zone, server=server) if zone.server == Embedded() else zone for zone in dns.zones)
+    return replace(dns, zones=tuple(zones))
+
+
+def _servers(home: Home) -> Iterator[Embedded]:
+    digest = hashlib.sha256(f"{home.project}\0{home.stack}\0{home.root}".encode(errors="surrogateescape")).digest()
+    first = int.from_bytes(digest[:4], "big")
+    count = NETWORK.num_addresses
+    return (Embedded(NETWORK[(first + step) % count]) for step in range(count))
 
 
 def zone_of(name: str, zones: Sequence[Zone]) -> Zone | None:

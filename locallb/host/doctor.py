@@ -19,7 +19,7 @@ USUAL_PORTS = (22, 53, 80, 443)
 """What Services like to use; a wildcard listener there takes the port on every address."""
 _SHOWN = 5
 """Items of a list in one sentence."""
-_SETUP = "`sudo locallb host setup --apply` lifts it"
+_SETUP = "`sudo locallb host setup --yes` lifts it"
 
 
 LOW_DISK = 100 << 20
@@ -118,7 +118,7 @@ def _names(seen: HostInspection) -> Iterator[Finding]:
         else:
             other = f"says {' '.join(sorted(name.by_resolver))} for" if name.by_resolver else "doesn't know"
             text = f"this host's resolver {other} {name.name}, which {name.server} knows: it doesn't ask there"
-            yield Finding(Level.WARNING, "names", text, "`sudo locallb host setup --apply` has it ask there")
+            yield Finding(Level.WARNING, "names", text, "`sudo locallb host setup --yes` has it ask there")
 
 
 def _authority(seen: HostInspection) -> Iterator[Finding]:
@@ -138,7 +138,7 @@ def _pools(seen: HostInspection) -> Iterator[Finding]:
     for problem, partly in dict.fromkeys((route.problem, route.partly) for route in seen.routes if route.problem):
         yield Finding(_weight(partly=partly), "pools", problem.message, "change local-lb:pools")
     for partly, text in left_out(seen.routes):
-        yield Finding(_weight(partly=partly), "pools", text, "`sudo locallb host setup --apply` adds it")
+        yield Finding(_weight(partly=partly), "pools", text, "`sudo locallb host setup --yes` adds it")
     for level, texts in (
         (Level.WARNING, [route.warning for route in seen.routes]),
         (Level.NOTE, [route.note for route in seen.routes]),
@@ -228,7 +228,7 @@ def _ledger(seen: HostInspection) -> Iterator[Finding]:
         yield Finding(Level.WARNING, "ledger", text, "`locallb gc` lists it all, and removes this stack's with --yes")
     if seen.shared_ledger == "closed":
         text = f"{LEDGER} is this host's ledger, but {seen.user} may not write there: others don't see our addresses"
-        yield Finding(Level.WARNING, "ledger", text, "`sudo locallb host setup --apply --group GROUP`, and join GROUP")
+        yield Finding(Level.WARNING, "ledger", text, "`sudo locallb host setup --yes --group GROUP`, and join GROUP")
     elif seen.ledger and not seen.ledger_problems:
         claims = counted(seen.claims, "address", "addresses")
         yield Finding(Level.OK, "ledger", f"{claims} claimed in {seen.ledger}")

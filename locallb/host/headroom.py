@@ -63,7 +63,7 @@ def headroom(limits: Limits) -> Headroom:
             limits.watches // _INSTANCES,
             "inotify instances",
             f"{limits.watches} of {limits.watch_limit} left",
-            "`sudo locallb host setup --apply` raises the limit, or end other programs that watch files",
+            "`sudo locallb host setup --yes` raises the limit, or end other programs that watch files",
         ),
         (limits.addresses, "addresses", f"{limits.addresses} left", "add addresses to local-lb:pools"),
         (

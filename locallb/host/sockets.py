@@ -13,10 +13,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from locallb.host.descriptors import socket_owners
+from locallb.host.descriptors import SocketOwners, socket_owners
 from locallb.model.errors import ClientError
-from locallb.model.identities import IPAddress, Protocol
+from locallb.model.identities import IPAddress, Protocol, ProxyId
 from locallb.model.system_errors import refuse_scarcity
+from locallb.storage.proxy_directories import Proxies
 
 LISTEN = "0A"
 _ESTABLISHED = "01"
@@ -39,7 +40,10 @@ class Row(Struct, frozen=True):
 
 
 def holder(address: IPAddress, port: int, protocol: Protocol) -> str:
-    """Return which process keeps `address`:`port` from being bound: `name (pid)`; empty if that can't be read."""
+    """Return which process keeps `address`:`port` from being bound; empty if that can't be read.
+
+    It is `name (pid)`, with its stack where it is a proxy.
+    """
     with suppress(ClientError):
         inodes = {
             row.inode
@@ -48,7 +52,16 @@ def holder(address: IPAddress, port: int, protocol: Protocol) -> str:
             and (row.address == address or _covers(row.address, address))
             and (protocol is Protocol.UDP or row.state == LISTEN)
         }
-        return next(iter(socket_owners(inodes, ()).holders.values()), "") if inodes else ""
+        owners = socket_owners(inodes, ()) if inodes else SocketOwners()
+        return next((f"{name}{_of_stack(owners.proxies.get(inode))}" for inode, name in owners.holders.items()), "")
+    return ""
+
+
+def _of_stack(directory: str | None) -> str:
+    """Return the stack of the proxy with this directory, as the end of a sentence's part."""
+    with suppress(ClientError):
+        proxy = Proxies(Path(directory).parent).find(ProxyId(Path(directory).name)) if directory else None
+        return f", a proxy of the stack {proxy.owner.home}" if proxy and proxy.owner else ""
     return ""
 
 

@@ -67,7 +67,7 @@ class Rules:
         for ingress in ingresses:
             policy = self._policies[ingress.meta.key]
             for host in dict.fromkeys(rule.host for rule in ingress.rules if policy.secured and not policy.plain):
-                if not _standing_for(host, certified):
+                if not standing_for(host, certified):
                     why = (
                         f"{host or 'every host'} is served by TLS alone, as its annotations say, and has no certificate"
                     )
@@ -88,7 +88,7 @@ class Rules:
             or path.written.startswith(_CHALLENGE)
         ):
             return self.secured(ingress, host, path)
-        owners = [certified[name] for name in _standing_for(host, certified)]
+        owners = [certified[name] for name in standing_for(host, certified)]
         if ingress.meta.key.namespace in owners or (owners and policy.must_be_https):
             return (Route(Match(path.match), Redirect(_TO_HTTPS, "https", port=https)),)
         if policy.must_be_https:
@@ -150,7 +150,7 @@ class Rules:
             return _nobody(path)
 
 
-def _standing_for(host: str, certified: Container[str]) -> list[str]:
+def standing_for(host: str, certified: Container[str]) -> list[str]:
     """Return the names with a certificate that stand for a host."""
     return [name for name in (host, *above(host), "") if name in certified]
 

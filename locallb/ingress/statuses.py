@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from locallb.gateway.status.statuses import ApiStatus
 from locallb.ingress.translation import BoundIngresses
 from locallb.model.formatting import few
+from locallb.model.gateway.ingresses import Ingress
 from locallb.model.gateway.objects import Named
 from locallb.model.identities import IPAddress
 from locallb.model.objects import ServicePort
@@ -25,6 +26,19 @@ def ingress_statuses(
         entries = [{"ip": str(address), **name, "ports": listed} for address in addresses]
         if not ingress.problem:
             yield ApiStatus(ingress.reference, ingress.meta, {"loadBalancer": {"ingress": entries}})
+
+
+def served_in_words(
+    bound: BoundIngresses, ingress: Ingress, addresses: Sequence[IPAddress], ports: Sequence[ServicePort]
+) -> str:
+    """Say what of an Ingress is served where: at the port for TLS only hosts that have a certificate."""
+    secured, hosts = bound.secured.get(ingress.meta.key, ()), ingress.hosts or ("",)
+    plain = [port for port in ports if port.port != bound.tls_port]
+    if len(secured) == len(hosts) or len(plain) == len(ports):
+        return serving_words(ingress.hosts, addresses, ports)
+    by_tls = [str(port.number) for port in ports if port.port == bound.tls_port]
+    also = f" ({few(secured)} also on {', '.join(by_tls)})" if secured else ""
+    return serving_words(ingress.hosts, addresses, plain) + also
 
 
 def serving_words(hosts: Sequence[str], addresses: Sequence[IPAddress], ports: Sequence[ServicePort]) -> str:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
+from msgspec import field
 from msgspec.structs import replace
 
 from locallb.config.ingress_settings import Dialect, IngressSettings
@@ -22,7 +23,7 @@ from locallb.ingress.backends import IngressBackends
 from locallb.ingress.classes import grouped
 from locallb.ingress.hosts import Hosts, within_bounds
 from locallb.ingress.requested import Requested, requested
-from locallb.ingress.rules import Rules
+from locallb.ingress.rules import Rules, standing_for
 from locallb.ingress.tls import certificates, chains
 from locallb.model.faults import Fault
 from locallb.model.formatting import clipped
@@ -45,6 +46,10 @@ class BoundIngresses(Bound, frozen=True, kw_only=True):
     ingresses: tuple[Ingress, ...]
     troubles: tuple[tuple[Named, str], ...] = ()
     """What of which of them isn't served."""
+    tls_port: int = 0
+    """The port at which hosts with a certificate are served."""
+    secured: Mapping[Named, tuple[str, ...]] = field(default_factory=dict)
+    """The hosts of each Ingress that are served there; an empty one stands for every host."""
     shadowed: frozenset[Named] = frozenset()
     """Those of which nothing is: they have a default backend only, and an older one has it, too."""
 
@@ -133,6 +138,11 @@ def _bound(
         targets=backends.targets,
         ingresses=tuple(ingresses),
         troubles=tuple(_bounded(troubles)),
+        tls_port=settings.https,
+        secured={
+            ingress.meta.key: tuple(host for host in ingress.hosts or ("",) if standing_for(host, shown.by_name))
+            for ingress in readable
+        },
         shadowed=frozenset(ingress.meta.key for ingress, _ in shadowed if not ingress.rules),
     )
 

@@ -26,6 +26,8 @@ from locallb.model.identities import (
     UpstreamName,
 )
 
+NAME_SERVER = ProxyName("names")
+"""The proxy of a stack that answers for embedded zones."""
 PROXY_ID_DIGITS = 12
 _METRICS, _METRIC_BITS = 0x40000000, 28
 

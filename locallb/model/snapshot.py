@@ -247,6 +247,8 @@ class Snapshot(Struct, frozen=True):
     """Gateway API's objects, and what they refer to; empty where no source has any."""
     orders: Mapping[ObjectKey, Order] = field(default_factory=lambda: _NO_ORDERS)
     """What commands ordered, for Services and for what isn't among `services`."""
+    name_servers: tuple[tuple[IPAddress, int], ...] = ()
+    """Where the stack's own name server answers by the state, and with which port."""
     authority: LocalAuthority | None = None
     """Who makes certificates for hosts without a Secret; None where the stack doesn't want that."""
     hints: tuple[str, ...] = ()

@@ -10,17 +10,19 @@ from itertools import chain, islice
 
 from msgspec.structs import replace
 
+from locallb.config.candidates import listed
+from locallb.config.settings import Settings
 from locallb.dns.names import is_hostname, normal
 from locallb.dns.records import Name, NameRequest, Names, Refusal, assign, ttl_of
 from locallb.dns.stubs import stub_zone
-from locallb.dns.zones import DnsSettings, Embedded
+from locallb.dns.zones import DnsSettings, Embedded, with_servers
 from locallb.envoy import render
 from locallb.gateway.routes.bound import Bound
 from locallb.model.formatting import shown
 from locallb.model.gateway.ingresses import Ingress
 from locallb.model.gateway.objects import Named
-from locallb.model.identities import ObjectKey, ObjectKind, ProxyName
-from locallb.model.naming import proxy_id, proxy_owner
+from locallb.model.identities import ObjectKey, ObjectKind, Protocol
+from locallb.model.naming import NAME_SERVER, proxy_id, proxy_owner
 from locallb.model.objects import Discovery, Service
 from locallb.model.serving import NameListener, Proxy, ServedName
 from locallb.model.snapshot import Snapshot
@@ -30,8 +32,6 @@ from locallb.planning.planned_for_clusters import PlannedZones
 from locallb.planning.proxies.placing import PlanContext
 from locallb.planning.runs import RunInputs, run_planner
 
-SERVER = ProxyName("names")
-"""The proxy of the stack that answers for embedded zones."""
 MOST_NAMES = 200
 """Names that one annotation asks for. Whoever wrote it is told of each that it misses."""
 MOST_TOLD = 50
@@ -44,9 +44,9 @@ HOSTNAME, TTL, TARGET = (f"{_ANNOTATION}{word}" for word in ("hostname", "ttl", 
 
 def with_names(plan: Plan, snapshot: Snapshot, gateways: Mapping[ObjectKey, Bound], frame: PlanContext) -> Plan:
     """Return the plan with the names of placements, and with what answers for them, where the stack has zones."""
-    dns = frame.settings.dns
-    if dns is None:
+    if frame.settings.dns is None:
         return plan
+    dns = _located(frame.settings.dns, snapshot, frame.settings)
     services = {service.key: service for service in snapshot.services}
     placements = [(services[placement.key], placement) for placement in plan.placements]
     placements.sort(key=lambda both: (both[0].created, both[0].key))
@@ -66,6 +66,19 @@ def with_names(plan: Plan, snapshot: Snapshot, gateways: Mapping[ObjectKey, Boun
         zones=tuple(_in_clusters(dns, snapshot)),
         notices=(*plan.notices, *chain.from_iterable(refusals.values()), *_unserved(frame)),
     )
+
+
+def _located(dns: DnsSettings, snapshot: Snapshot, settings: Settings) -> DnsSettings:
+    """Return the zones with the address of the stack's own server: none of a pool's, nor one that another has."""
+    known = tuple(Embedded(*socket) for socket in snapshot.name_servers)
+    taken = {
+        Embedded(socket.address, socket.port) for socket in snapshot.host.sockets if socket.protocol is Protocol.UDP
+    }
+
+    def is_free(server: Embedded) -> bool:
+        return server not in taken and not any(listed(pool, server.address) for pool in settings.pools)
+
+    return with_servers(dns, snapshot.home, known, is_free)
 
 
 def _bounded(refused: Iterable[Refusal]) -> Mapping[ObjectKey | None, Sequence[str]]:
@@ -157,8 +170,8 @@ def _servers(names: Names, dns: DnsSettings, frame: PlanContext) -> Iterator[Pla
         return
     every = [name for given in names.given.values() for name in given]
     listeners = tuple(_listener(server, every) for server in dns.embedded)
-    owner, identity = proxy_owner(frame.home, SERVER), proxy_id(frame.home, SERVER)
-    proxy = Proxy(SERVER, identity, Discovery.STATIC, names=listeners)
+    owner, identity = proxy_owner(frame.home, NAME_SERVER), proxy_id(frame.home, NAME_SERVER)
+    proxy = Proxy(NAME_SERVER, identity, Discovery.STATIC, names=listeners)
     proxy, run = run_planner(frame.settings.runtime).plan(proxy, RunInputs(owner, frame.settings, frame.host))
     yield PlannedProxy(proxy, owner, render(proxy), run)
 

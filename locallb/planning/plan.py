@@ -229,5 +229,5 @@ def _host_limit(key: ObjectKey, snapshot: Snapshot, running: int) -> Problem:
     return Problem(
         Reason.HOST_LIMIT,
         f"{key}: this host's {snapshot.host.watches} free inotify instances carry {running} proxies and no more; "
-        "as root, `locallb host setup --apply` (or `sysctl -w fs.inotify.max_user_instances=8192`) makes room",
+        "as root, `locallb host setup --yes` (or `sysctl -w fs.inotify.max_user_instances=8192`) makes room",
     )

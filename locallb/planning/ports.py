@@ -53,7 +53,7 @@ class HostPorts:
             return Problem(
                 Reason.PORT_PRIVILEGED,
                 f"{service.key} port {port}: ports below {self._first} need a right on this host; "
-                "as root, `locallb host setup --apply` "
+                "as root, `locallb host setup --yes` "
                 f"(or `sysctl -w net.ipv4.ip_unprivileged_port_start={port.number}`) gives it",
             )
         if holder := self._holder(service, port):

@@ -116,6 +116,7 @@ def assemble(  # noqa: PLR0913, PLR0917 - one argument a thing that is read
         stack_proxies=held.stack_proxies,
         http_proxies=held.http_proxies,
         assignments=held.assignments,
+        name_servers=held.name_servers,
         host=host,
         access={name: access for source in read for name, access in source.access.items()},
         health_ports={name: families for source in read for name, families in source.health_ports.items()},

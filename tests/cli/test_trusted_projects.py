@@ -32,7 +32,7 @@ COMMANDS = (
     "watch",
     "gc",
     "doctor",
-    "host setup --apply",
+    "host setup --yes",
     "host status",
     "state check",
     "state restore --yes",

@@ -30,8 +30,9 @@ def test_a_zone_is_enough() -> None:
     assert parse_settings(SOURCES).dns is None
     every, zones = "{name}.{namespace}.{cluster}.test", (Zone(ZoneName("test"), SERVER),)
     assert parse_settings({**SOURCES, "dns": {"zones": [ZONE]}}).dns == DnsSettings(zones, every)
+    own = (Zone(ZoneName("test"), Embedded()),)
     assert parse_settings({**SOURCES, "dns": {"zones": [{"zone": "Test.", "embedded": True}]}}).dns == DnsSettings(
-        zones, every
+        own, every
     )
 
 

@@ -247,7 +247,7 @@ def test_an_address_that_this_host_does_not_have_is_reported(shop: Stage) -> Non
     shop.up()
     rows = shop.status()
     assert {row["reason"] for row in rows.values()} == {"NotOnHost"}
-    assert "host setup --apply" in rows["n/web"]["message"]
+    assert "host setup --yes" in rows["n/web"]["message"]
     assert containers(shop) == {}
 
 

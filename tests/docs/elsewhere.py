@@ -25,11 +25,15 @@ CLI = "it needs the Pulumi CLI"
 SYSTEMD = Never("a systemd of the user's own")
 SHOP = Elsewhere("it goes on until it is stopped", "tests/e2e/test_example.py", "examples/shop/backends.py")
 INGRESS = Elsewhere("it serves at addresses that others may have", "tests/e2e/test_ingresses.py", "Pulumi.ingress.yaml")
-TRUSTED = Elsewhere("it needs an authority", "tests/e2e/test_local_certificates.py", '"ca", "trust", "--apply"')
+CERTIFIED = Elsewhere("it needs a cluster that serves", "tests/cluster/test_certificates.py", 'removeprefix("$ ")')
+HTTPS = Elsewhere(
+    "it serves at addresses that others may have", "tests/e2e/test_local_certificates.py", "Pulumi.gateway.yaml"
+)
+TRUSTED = Elsewhere("it needs an authority", "tests/e2e/test_local_certificates.py", '"ca", "trust", "--yes"')
 NOT_RUN_HERE: dict[str, Elsewhere | Never] = {
     "make up": Elsewhere("it installs", "tests/readme.sh", "\nmake up\n"),
-    "sudo .venv/bin/locallb host setup --apply": Elsewhere(
-        "it changes this host", "tests/host/test_resolver_setup.py", '"host", "setup", "--apply"'
+    "sudo .venv/bin/locallb host setup --yes": Elsewhere(
+        "it changes this host", "tests/host/test_resolver_setup.py", '"host", "setup", "--yes"'
     ),
     "make test": Elsewhere("it is what runs this", "tests/readme.sh", "\ntier test\n"),
     "make setup": Elsewhere("it installs, as part of `make up`", "Makefile", "\nup: setup "),
@@ -58,15 +62,23 @@ NOT_RUN_HERE: dict[str, Elsewhere | Never] = {
     "python3 examples/shop/backends.py stop": SHOP,
     "cp examples/ingress/Pulumi.ingress.yaml stacks/": INGRESS,
     ".venv/bin/locallb --stack ingress up": INGRESS,
-    "curl -H 'Host: shop.test' http://127.77.0.1:8080/api/v1": INGRESS,
+    "curl -H 'Host: shop.test' http://$address:8080/api/v1": INGRESS,
+    "address=$(.venv/bin/locallb --stack ingress status --json | python3 -c"
+    " 'import json, sys; print(json.load(sys.stdin)[0][\"addresses\"][0])')": INGRESS,
     ".venv/bin/locallb --stack ingress destroy": INGRESS,
     "locallb ca export my-ca.crt": Elsewhere(
         "it needs an authority", "tests/cli/host/test_ca.py", '"export", str(file)'
     ),
     "locallb ca trust": TRUSTED,
-    "curl --cacert my-ca.crt --resolve shop.test:443:127.77.0.1 https://shop.test": Elsewhere(
-        "it needs a stack that serves", "tests/e2e/test_local_certificates.py", '"--cacert"'
-    ),
+    "curl --cacert my-ca.crt --resolve shop.test:8443:$address https://shop.test:8443": CERTIFIED,
+    "address=$(locallb status --json web | python3 -c"
+    " 'import json, sys; print(json.load(sys.stdin)[0][\"addresses\"][0])')": CERTIFIED,
+    "cp examples/gateway/Pulumi.gateway.yaml stacks/": HTTPS,
+    ".venv/bin/locallb --stack gateway up": HTTPS,
+    "address=$(.venv/bin/locallb --stack gateway status --json | python3 -c"
+    " 'import json, sys; print(json.load(sys.stdin)[0][\"addresses\"][0])')": HTTPS,
+    ".venv/bin/locallb ca export my-ca.crt": HTTPS,
+    ".venv/bin/locallb --stack gateway destroy": HTTPS,
     "locallb logs -f shop/web": Elsewhere(
         "it goes on until it is stopped", "tests/figures/test_logs.py", '"logs", "-f"'
     ),

@@ -62,6 +62,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             monkeypatch.setenv(f"GIT_{who}_{name}", "a@example.com")
     (root / "stacks/Pulumi.mine.yaml").write_text(readmes_stack())
     shutil.copytree(root / "examples/shop/manifests", root / "my-services")
+    shutil.copy(root / "examples/shop/nodes.yaml", root / "my-services/nodes.yaml")
     (root / ".state").mkdir()
     installed(tmp_path / "venv")
     (root / ".venv").symlink_to(tmp_path / "venv")  # one that make takes for somebody else's on purpose

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import socket
 import subprocess
@@ -15,7 +16,6 @@ import pytest
 from tests.e2e.support import CHECKOUT
 
 MANIFEST = "examples/shop/manifests/nodes.yaml"
-USUAL = (CHECKOUT / MANIFEST).read_text()
 Checkout = Callable[[str], Path]
 
 
@@ -33,7 +33,7 @@ def checkout(tmp_path: Path) -> Iterator[Checkout]:
     def make(name: str) -> Path:
         root = tmp_path / name
         shutil.copytree(CHECKOUT / "examples/shop", root / "examples/shop")
-        (root / MANIFEST).write_text(USUAL)
+        (root / MANIFEST).unlink(missing_ok=True)  # of this checkout's own shop
         made.append(root)
         return root
 
@@ -61,7 +61,41 @@ def test_two_checkouts_run_the_shop_at_once(checkout: Checkout) -> None:
     assert shop(first, "stop").stdout == "the shop's backends are stopped\n"
     assert answer(second) == "web http on node-a"
     assert shop(second, "stop").returncode == 0
-    assert [(root / MANIFEST).read_text() for root in (first, second)] == [USUAL, USUAL]
+    assert not any((root / MANIFEST).exists() for root in (first, second))
+
+
+def test_the_shop_changes_no_file_that_git_tracks(checkout: Checkout) -> None:
+    """Wherever its nodes are; and what Git restores takes none of them away."""
+    first, second = checkout("first"), checkout("second")
+    shutil.copytree(CHECKOUT / "examples/ingress", second / "examples/ingress")
+    shutil.copy(CHECKOUT / ".gitignore", second / ".gitignore")
+    (second / "examples/ingress/manifests/nodes.yaml").unlink(missing_ok=True)
+    for words in ("init -q", "add -A", "-c user.name=a -c user.email=a@example.com commit -q -m x"):
+        subprocess.run(["git", *words.split()], cwd=second, check=True)
+    for root in (first, second):
+        shop(root, "start")
+    status = subprocess.run(
+        ["git", "status", "--porcelain", "--", "examples"], cwd=second, capture_output=True, check=True
+    )
+    assert status.stdout == b""
+    subprocess.run(["git", "checkout", "-q", "."], cwd=second, check=True)
+    shop(first, "stop")
+    assert answer(second) == "web http on node-a"
+    nodes = [second / f"examples/{name}/manifests/nodes.yaml" for name in ("shop", "ingress")]
+    assert len({path.read_text() for path in nodes}) == 1
+
+
+def test_a_shop_of_an_earlier_version_is_started_again(checkout: Checkout) -> None:
+    """It noted no addresses."""
+    root = checkout("first")
+    shop(root, "start")
+    record = root / ".cache/shop-backends.json"
+    noted = json.loads(record.read_text())
+    noted.pop("addresses")
+    record.write_text(json.dumps(noted))
+    (root / MANIFEST).unlink()
+    assert shop(root, "start").returncode == 0
+    assert answer(root) == "web http on node-a"
 
 
 def test_a_copy_stops_nothing_of_the_original(checkout: Checkout) -> None:
@@ -96,7 +130,7 @@ def test_a_port_that_is_taken_everywhere_is_reported_with_its_holder(checkout: C
     assert "end that process" in done.stderr
     assert "(process " in done.stderr
     assert len(done.stderr.splitlines()) == 1
-    assert (root / MANIFEST).read_text() == USUAL
+    assert not (root / MANIFEST).exists()
 
 
 @pytest.mark.parametrize(("shebang", "again"), [("/elsewhere/.venv/bin/python", True), ("{}/.venv/bin/python", False)])

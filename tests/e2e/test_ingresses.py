@@ -121,7 +121,7 @@ def test_ingress_example_serves_as_documented(play: Stage) -> None:
     with answering("web") as web, answering("api") as api:
         cluster = (example / "manifests" / "cluster.yaml").read_text()
         cluster = cluster.replace("30880", str(web)).replace("30980", str(api))
-        play.write("cluster.yaml", *yaml.safe_load_all(cluster))
+        play.write("cluster.yaml", node(), *yaml.safe_load_all(cluster))
         play.write("ingress.yaml", *yaml.safe_load_all((example / "manifests" / "ingress.yaml").read_text()))
         play.up()
         address = address_of(play)

@@ -22,12 +22,13 @@ from typing import Any, Self
 from unittest.mock import patch
 
 import pytest
+import yaml
 
 from locallb.certificates import local, store
 from locallb.model.identities import Fingerprint
 from locallb.model.snapshot import LocalAuthority
 from locallb.trust import stores
-from tests.e2e.support import Stage, node
+from tests.e2e.support import CHECKOUT, Stage, node
 from tests.e2e.test_gateways import answering, service
 from tests.e2e.watching import Watch, becomes
 from tests.gateway.api import JsonObject, backend, gateway, gateway_class, listener, route, rule
@@ -125,6 +126,24 @@ def test_a_listener_without_a_certificate_gets_one(play: Stage, data: Path) -> N
         assert again.code == 0, again.out + again.err
 
 
+def test_the_example_serves_as_documented(play: Stage, data: Path) -> None:
+    """Its stack and its manifests, with a port of the test in place of the shop's; a wrong option is refused."""
+    example = CHECKOUT / "examples/gateway"
+    config = yaml.safe_load((example / "Pulumi.gateway.yaml").read_text())["config"]
+    play.configure(certificates=config["local-lb:certificates"])
+    text = (example / "manifests/gateway.yaml").read_text()
+    with answering("web") as web:
+        served_by = (example / "manifests/service.yaml").read_text().replace("30880", str(web))
+        play.write("cluster.yaml", node(), *yaml.safe_load_all(served_by))
+        play.write("gateway.yaml", *yaml.safe_load_all(text))
+        play.up()
+        address = str(play.run("status", "--json").json[0]["addresses"][0])
+        assert shown(address, "shop.test", data)
+        play.write("gateway.yaml", *yaml.safe_load_all(text.replace("certificate: local", "certificate: public")))
+        done = play.run("up", "--yes")
+    assert 'tls.options[local-lb.dev/certificate] is "public"; write local' in done.out + done.err
+
+
 def test_an_ingress_without_a_secret_gets_one(play: Stage, data: Path) -> None:
     """For all hosts of its TLS; for those of its rules and the address where it names none; another's is its own."""
     play.configure(certificates="local", ingress={"class": "local", "http": 8080, "https": PORT})
@@ -158,13 +177,13 @@ def test_a_browser_opens_it_once_it_trusts_the_authority(
         address = served(play, https(hostname="shop.test"), backend_port=one)
         assert "no program of this host believes your certificates yet" in play.run("status").err
         assert "ERR_CERT_AUTHORITY_INVALID" in page(address, tmp_path)
-        trusted = play.run("ca", "trust", "--apply")
+        trusted = play.run("ca", "trust", "--yes")
         assert trusted.code == 0, trusted.out + trusted.err
         opened = page(address, tmp_path)
         assert "one / " in opened
         assert "ERR_CERT" not in opened
         assert "believes" not in play.run("status").err
-        assert play.run("ca", "untrust", "--apply").code == 0
+        assert play.run("ca", "untrust", "--yes").code == 0
         assert "ERR_CERT_AUTHORITY_INVALID" in page(address, tmp_path)
     assert data.exists()
 

@@ -161,11 +161,11 @@ def test_used_up_inotify_instances_are_reported_as_host_limit_and_freed_ones_are
             code, words = doctor(stage)
             assert code == 1
             assert f"room for 0 more proxies; what ends it: inotify instances (0 of {limit} left)" in words
-            assert "host setup --apply" in words
+            assert "host setup --yes" in words
             stage.up(user=USER)
             row = stage.status(user=USER)["third"]
             assert (row["state"], row["reason"]) == ("rejected", "HostLimit")
-            assert "locallb host setup --apply" in row["message"]
+            assert "locallb host setup --yes" in row["message"]
             all_serve(stage, "a", "b")
         finally:
             holder.kill()
@@ -228,7 +228,7 @@ def test_two_users_of_one_host_share_no_address(stage: Project, shared: bool) ->
     """With the shared ledger that host setup makes, and without: then they see each other's listeners."""
     before = state(stage)
     if shared:
-        assert stage.locallb("host", "setup", "--apply", "--group", str(USER), SUDO_UID=str(USER)).code == 0
+        assert stage.locallb("host", "setup", "--yes", "--group", str(USER), SUDO_UID=str(USER)).code == 0
         stage.space.shell("chmod 3777 /var/lib/locallb/ledger")
         stage.up(user=USER)
         assert stage.space.shell("ls /var/lib/locallb/ledger").count(".json") == 2
@@ -249,7 +249,7 @@ def test_two_users_of_one_host_share_no_address(stage: Project, shared: bool) ->
 
 def test_a_user_outside_the_ledgers_group_is_reported(stage: Project) -> None:
     """The shared ledger is there but closed to this user: the doctor names the remedy, and claims there count."""
-    assert stage.locallb("host", "setup", "--apply", "--group", "0", SUDO_UID=str(USER)).code == 0
+    assert stage.locallb("host", "setup", "--yes", "--group", "0", SUDO_UID=str(USER)).code == 0
     assert "--group GROUP" in doctor(stage)[1]
     claim = json.dumps({"address": "127.77.0.9", "owner": dict.fromkeys(OWNER, "x")})
     stage.space.shell(f"echo '{claim}' >/var/lib/locallb/ledger/127.77.0.9~0123456789abcdef.json")

@@ -67,7 +67,7 @@ def test_named_on_purpose_it_is_run(public: tuple[Project, Path]) -> None:
 def test_root_sets_nothing_up_for_it(public: tuple[Project, Path]) -> None:
     """Neither for the user who called sudo there, nor for root itself."""
     made, directory = public
-    command = f"cd {directory} && exec {shlex.join([*LOCALLB, 'host', 'setup', '--apply'])}"
+    command = f"cd {directory} && exec {shlex.join([*LOCALLB, 'host', 'setup', '--yes'])}"
     for caller in ({"SUDO_UID": str(MINE), "SUDO_GID": str(MINE)}, {}):
         done = made.space.run("sh", "-c", command, user=0, **caller)
         assert (done.code, done.out) == (1, "")

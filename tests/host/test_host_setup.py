@@ -1,4 +1,4 @@
-"""`locallb host` for real, in namespaces of its own: what it prints, what --apply does, and that teardown undoes it."""
+"""`locallb host` for real, in namespaces of its own: what it prints, what --yes does, and that teardown undoes it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_without_apply_it_says_what_and_why_and_changes_nothing(stage: Project) 
 def test_apply_does_exactly_that_and_teardown_leaves_the_host_as_before(stage: Project, persist: tuple[str]) -> None:
     """Compared byte for byte: routes, addresses, sysctls, files with their modes and owners."""
     before = stage.space.shell(LOOK)
-    done = stage.locallb("host", "setup", "--apply", *persist)
+    done = stage.locallb("host", "setup", "--yes", *persist)
     assert done.code == 0, done.err
     assert stage.space.shell(f"cat {SYSCTL} /proc/sys/fs/inotify/max_user_instances").split() == ["0", "8192"]
     routes = stage.space.shell("ip -4 route show table local; ip -6 route show table local")
@@ -63,17 +63,17 @@ def test_apply_does_exactly_that_and_teardown_leaves_the_host_as_before(stage: P
         stage.space.shell("test -L /etc/systemd/system/multi-user.target.wants/locallb-routes.service")
         unit = stage.space.shell("cat /etc/systemd/system/multi-user.target.wants/locallb-routes.service")
         assert "route replace local fd00:ff::e0/123 dev lo" in unit
-    assert "Nothing to do." in stage.locallb("host", "setup", "--apply", *persist).out
+    assert "Nothing to do." in stage.locallb("host", "setup", "--yes", *persist).out
     assert {row.split()[0] for row in stage.locallb("host", "status").out.splitlines()[1:5]} == {"done"}
     assert stage.locallb("host", "teardown").code == 0
-    torn = stage.locallb("host", "teardown", "--apply")
+    torn = stage.locallb("host", "teardown", "--yes")
     assert torn.code == 0, torn.err
     assert stage.space.shell(LOOK) == before
 
 
 def test_persisted_unit_and_sysctl_file_restore_the_setup(stage: Project) -> None:
     """The kernel's setting and the routes were removed, as by a reboot."""
-    assert stage.locallb("host", "setup", "--apply", "--persist").code == 0
+    assert stage.locallb("host", "setup", "--yes", "--persist").code == 0
     routes = "ip -4 route show table local; ip -6 route show table local"
     after = stage.space.shell(routes)
     stage.space.shell(
@@ -92,20 +92,20 @@ def test_persisted_unit_and_sysctl_file_restore_the_setup(stage: Project) -> Non
 def test_teardown_restores_the_original_after_two_setups(stage: Project) -> None:
     """Also when a reboot undid some of it in between, and when a pool was added."""
     before = stage.space.shell(LOOK)
-    assert stage.locallb("host", "setup", "--apply").code == 0
+    assert stage.locallb("host", "setup", "--yes").code == 0
     stage.space.shell(f"ip route del local 172.18.255.224/27 dev lo; echo 1024 >{SYSCTL}")
     stage.configure(pools=[*POOLS, {"name": "more", "addresses": ["172.18.200.0/28"]}])
-    assert stage.locallb("host", "setup", "--apply").code == 0
+    assert stage.locallb("host", "setup", "--yes").code == 0
     assert "172.18.200.0/28" in stage.space.shell("ip route show table local")
-    assert stage.locallb("host", "teardown", "--apply").code == 0
+    assert stage.locallb("host", "teardown", "--yes").code == 0
     assert stage.space.shell(LOOK) == before
 
 
 def test_teardown_keeps_and_reports_later_changes(stage: Project) -> None:
     """Teardown restores only what setup made."""
-    assert stage.locallb("host", "setup", "--apply").code == 0
+    assert stage.locallb("host", "setup", "--yes").code == 0
     stage.space.shell(f"echo 80 >{SYSCTL}")
-    torn = stage.locallb("host", "teardown", "--apply")
+    torn = stage.locallb("host", "teardown", "--yes")
     assert torn.code == 0
     assert "stays 80" in torn.err
     assert stage.space.shell(f"cat {SYSCTL}").strip() == "80"
@@ -113,9 +113,9 @@ def test_teardown_keeps_and_reports_later_changes(stage: Project) -> None:
 
 def test_a_ledger_with_claims_stays(stage: Project) -> None:
     """Addresses of living stacks are never forgotten by a teardown."""
-    assert stage.locallb("host", "setup", "--apply").code == 0
+    assert stage.locallb("host", "setup", "--yes").code == 0
     stage.space.shell("echo {} >'/var/lib/locallb/ledger/172.18.255.225~0123456789abcdef.json'")
-    torn = stage.locallb("host", "teardown", "--apply")
+    torn = stage.locallb("host", "teardown", "--yes")
     assert "1 addresses are claimed" in torn.err
     stage.space.shell("test -d /var/lib/locallb/ledger")
 
@@ -140,7 +140,7 @@ def test_overlaps_are_reported_before_anything_is_made(
     stage.space.shell(network)
     stage.configure(pools=[{"name": "outer", "addresses": addresses}])
     before = stage.space.shell(LOOK)
-    done = stage.locallb("host", "setup", "--apply")
+    done = stage.locallb("host", "setup", "--yes")
     assert done.code == 1
     assert reason in done.err
     assert all(word in done.err for word in words), done.err
@@ -150,7 +150,7 @@ def test_overlaps_are_reported_before_anything_is_made(
 def test_a_pool_within_a_docker_network_is_possible_and_reported(stage: Project) -> None:
     """Gardener's layout: IPv4 neighbours ask for each address, and the host answers for the pool."""
     stage.space.shell(DEVICE.format(device="br-kind") + "; ip address add 172.18.0.1/16 dev br-kind")
-    done = stage.locallb("host", "setup", "--apply")
+    done = stage.locallb("host", "setup", "--yes")
     assert done.code == 0, done.err
     assert "br-kind" in done.err
     assert "hand out" in done.err
@@ -158,7 +158,7 @@ def test_a_pool_within_a_docker_network_is_possible_and_reported(stage: Project)
 
 def test_apply_without_rights_is_one_sentence(stage: Project) -> None:
     """Nobody is asked for a password."""
-    done = stage.locallb("host", "setup", "--apply", user=4321)
+    done = stage.locallb("host", "setup", "--yes", user=4321)
     assert done.code == 1
     assert "as root" in done.err
     assert "Traceback" not in done.err
@@ -167,7 +167,7 @@ def test_apply_without_rights_is_one_sentence(stage: Project) -> None:
 def test_a_damaged_record_is_reported_and_stops_everything(stage: Project) -> None:
     """What was found first would be lost otherwise."""
     stage.space.shell("mkdir /var/lib/locallb; echo '{' >/var/lib/locallb/host.json")
-    done = stage.locallb("host", "setup", "--apply")
+    done = stage.locallb("host", "setup", "--yes")
     assert done.code == 1
     assert "/var/lib/locallb/host.json" in done.err
 
@@ -187,7 +187,7 @@ def theirs(stage: Project) -> Project:
 def test_setup_by_sudo_in_a_directory_of_another_user_is_refused(theirs: Project) -> None:
     """With the owner's name, and how to name it on purpose; for the user who called sudo alone it is no other's."""
     before = theirs.space.shell(LOOK)
-    for words in (("host", "setup"), ("host", "setup", "--apply"), ("host", "status")):
+    for words in (("host", "setup"), ("host", "setup", "--yes"), ("host", "status")):
         done = theirs.space.run(
             "env", "-C", str(theirs.root), *LOCALLB, *words, SUDO_UID=str(CALLER), SUDO_GID=str(CALLER)
         )
@@ -202,7 +202,7 @@ def test_setup_by_sudo_in_a_directory_of_another_user_is_refused(theirs: Project
 def test_setup_for_another_user_is_done_once_everything_is_named(theirs: Project) -> None:
     """The project by -C, its owner, each public network: what lacks is printed, and nothing is done."""
     before = theirs.space.shell(LOOK)
-    words = ("-C", str(theirs.root), "host", "setup", "--apply")
+    words = ("-C", str(theirs.root), "host", "setup", "--yes")
     options = {
         f"--on-behalf-of {OWNER}": ("--on-behalf-of", str(OWNER)),
         "--allow-network 1.1.1.1/32": ("--allow-network", "1.1.1.1/32"),
@@ -221,16 +221,16 @@ def test_setup_for_another_user_is_done_once_everything_is_named(theirs: Project
     assert "local 1.1.1.1 dev lo" in theirs.space.shell("ip -4 route show table local")
     own = theirs.locallb("host", "setup", SUDO_UID=str(OWNER), SUDO_GID=str(OWNER))
     assert "--on-behalf-of" not in own.err
-    assert theirs.locallb("host", "teardown", "--apply").code == 0
+    assert theirs.locallb("host", "teardown", "--yes").code == 0
     assert theirs.space.shell(LOOK) == before
 
 
 @pytest.mark.root(only="can give directories away")
 def test_a_record_that_another_user_can_write_is_not_followed_by_root(stage: Project) -> None:
     """It says what root writes where: whoever has its directory, as an image's user may, would decide that."""
-    assert stage.locallb("host", "setup", "--apply").code == 0
+    assert stage.locallb("host", "setup", "--yes").code == 0
     stage.space.shell(f"chown {OWNER} /var/lib/locallb")
-    for words in (("host", "teardown"), ("host", "teardown", "--apply")):
+    for words in (("host", "teardown"), ("host", "teardown", "--yes")):
         done = stage.locallb(*words)
         assert done.code == 1
         assert (
@@ -238,9 +238,9 @@ def test_a_record_that_another_user_can_write_is_not_followed_by_root(stage: Pro
         )
         assert "`chown root /var/lib/locallb`" in done.err
     assert stage.space.shell(f"cat {SYSCTL}").strip() == "0"
-    assert "Nothing to do." in stage.locallb("host", "setup", "--apply").out
+    assert "Nothing to do." in stage.locallb("host", "setup", "--yes").out
     stage.space.shell("chown root /var/lib/locallb")
-    assert stage.locallb("host", "teardown", "--apply").code == 0
+    assert stage.locallb("host", "teardown", "--yes").code == 0
 
 
 @pytest.mark.root(only="can give directories away")
@@ -250,7 +250,7 @@ def test_a_link_in_place_of_the_ledger_gives_no_other_directory_away(stage: Proj
         f"mkdir -p /var/lib/locallb /var/lib/secret; chown {OWNER} /var/lib/locallb; chmod 700 /var/lib/secret"
     )
     stage.space.shell("ln -s ../secret /var/lib/locallb/ledger", user=OWNER)
-    done = stage.locallb("host", "setup", "--apply")
+    done = stage.locallb("host", "setup", "--yes")
     assert done.code == 1
     assert "/var/lib/locallb/ledger can't be changed" in done.err
     assert stage.space.shell("stat -c '%a %g' /var/lib/secret").split() == ["700", "0"]

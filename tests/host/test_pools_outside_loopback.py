@@ -69,12 +69,12 @@ def write_services(host: Project) -> None:
 
 
 def test_both_families_are_served_to_the_host_and_to_a_node(world: World) -> None:
-    """IPv4, IPv6 and dual-stack Services, by `locallb up` after `host setup --apply`; nothing before it."""
+    """IPv4, IPv6 and dual-stack Services, by `locallb up` after `host setup --yes`; nothing before it."""
     write_services(world.host)
     before = world.host.up()
     assert {row["reason"] for row in world.host.status().values()} == {"NotOnHost"}
     assert "host setup" in before.out + before.err
-    assert world.host.locallb("host", "setup", "--apply").code == 0
+    assert world.host.locallb("host", "setup", "--yes").code == 0
     world.host.up()
     rows = world.host.status()
     assert {row["state"] for row in rows.values()} == {"serving"}, rows
@@ -89,18 +89,18 @@ def test_both_families_are_served_to_the_host_and_to_a_node(world: World) -> Non
 def test_a_route_that_is_gone_is_reported_and_comes_back(world: World) -> None:
     """As after a reboot: `doctor`, `status` and `up` say it, nothing is moved to another address, setup repairs it."""
     write_services(world.host)
-    assert world.host.locallb("host", "setup", "--apply").code == 0
+    assert world.host.locallb("host", "setup", "--yes").code == 0
     world.host.up()
     at = {name: row["addresses"] for name, row in world.host.status().items()}
     world.host.space.shell("ip route del local 172.18.255.224/27 dev lo")
     doctor = world.host.locallb("doctor")
     assert doctor.code == 1
     assert "172.18.255.224/27" in doctor.out
-    assert "host setup --apply" in doctor.out
+    assert "host setup --yes" in doctor.out
     rows = world.host.status()
     assert rows["six"]["state"] == "serving"
     assert (rows["four"]["state"], rows["four"]["reason"]) == ("rejected", "NotOnHost")
-    assert world.host.locallb("host", "setup", "--apply").code == 0
+    assert world.host.locallb("host", "setup", "--yes").code == 0
     world.host.up()
     assert {name: row["addresses"] for name, row in world.host.status().items()} == at
     assert asked(world.node, f"{at['four'][0]}@80") == [f"hello from {NODE_PORT}"]
@@ -110,7 +110,7 @@ def test_an_ipv6_pool_in_a_connected_network_is_refused(world: World) -> None:
     """The Service that wants it is told PoolOnLink; the IPv4 one serves."""
     write_services(world.host)
     world.host.configure(pools=[{"name": "outer", "addresses": ["172.18.255.224/27", "fd00:10::e0/123"]}])
-    refused = world.host.locallb("host", "setup", "--apply")
+    refused = world.host.locallb("host", "setup", "--yes")
     assert refused.code == 1
     assert "PoolOnLink" in refused.err
     world.host.space.shell("ip route add local 172.18.255.224/27 dev lo")

@@ -90,7 +90,7 @@ def test_a_file_for_macos_named_like_the_zone() -> None:
     [
         (
             seen(ZONE),
-            "/etc/hosts has the names of now, no wildcards; run `locallb host setup --apply` again",
+            "/etc/hosts has the names of now, no wildcards; run `locallb host setup --yes` again",
         ),
         (seen(ZONE), "neither systemd-resolved nor /etc/dnsmasq.d, so nothing routes test to 127.0.0.77:5300"),
         (seen(ZONE, LAB, resolved="x"), "this stack has 127.0.0.77:5300 and [::1]:53: have one server answer"),

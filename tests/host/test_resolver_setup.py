@@ -45,12 +45,12 @@ def test_resolver_setup_is_printed_applied_and_undone(stage: Project) -> None:
     assert "systemctl try-restart systemd-resolved" in printed.out
     assert stage.space.shell(LOOK) == before
     path = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
-    assert stage.locallb("host", "setup", "--apply", PATH=path).code == 0
+    assert stage.locallb("host", "setup", "--yes", PATH=path).code == 0
     assert "DNS=127.0.0.77:5300\nDomains=~test\n" in stage.space.shell(f"cat {DROP_IN}")
     assert stage.space.shell("cat /var/lib/restarts") == "try-restart systemd-resolved\n"
     assert DROP_IN in stage.locallb("host", "status").out
-    assert "Nothing to do." in stage.locallb("host", "setup", "--apply", PATH=path).out
-    assert stage.locallb("host", "teardown", "--apply", PATH=path).code == 0
+    assert "Nothing to do." in stage.locallb("host", "setup", "--yes", PATH=path).out
+    assert stage.locallb("host", "teardown", "--yes", PATH=path).code == 0
     assert stage.space.shell(LOOK) == before
     assert stage.space.shell("wc -l </var/lib/restarts").strip() == "2"
 
@@ -61,22 +61,22 @@ def test_a_zone_of_the_internet_is_set_up_by_name_only(stage: Project) -> None:
     stage.configure(dns={"zones": zones})
     before = stage.space.shell(LOOK)
     path = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
-    done = stage.locallb("host", "setup", "--apply", PATH=path)
+    done = stage.locallb("host", "setup", "--yes", PATH=path)
     assert done.code == 1
     assert "Domains=~lb.github.com" in done.out
     assert "error: NotNamed: zone lb.github.com " in done.err
     assert done.err.count("`--allow-zone ") == 1
     assert stage.space.shell(LOOK) == before
-    assert stage.locallb("host", "setup", "--apply", "--allow-zone", "GitHub.com.", PATH=path).code == 0
+    assert stage.locallb("host", "setup", "--yes", "--allow-zone", "GitHub.com.", PATH=path).code == 0
     assert "Domains=~lb.github.com\n" in stage.space.shell(f"cat {DROP_IN.replace('test', 'lb.github.com')}")
     assert "Nothing to do." in stage.locallb("host", "setup", PATH=path).out
-    assert stage.locallb("host", "teardown", "--apply", PATH=path).code == 0
+    assert stage.locallb("host", "teardown", "--yes", PATH=path).code == 0
 
 
 def test_a_resolver_that_cannot_be_restarted_is_reported(stage: Project) -> None:
     """The file is there, and what remains to be done is said."""
     stage.space.shell("printf '#!/bin/sh\\nexit 1\\n' >/usr/local/bin/systemctl")
-    done = stage.locallb("host", "setup", "--apply", PATH="/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")
+    done = stage.locallb("host", "setup", "--yes", PATH="/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")
     assert done.code != 0
     unread = f"{DROP_IN} is changed, but systemd-resolved hasn't read it, as systemctl ended with 1: restart it"
     assert unread in done.err
@@ -102,15 +102,15 @@ def test_hosts_is_the_last_resort() -> None:
         assert f"{address} web.n.c.test" in printed.out
         assert "/etc/hosts has the names of now, no wildcards; run `locallb" in printed.err
         assert made.space.shell(look) == before
-        assert made.locallb("host", "setup", "--apply").code == 0
+        assert made.locallb("host", "setup", "--yes").code == 0
         assert made.space.shell("getent hosts web.n.c.test").split()[0] == address
-        assert "Nothing to do." in made.locallb("host", "setup", "--apply").out
+        assert "Nothing to do." in made.locallb("host", "setup", "--yes").out
         made.write("more.yaml", service("late", port(8081, 30080)))
         made.up()
-        assert made.locallb("host", "setup", "--apply").code == 0
+        assert made.locallb("host", "setup", "--yes").code == 0
         assert made.space.shell("getent hosts late.n.c.test")
         assert made.locallb("up", "--yes").out.splitlines()[-1] == "Try: http://late.n.c.test:8081/"
-        assert made.locallb("host", "teardown", "--apply").code == 0
+        assert made.locallb("host", "teardown", "--yes").code == 0
         assert made.space.shell(look) == before
 
 

@@ -45,9 +45,9 @@ def test_low_ports_are_reported_and_serve_after_host_setup(stage: Project) -> No
     stage.up(user=USER)
     rows = stage.status(user=USER)
     assert {(row["state"], row["reason"]) for row in rows.values()} == {("rejected", "PortPrivileged")}
-    assert all("locallb host setup --apply" in row["message"] for row in rows.values())
+    assert all("locallb host setup --yes" in row["message"] for row in rows.values())
     assert "22, 53, 80, 443" in problems(stage)
-    assert stage.locallb("host", "setup", "--apply", SUDO_UID=str(USER)).code == 0
+    assert stage.locallb("host", "setup", "--yes", SUDO_UID=str(USER)).code == 0
     with background(stage.space, PYTHON, "-c", SSHD):
         stage.up(user=USER)
         rows = stage.status(user=USER)
@@ -99,7 +99,7 @@ def test_three_hundred_services_serve_at_once(stage: Project) -> None:
         pytest.skip("needs `sysctl -w fs.inotify.max_user_instances=8192`: inotify's limit is not per namespace")
     stage.configure(pools=WIDE)
     stage.write("many.yaml", *[service(f"s{number:03}", port(443, NODE_PORT)) for number in range(300)])
-    assert stage.locallb("host", "setup", "--apply", SUDO_UID=str(USER)).code == 0
+    assert stage.locallb("host", "setup", "--yes", SUDO_UID=str(USER)).code == 0
     begun = time.monotonic()
     stage.up(user=USER)
     took = time.monotonic() - begun

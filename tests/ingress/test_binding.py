@@ -14,7 +14,7 @@ from locallb.gateway.kinds import parse_api_object
 from locallb.ingress.classes import class_notices, grouped, left_out
 from locallb.ingress.kinds import INGRESS_KINDS
 from locallb.ingress.parsing import CLASS_ANNOTATION, DEFAULT_ANNOTATION
-from locallb.ingress.statuses import ingress_statuses, serving_words
+from locallb.ingress.statuses import ingress_statuses, served_in_words, serving_words
 from locallb.ingress.translation import MOST_TOLD, BoundIngresses
 from locallb.model.gateway.ingresses import Ingress
 from locallb.model.http.routes import Answer, Forward
@@ -269,3 +269,20 @@ def test_an_ingress_without_a_class_is_told_what_to_write() -> None:
     (sentence,) = left_out(alone, settings())
     assert sentence.startswith("1 Ingress left out: they have no class, and no IngressClass is the default; write one")
     assert "spec.ingressClassName (served: local)" in sentence
+
+
+def test_an_event_names_the_port_for_tls_only_for_hosts_with_a_certificate() -> None:
+    """Those of the Ingress itself: its neighbour's certificate is the neighbour's."""
+    certified = ingress(rule(path(), host="a.test"), name="a", tls=[{"hosts": ["a.test"], "secretName": "cert"}])
+    plain_one = ingress(rule(path(), host="c.test"), name="c")
+    mixed = ingress(rule(path(), host="d.test"), rule(path("/x"), host="a.test"), name="d")
+    bound = only(certified, plain_one, mixed, secret())
+    ports = [ServicePort(80), ServicePort(443)]
+    words = {
+        each.meta.key.name: served_in_words(bound, each, [ip_address("127.0.0.1")], ports) for each in bound.ingresses
+    }
+    assert words == {
+        "a": "serves a.test on 80, 443 at 127.0.0.1",
+        "c": "serves c.test on 80 at 127.0.0.1",
+        "d": "serves d.test, a.test on 80 at 127.0.0.1 (a.test also on 443)",
+    }

@@ -12,9 +12,10 @@ from locallb.config.parsing.settings import parse_settings
 from locallb.kubernetes.annotations import NAME_IN_STATUS_ANNOTATION
 from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.kubernetes.service_status import publication
-from locallb.model.identities import ClusterName, Home
-from locallb.model.snapshot import Snapshot
-from locallb.planning.names import MOST_NAMES, MOST_TOLD, REFUSED, SERVER
+from locallb.model.identities import ClusterName, Home, Protocol
+from locallb.model.naming import NAME_SERVER
+from locallb.model.snapshot import HostFacts, Snapshot, Socket
+from locallb.planning.names import MOST_NAMES, MOST_TOLD, REFUSED
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.sources.snapshot import with_objects
@@ -44,7 +45,7 @@ def names(made: Plan) -> dict[str, list[str]]:
 
 def table(made: Plan) -> dict[str, tuple[str, ...]]:
     """Return what the server is told."""
-    (server,) = [planned for planned in made.proxies if planned.proxy.name == SERVER]
+    (server,) = [planned for planned in made.proxies if planned.proxy.name == NAME_SERVER]
     (written,) = json.loads(server.rendered.files["lds.json"])["resources"]
     domains = written["listener_filters"][0]["typed_config"]["server_config"]["inline_dns_table"]["virtual_domains"]
     return {each["name"]: tuple(each["endpoint"]["address_list"]["address"]) for each in domains}
@@ -55,7 +56,7 @@ def test_plan_without_zones_lacks_only_names_and_their_server() -> None:
     objects = node(), service("a", port(80, 30080), annotations={HOSTNAME: "a.test"}), service("b", port(80, 30081))
     with_names, without = plan(*objects), plan(*objects, dns=None)
     assert [replace(placement, names=()) for placement in with_names.placements] == list(without.placements)
-    assert [planned for planned in with_names.proxies if planned.proxy.name != SERVER] == list(without.proxies)
+    assert [planned for planned in with_names.proxies if planned.proxy.name != NAME_SERVER] == list(without.proxies)
     assert all(not placement.names for placement in without.placements)
 
 
@@ -125,7 +126,7 @@ def test_gateways_have_the_hostnames_of_listeners_and_routes() -> None:
 def test_ports_that_are_published_leave_no_place_for_the_server() -> None:
     """And that is told."""
     made = plan(node(), service("a", port(80, 30080)), runtime="docker", network="publish")
-    assert not [planned for planned in made.proxies if planned.proxy.name == SERVER]
+    assert not [planned for planned in made.proxies if planned.proxy.name == NAME_SERVER]
     assert any("nobody answers for embedded zones" in notice for notice in made.notices)
 
 
@@ -133,7 +134,7 @@ def test_zones_at_two_places_have_tables_of_their_own() -> None:
     """In one Envoy, a listener each."""
     zones = [*DNS["zones"], {"zone": "lab.test", "embedded": "127.0.0.78:53"}]
     made = plan(node(), service("a", port(80, 30080), annotations={HOSTNAME: "a.lab.test"}), dns={"zones": zones})
-    (server,) = [planned for planned in made.proxies if planned.proxy.name == SERVER]
+    (server,) = [planned for planned in made.proxies if planned.proxy.name == NAME_SERVER]
     told = {one.address: [each.name for each in one.table] for one in server.proxy.names}
     assert told == {ip_address("127.0.0.77"): ["a.n.c.test"], ip_address("127.0.0.78"): ["a.lab.test"]}
 
@@ -170,3 +171,64 @@ def test_a_service_says_yes_or_no_to_its_name() -> None:
     made = plan(node(), service("web", port(80, 30080), annotations={NAME_IN_STATUS_ANNOTATION: "maybe"}))
     (rejection,) = made.rejections
     assert "use true or false, or remove the annotation" in rejection.problem.message
+
+
+OWN = {"zones": [{"zone": "test", "embedded": True}]}
+
+
+def server_of(made: Plan) -> tuple[str, int]:
+    """Return where the stack's name server answers."""
+    (server,) = [planned for planned in made.proxies if planned.proxy.name == NAME_SERVER]
+    (answers,) = server.proxy.names
+    return str(answers.address), answers.port
+
+
+def planned(home: Home = HOME, dns: object = OWN, **seen: object) -> Plan:
+    """Plan one Service of a stack."""
+    settings = parse_settings({"sources": [{"manifests": "m", "name": "c"}], "dns": dns})
+    return make_plan(replace(snapshot(node(), service("a", port(80, 30080))), home=home, **seen), settings)
+
+
+def test_each_stack_has_a_name_server_of_its_own() -> None:
+    """At an address that its name and directory give."""
+    homes = [Home("local-lb", stack, root) for stack in ("dev", "lab", "x") for root in ("/a", "/b")]
+    servers = [server_of(planned(home)) for home in homes]
+    assert len({*servers}) == len(homes)
+    assert all(address.startswith("127.53.") and port == 5300 for address, port in servers)
+    assert servers == [server_of(planned(home)) for home in homes]
+
+
+def test_a_name_server_stays_where_it_is() -> None:
+    """Such as at the address that all stacks had before."""
+    before = ((ip_address("127.0.0.77"), 5300),)
+    assert server_of(planned(name_servers=before)) == ("127.0.0.77", 5300)
+
+
+def test_a_name_server_moves_out_of_anothers_way() -> None:
+    """Whether it was there before, or begins."""
+    first, before = server_of(planned()), ip_address("127.0.0.77")
+    for address, known in ((ip_address(first[0]), ()), (before, ((before, 5300),))):
+        host = HostFacts(sockets=(Socket(address, 5300, Protocol.UDP, "envoy (7)"),))
+        moved = server_of(planned(host=host, name_servers=known))
+        assert moved[0] != str(address)
+        assert moved == server_of(planned(host=host, name_servers=((ip_address(moved[0]), 5300),)))
+
+
+def test_a_pool_gives_no_address_to_the_name_server() -> None:
+    """Nor the other way round."""
+    everything = [{"name": "default", "addresses": ["127.53.0.0/17"]}]
+    settings = {"sources": [{"manifests": "m", "name": "c"}], "dns": OWN, "pools": everything}
+    for stack in range(20):
+        home = Home("local-lb", str(stack), "/a")
+        made = make_plan(replace(snapshot(node(), service("a", port(80, 30080))), home=home), parse_settings(settings))
+        assert int(server_of(made)[0].split(".")[2]) >= 128
+
+
+def test_given_servers_stay_beside_the_stacks_own() -> None:
+    """Of what the state has, what the configuration gives is no address of the stack's own."""
+    zones = [*OWN["zones"], {"zone": "lab.test", "embedded": "127.0.0.77:5300"}]
+    known = ((ip_address("127.0.0.77"), 5300), (ip_address("127.53.9.9"), 5300))
+    (server,) = [
+        one for one in planned(dns={"zones": zones}, name_servers=known).proxies if one.proxy.name == NAME_SERVER
+    ]
+    assert {str(one.address) for one in server.proxy.names} == {"127.0.0.77", "127.53.9.9"}

@@ -34,6 +34,7 @@ def change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         copy = shutil.copytree if (CHECKOUT / name).is_dir() else shutil.copy
         copy(CHECKOUT / name, root / name)
+    shutil.copy(CHECKOUT / "examples/shop/nodes.yaml", root / "examples/shop/manifests/nodes.yaml")
     git(root, "init", "-q", "-b", "main")
     commit(root)
     (root / WEB).write_text((root / WEB).read_text().replace("port: 9000,", "port: 9443,"))

@@ -27,9 +27,9 @@ def test_programs_of_the_system_believe_it_until_it_is_taken_back() -> None:
         before = made.space.shell(GATHERED)
         assert ca("create") == 0
         assert made.space.run("sh", "-c", verify).code != 0
-        assert ca("trust", "--apply") == 0
+        assert ca("trust", "--yes") == 0
         assert made.space.run("sh", "-c", verify).code == 0
         assert made.space.shell(GATHERED) != before
-        assert ca("untrust", "--apply") == 0
+        assert ca("untrust", "--yes") == 0
         assert made.space.run("sh", "-c", verify).code != 0
         assert made.space.shell(GATHERED) == before

@@ -82,12 +82,12 @@ def test_trust_is_printed_applied_and_undone_in_all_stores(user: User, monkeypat
     assert printed.code == 0
     assert user.believed() == before
     assert printed.out.count("certutil -d ") == 3
-    assert user.ca("trust", "--apply").code == 0
+    assert user.ca("trust", "--yes").code == 0
     first = [now - then for now, then in zip(user.believed(), before, strict=True)]
     assert [len(names) for names in first] == [1] * 3
-    assert "Nothing to do." in user.ca("trust", "--apply").out
+    assert "Nothing to do." in user.ca("trust", "--yes").out
     user.ca("create", "--replace")
-    done = user.ca("trust", "--apply", "--json")
+    done = user.ca("trust", "--yes", "--json")
     assert (done.code, done.json["applied"]) == (0, True)
     second = [now - then for now, then in zip(user.believed(), before, strict=True)]
     assert [len(names) for names in second] == [1] * 3
@@ -96,7 +96,7 @@ def test_trust_is_printed_applied_and_undone_in_all_stores(user: User, monkeypat
         path.unlink()
     assert user.ca("untrust").code == 0
     assert [now - then for now, then in zip(user.believed(), before, strict=True)] == second
-    assert user.ca("untrust", "--apply").code == 0
+    assert user.ca("untrust", "--yes").code == 0
     assert user.believed() == before
     assert (user.tools / "gathered").read_text() == "\n--fresh\n\n--fresh\n"
 
@@ -107,7 +107,7 @@ def test_stores_that_need_root_are_reported_and_others_changed(user: User, monke
     real = stores._system
     why = stores._BY_ROOT
     monkeypatch.setattr(stores, "_system", lambda: [replace(one, by_root=True, lacks=why) for one in real()])
-    done = user.ca("trust", "--apply")
+    done = user.ca("trust", "--yes")
     assert done.code == 1
     assert "  sudo install -m 644 " in done.out
     assert "it is root's to change: run the lines above with sudo" in done.err
@@ -123,7 +123,7 @@ def test_a_store_with_a_password_stays_as_it_is(user: User, monkeypatch: pytest.
     (tmp_path / "password").write_text("secret\n")
     nss(locked, "-N", "-f", str(tmp_path / "password"))
     user.ca("create")
-    done = user.ca("trust", "--apply")
+    done = user.ca("trust", "--yes")
     assert done.code == 1
     assert f"{locked} isn't changed: certutil says" in done.err
     assert "local-lb" not in nss(locked, "-L")
@@ -135,15 +135,15 @@ def test_a_system_that_doesnt_gather_has_its_files_as_before(user: User, monkeyp
     as_root(user, monkeypatch)
     user.ca("create")
     user.gathering("echo no >&2; exit 3")
-    assert f'{user.anchors} isn\'t changed: gather says "no"' in user.ca("trust", "--apply").err
+    assert f'{user.anchors} isn\'t changed: gather says "no"' in user.ca("trust", "--yes").err
     assert [len(names) for names in user.believed()] == [1, 1, 0]
     user.gathering("exit 0")
-    assert user.ca("trust", "--apply").code == 0
+    assert user.ca("trust", "--yes").code == 0
     user.gathering("exit 1")
-    assert "gather ended with 1" in user.ca("untrust", "--apply").err
+    assert "gather ended with 1" in user.ca("untrust", "--yes").err
     assert [len(names) for names in user.believed()] == [0, 0, 1]
     user.gathering("exit 0")
-    assert user.ca("untrust", "--apply").code == 0
+    assert user.ca("untrust", "--yes").code == 0
     assert [len(names) for names in user.believed()] == [0, 0, 0]
 
 
@@ -152,7 +152,7 @@ def test_a_store_that_cannot_be_used_is_reported(user: User, monkeypatch: pytest
     as_root(user, monkeypatch)
     user.ca("create")
     (user.firefox / "cert9.db").write_text("x" * 5000)
-    done = user.ca("trust", "--apply")
+    done = user.ca("trust", "--yes")
     assert done.code == 1
     assert f"{user.firefox}: certutil says" in done.err
     findings = user._play.run("doctor", "--json").json["findings"]

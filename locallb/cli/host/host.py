@@ -1,4 +1,4 @@
-"""The commands `host setup | teardown | status`: what would be done to this host and why; with --apply it is done."""
+"""The commands `host setup | teardown | status`: what would be done to this host and why; with --yes it is done."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from locallb.cli.console import Out
 from locallb.cli.exit_code import Exit
 from locallb.cli.projects.place import PROJECT_FILE
 from locallb.cli.session import Session
+from locallb.dns.zones import DnsSettings, Embedded, with_servers
 from locallb.guarded import owners
 from locallb.host.setup import changes as setup
 from locallb.host.setup.consent import Consent, on_behalf, unnamed
@@ -20,6 +21,7 @@ from locallb.host.setup.hosts_file import Table, read_names
 from locallb.host.setup.plan import LEDGER, plan_setup, plan_teardown
 from locallb.host.setup.steps import HostSeen, Setup, Step
 from locallb.ledger.ledger import Ledger
+from locallb.sources.state.held import read_held
 
 
 def host(session: Session, args: Arguments, out: Out) -> int:
@@ -35,7 +37,7 @@ def teardown(args: Arguments, out: Out) -> int:
 
 def _setup_plan(session: Session, args: Arguments) -> Setup:
     group = setup.group_id(args.group) if args.group else setup.group_of(session.project.root)
-    dns = session.settings.dns
+    dns = _zones(session)
     seen = setup.look(session.settings.pools, group, dns.zones if dns else (), _names(session) if dns else {})
     plan = plan_setup(seen, persist=args.persist, status=args.action == "status")
     return plan if args.action == "status" else _with_consent(plan, seen, session, args)
@@ -49,6 +51,15 @@ def _with_consent(plan: Setup, seen: HostSeen, session: Session, args: Arguments
     if owner := owners.another_owner((session.project.root / PROJECT_FILE, session.project.root)):
         problems += on_behalf(owners.shown(owner), [name for name in (owners.name(owner), str(owner)) if name], consent)
     return replace(plan, problems=(*plan.problems, *problems))
+
+
+def _zones(session: Session) -> DnsSettings | None:
+    """Return the zones with the addresses at which the state has their server, or will have it."""
+    dns = session.settings.dns
+    if dns is None:
+        return None
+    known = read_held(session.project.state_file(session.stack)).name_servers
+    return with_servers(dns, session.home, tuple(Embedded(*socket) for socket in known))
 
 
 def _names(session: Session) -> Table:
@@ -74,11 +85,11 @@ def _status(plan: Setup, args: Arguments, out: Out) -> int:
 
 
 def _perform(plan: Setup, args: Arguments, out: Out, *, undo: bool) -> int:
-    """Print the steps; with --apply carry each out as it is printed, unless something forbids it."""
+    """Print the steps; with --yes carry each out as it is printed, unless something forbids it."""
     steps = [step for step in plan.steps if undo or not step.done]
     applying = args.apply and not plan.problems
     if applying and steps and os.geteuid() != 0:
-        out.error("--apply changes this host: run it as root, for example with sudo")
+        out.error("--yes changes this host: run it as root, for example with sudo")
         return Exit.FAILED
     for step in steps:
         if not args.json:
@@ -97,10 +108,10 @@ def _tell_end(plan: Setup, steps: list[Step], out: Out, *, applied: bool) -> Non
     if not steps:
         out.line("Nothing to do.")
     elif applied:
-        out.line(f"{len(steps)} changes made; `locallb host teardown --apply` brings back what was there.")
+        out.line(f"{len(steps)} changes made; `locallb host teardown --yes` brings back what was there.")
     elif not plan.problems:
         out.line("")
-        out.line("Nothing was changed. As root, --apply does exactly this.")
+        out.line("Nothing was changed. As root, --yes does exactly this.")
     _tell_rest(plan, out)
 
 

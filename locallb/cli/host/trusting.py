@@ -1,4 +1,4 @@
-"""The commands `ca trust | untrust`: list how this host would trust your own authority; --apply does it."""
+"""The commands `ca trust | untrust`: list how this host would trust your own authority; --yes does it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def is_believed() -> bool:
 
 
 def _perform(plan: TrustPlan, args: Arguments, out: Out) -> int:
-    """Print the steps; with --apply carry each out that this user may."""
+    """Print the steps; with --yes carry each out that this user may."""
     steps = [step for step in plan.steps if not step.done]
     failures: list[str] = []
     for step in steps:
@@ -68,11 +68,11 @@ def _tell_end(plan: TrustPlan, steps: int, changed: int, args: Arguments, out: O
     if not steps:
         out.line("Nothing to do.")
     elif args.apply:
-        undo = "; `locallb ca untrust --apply` takes them back" if args.action == "trust" else ""
+        undo = "; `locallb ca untrust --yes` takes them back" if args.action == "trust" else ""
         out.line(f"{changed} of {steps} changes made{undo}. A browser that runs sees them after its next start.")
     else:
         out.line("")
-        out.line("Nothing was changed. --apply does exactly this.")
+        out.line("Nothing was changed. --yes does exactly this.")
     for note in plan.notes:
         out.warning(note)
 

@@ -23,16 +23,16 @@ TROUBLES = ("rejected", "pending", "degraded")
 """States of a Service that `up --fail-on` may name."""
 
 ACTIONS = {
-    "setup": "print what would lift this host's limits, and do it with --apply",
-    "teardown": "print what would restore what setup found, and do it with --apply",
+    "setup": "print what would lift this host's limits, and do it with --yes",
+    "teardown": "print what would restore what setup found, and do it with --yes",
     "status": "show which changes are done and which are missing",
 }
 CA = {
     "show": "show your own authority: where it is, what it may certify, and until when",
     "create": "create the authority now; with --replace, replace an existing one",
     "export": "print its certificate (public), or write it to a file, for containers and other programs",
-    "trust": "print what would make this host's browsers and programs trust it, and do it with --apply",
-    "untrust": "print what would remove what `ca trust` added, and do it with --apply",
+    "trust": "print what would make this host's browsers and programs trust it, and do it with --yes",
+    "untrust": "print what would remove what `ca trust` added, and do it with --yes",
 }
 INSTALL = "show which Gateway API CRDs a cluster lacks, and install them with --yes"
 LIST = "list every stack that has a configuration or a state"
@@ -43,6 +43,12 @@ RESTORE = "go back to the last good state if the current one is unusable; nothin
 
 def _add_yes(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
     command.add_argument("-y", "--yes", action="store_true", help="don't ask")
+
+
+def _add_doing(command: argparse.ArgumentParser, text: str) -> None:
+    """Add the option of a command that otherwise prints what it would do."""
+    command.add_argument("-y", "--yes", dest="apply", action="store_true", help=text)
+    command.add_argument("--apply", action="store_true", help=argparse.SUPPRESS)
 
 
 def _add_expectation(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
@@ -179,7 +185,7 @@ def _add_actions(command: argparse.ArgumentParser, common: argparse.ArgumentPars
     for name, text in ACTIONS.items():
         action = actions.add_parser(name, help=text, description=text, parents=[common])
         if name != "status":
-            action.add_argument("--apply", action="store_true", help="do it (as root)")
+            _add_doing(action, "do it (as root)")
         if name != "teardown":
             action.add_argument(
                 "--group", metavar="NAME", default="", help="group that shares the ledger (default: yours)"
@@ -219,7 +225,7 @@ def _add_ca(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -
         if name == "export":
             action.add_argument("place", metavar="FILE", type=Path, nargs="?", help="default: standard output")
         if name in {"trust", "untrust"}:
-            action.add_argument("--apply", action="store_true", help="do it")
+            _add_doing(action, "do it")
 
 
 def _add_gateway(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from locallb.config.candidates import listed
-from locallb.config.loopback_socket import loopback_place, private_place
+from locallb.config.loopback_socket import private_place
 from locallb.config.settings import Pool
 from locallb.config.values import Mistakes, parse_address
 from locallb.dns.names import is_wildcard, lies_in, name_fault, normal
@@ -31,7 +31,6 @@ _OWNER = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9._]{0,61}[A-Za-z0-9])?")
 _RFC2136 = "{server: 127.0.0.1:53, tsig: FILE}"
 _WITH_PORT = re.compile(r"(^[^:]*|\]):[0-9]{1,5}$")
 _PORT, _LAST_PORT = 53, 65535
-_DEFAULT = loopback_place(_PLACE)
 _STUB, _REACHED = "stub", "172.18.0.1:5300 on kind's network"
 
 
@@ -69,8 +68,9 @@ def _in_clusters(mistakes: Mistakes, value: object, zones: Sequence[Zone]) -> bo
     if value != _STUB:
         mistakes.add("dns.clusters", f"{shown(str(value))} isn't known; write {_STUB}, or leave it out")
     for zone in zones:
-        if zone.server.address.is_loopback:
-            why = f"pods don't reach {zone.server}, which answers for {zone.name}: it is this host's loopback"
+        if zone.server.address.is_loopback or zone.server == Embedded():
+            server = f"{zone.server}" if zone.server != Embedded() else "the stack's own address"
+            why = f"pods don't reach {server}, which answers for {zone.name}: it is this host's loopback"
             mistakes.add("dns.clusters", f"{why}; have it answer at an address that Nodes reach, such as {_REACHED}")
     return value == _STUB
 
@@ -112,7 +112,7 @@ def _name(mistakes: Mistakes, key: str, value: object) -> ZoneName:
 
 def _embedded(mistakes: Mistakes, key: str, value: object) -> Embedded | None:
     if value is True:
-        return Embedded(*_DEFAULT)
+        return Embedded()
     text = mistakes.text(key, value, f"an address and a port for the server, such as {_PLACE}")
     try:
         return Embedded(*private_place(text)) if text else None

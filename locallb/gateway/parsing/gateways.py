@@ -62,6 +62,8 @@ class _Operator(StrEnum):
 
 
 _WITH_VALUES = frozenset({_Operator.IN, _Operator.NOT_IN})
+CERTIFICATE_OPTION, LOCAL = "local-lb.dev/certificate", "local"
+"""The option of a listener that names no Secret, so that an API accepts it: this user's own authority certifies it."""
 
 
 def parse_meta(data: Mapping[object, object], *, namespaced: bool = True) -> Meta | None:
@@ -199,7 +201,11 @@ def _listener(fields: Fields, namespace: str) -> Listener:
 
 def _tls(fields: Fields, namespace: str) -> ListenerTls:
     certificates = (reference(item, "", "Secret", namespace) for item in items(fields, "certificateRefs", 64))
-    return ListenerTls(fields.choice("mode", TlsMode.TERMINATE), tuple(certificates), fields.texts("options"))
+    options = fields.texts("options")
+    if (option := options.get(CERTIFICATE_OPTION, LOCAL)) != LOCAL:
+        at = f"{fields.at('options')}[{CERTIFICATE_OPTION}]"
+        raise FieldError(f"{at} is {shown(option)}; write {LOCAL}, for a certificate of this user's own authority")
+    return ListenerTls(fields.choice("mode", TlsMode.TERMINATE), tuple(certificates), options)
 
 
 def _allowed(fields: Fields, default: From) -> Allowed:

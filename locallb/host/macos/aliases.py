@@ -49,7 +49,7 @@ def alias_notes(pools: Iterable[Pool]) -> Iterator[str]:
     for pool in pools:
         if any(candidates(pool, family).size > MOST for family in Family):
             yield f"of the pool {pool.name} only the first {MOST} addresses of a family become aliases; make it smaller"
-    yield "aliases of lo0 are gone after a restart: run `sudo locallb host setup --apply` again (untried on a Mac)"
+    yield "aliases of lo0 are gone after a restart: run `sudo locallb host setup --yes` again (untried on a Mac)"
 
 
 def parsed(text: str) -> frozenset[IPAddress]:

@@ -64,7 +64,7 @@ def plan_setup(seen: HostSeen, *, persist: bool, status: bool = False) -> Setup:
         steps += [replace(step, optional=not asked) for step in lasting]
     if asked:
         if prefixes and not systemd:
-            notes.append(f"there is no {UNIT_DIRECTORY}: run `locallb host setup --apply` at every boot for the routes")
+            notes.append(f"there is no {UNIT_DIRECTORY}: run `locallb host setup --yes` at every boot for the routes")
         elif prefixes and not seen.ip_command:
             notes.append("`ip` isn't installed (Debian: apt install iproute2): the unit will need it at the next boot")
     problems = tuple(dict.fromkeys(route.problem for route in seen.routes if route.problem))

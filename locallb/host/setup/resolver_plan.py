@@ -87,7 +87,7 @@ def resolver_notes(zones: Sequence[Zone], resolvers: Mapping[str, str]) -> Itera
         names = ", ".join(zone.name for zone in zones)
         yield (
             f"this host has neither systemd-resolved nor {DNSMASQ_DIRECTORY}, so nothing routes {names} to"
-            f" {' and '.join(servers)}: {HOSTS} has the names of now, no wildcards; run `locallb host setup --apply`"
+            f" {' and '.join(servers)}: {HOSTS} has the names of now, no wildcards; run `locallb host setup --yes`"
             " again where they change, or install dnsmasq"
         )
     elif RESOLVED in resolvers and len(servers) > 1:

@@ -78,7 +78,7 @@ def not_on_host(service: Service, asked: Asked, host: HostFacts) -> Problem:
         return _refused(Reason.EXCLUDED, service, asked, f"{why} local-lb:pools, or {asked.elsewhere}")
     if network := _network(asked.address, host):
         return on_link(service, asked.address, network)
-    why = "which isn't this host's: no local route has it; as root, `locallb host setup --apply` makes its pool local,"
+    why = "which isn't this host's: no local route has it; as root, `locallb host setup --yes` makes its pool local,"
     return _refused(Reason.NOT_ON_HOST, service, asked, f"{why} or {asked.elsewhere}")
 
 
@@ -118,7 +118,7 @@ def none_on_host(
         return Problem(Reason.NOT_ON_HOST, f"{service.key} gets no {family} address: {own} in local-lb:pools")
     judged = (route for route in pool_routes(pools, host.addresses) if example in route.prefix)
     obstacle = next((part.problem.message for part in judged if part.problem), "")
-    remedy = obstacle or "as root, `locallb host setup --apply` makes it local"
+    remedy = obstacle or "as root, `locallb host setup --yes` makes it local"
     why = f"nothing that is free in {described(pools)} is this host's: no local route has {example}; {remedy}"
     return Problem(Reason.NOT_ON_HOST, f"{service.key} gets no {family} address: {why}")
 

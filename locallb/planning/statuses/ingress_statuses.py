@@ -15,7 +15,7 @@ from locallb.config.settings import Settings
 from locallb.gateway.routes.bound import Bound
 from locallb.gateway.status.statuses import ApiStatus
 from locallb.ingress.kinds import ROUTED_KINDS
-from locallb.ingress.statuses import ingress_statuses, serving_words
+from locallb.ingress.statuses import ingress_statuses, served_in_words
 from locallb.ingress.translation import BoundIngresses
 from locallb.model.gateway.objects import Named
 from locallb.model.identities import ClusterName, IPAddress, ObjectKey, ObjectKind, Owner
@@ -61,7 +61,7 @@ def _news(
         key = ObjectKey(cluster, *ingress.meta.key, ObjectKind.INGRESS)
         said = tuple([why] if why else []) + tuple(troubles.get(ingress.meta.key, ()))
         is_served = ports and not ingress.problem and ingress.meta.key not in bound.shadowed
-        serving = serving_words(ingress.hosts, addresses, ports) if is_served else ""
+        serving = served_in_words(bound, ingress, addresses, ports) if is_served else ""
         yield PlannedNews(Owner(snapshot.home, key, ingress.meta.uid), snapshot.access[cluster], serving, said)
 
 

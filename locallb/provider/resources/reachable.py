@@ -21,6 +21,7 @@ from locallb.envoy.waiting import pauses
 from locallb.host.sockets import LISTEN, SocketError, connect, holder, rows, split_place
 from locallb.model.errors import ClientError
 from locallb.model.identities import PartId, Protocol, RunIdentity
+from locallb.model.naming import NAME_SERVER
 from locallb.provider.part_looks import PartSeen, look_again, look_at, one_look
 from locallb.provider.resources.proxy_fragments import rewrite_listeners
 from locallb.resources.codec import is_unknown
@@ -29,7 +30,7 @@ from locallb.resources.properties import ListenerState, ReachableInputs, Reachab
 from locallb.resources.resource_type import ResourceType, grown, id_faults, proxy_faults
 from locallb.runtimes import published_ports
 from locallb.runtimes.runtime import runtime
-from locallb.storage.proxy_directories import Proxies
+from locallb.storage.proxy_directories import Proxies, ProxyDirectory
 
 PATIENCE = 5.0
 """Seconds until everything must be active; it takes a few milliseconds."""
@@ -178,7 +179,8 @@ def _complaint(proxy: str, sight: _Sight, new: ReachableInputs) -> str:
     """Return what is missing in one sentence, and what works all the same."""
     missing = [name for name in new.listeners if name not in sight.bound or name in sight.failed]
     beside = () if new.part else sight.failed.keys() - {*new.listeners}  # HTTP/3, which nobody waits for by name
-    faults = [_fault(name, sight.failed.get(name, "")) for name in (*missing, *sorted(beside))]
+    remedy = _remedy(Proxies.ours().find(new.proxy))
+    faults = [_fault(name, sight.failed.get(name, ""), remedy) for name in (*missing, *sorted(beside))]
     if not faults:
         has = f"listeners {sight.versions.lds or 'none'}, clusters {sight.versions.cds or 'none'}"
         wants = f"listeners {new.versions.lds}, clusters {new.versions.cds}"
@@ -187,11 +189,18 @@ def _complaint(proxy: str, sight: _Sight, new: ReachableInputs) -> str:
     return "; ".join(faults) + (f"; serving all the same: {', '.join(serving)}" if serving else "")
 
 
-def _fault(name: str, reason: str) -> str:
+def _remedy(proxy: ProxyDirectory | None) -> str:
+    """Return how to get out of the way of a process that has the port."""
+    if proxy and proxy.name == NAME_SERVER:
+        return "give local-lb:dns another address, or `embedded: true` for one of the stack's own"
+    return "end it or change the Service's port"
+
+
+def _fault(name: str, reason: str, remedy: str) -> str:
     if "in use" not in reason:
         return f"{name} isn't served: {reason or 'Envoy has no such listener'}"
     who = holder(*published_ports.split_listener(name)) or "a process of another user"
-    return f"{name} isn't served: the port is in use by {who}; end it or change the Service's port, then run up again"
+    return f"{name} isn't served: the port is in use by {who}; {remedy}, then run up again"
 
 
 def _probe(place: str) -> None:

@@ -16,7 +16,7 @@ from typing import TypeVar
 from msgspec import Struct, field
 
 from locallb.guarded import reader
-from locallb.model.identities import Fingerprint, ProxyName
+from locallb.model.identities import Fingerprint, IPAddress, ProxyName
 from locallb.model.memory import BlockCache, Memory
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment
 from locallb.sources import SourceError
@@ -40,6 +40,8 @@ class HeldByState(Struct, frozen=True):
     """Those of them to which HTTP may come."""
     assignments: tuple[HeldProxyAssignment, ...] = ()
     """Who is served by one of those."""
+    name_servers: tuple[tuple[IPAddress, int], ...] = ()
+    """Where its own name server answers."""
     authority: Fingerprint = Fingerprint("")
     """The fingerprint of the authority that signed its local certificates."""
 
@@ -123,5 +125,6 @@ def _held(every: tuple[object, ...]) -> HeldByState:
         tuple(sorted(names.values())),
         frozenset(config.name for config in of_stack if config.may_serve_http),
         tuple(sorted(assignments)),
+        tuple(place for config in of_stack for place in config.answers_at),
         next((authority.fingerprint for authority in of(Authority)), Fingerprint("")),
     )

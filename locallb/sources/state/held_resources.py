@@ -17,8 +17,8 @@ from locallb.envoy import rollout
 from locallb.envoy.bootstrap import takes_http
 from locallb.envoy.http.faults import may_fail
 from locallb.envoy.listeners import holds_clients
-from locallb.model.identities import Fingerprint, ObjectKey, ProxyId, ProxyName
-from locallb.model.naming import owner_from
+from locallb.model.identities import Fingerprint, IPAddress, ObjectKey, ProxyId, ProxyName
+from locallb.model.naming import NAME_SERVER, owner_from
 from locallb.model.objects import Discovery
 from locallb.model.snapshot import Claim, HeldProxy, MappedPort
 from locallb.model.state_resource import ADDRESS, CERTIFICATE, CONFIG, PORTS, PROCESS, SERVICE, Resource
@@ -72,6 +72,8 @@ class OfStack(Struct, frozen=True):
     may_serve_http: bool = False
     serves: HeldProxy | None = None
     """What it is like where it serves nothing else."""
+    answers_at: tuple[tuple[IPAddress, int], ...] = ()
+    """Addresses with ports, of the one that answers for zones."""
 
 
 class Part(Struct, frozen=True):
@@ -115,7 +117,15 @@ def _config(inputs: Mapping[str, object]) -> HeldProxy | OfStack:
         ProxyName(str(inputs["name"])),
         bootstrap is None or takes_http(str(bootstrap)),
         _serving(ObjectKey.parse(serves), inputs) if serves else None,
+        _answers_at(as_object(inputs["files"])) if inputs["name"] == NAME_SERVER else (),
     )
+
+
+def _answers_at(files: Mapping[str, object]) -> tuple[tuple[IPAddress, int], ...]:
+    """Return the sockets of listeners; none where a refresh found the file missing."""
+    listeners = json.loads(str(files.get(rollout.LISTENERS) or "{}")).get("resources", ())
+    sockets = [listener["address"]["socket_address"] for listener in listeners]
+    return tuple((ip_address(str(socket["address"])), int(socket["port_value"])) for socket in sockets)
 
 
 def _serving(service: ObjectKey, inputs: Mapping[str, object]) -> HeldProxy:

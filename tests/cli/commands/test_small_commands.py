@@ -44,10 +44,11 @@ def play() -> Iterator[Stage]:
 
 def deployed(play: Stage) -> None:
     """Write the state that a deployed load balancer leaves, without a proxy."""
-    urn = "urn:pulumi:dev::local-lb::locallb:index:Stack$locallb:index:LoadBalancer::c/n/web"
+    kind = "locallb:index:LoadBalancer"
+    balancer = {"urn": f"urn:pulumi:dev::local-lb::{kind}::c/n/web", "type": kind}
     path = play.root / ".state/.pulumi/stacks/local-lb/dev.json"
     path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({"checkpoint": {"latest": {"resources": [{"urn": urn}, {"urn": "urn:x"}]}}}))
+    path.write_text(json.dumps({"checkpoint": {"latest": {"resources": [balancer, {"urn": "urn:x"}]}}}))
 
 
 def test_every_exit_code_has_a_meaning_that_help_tells() -> None:

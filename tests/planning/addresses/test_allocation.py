@@ -380,7 +380,7 @@ REFUSALS: list[tuple[Service, Mapping[str, object], Problem]] = [
         Problem(
             Reason.NOT_ON_HOST,
             "a/n/web asks for 10.0.0.2, which isn't this host's: no local route has it; "
-            "as root, `locallb host setup --apply` makes its pool local, or ask for another address",
+            "as root, `locallb host setup --yes` makes its pool local, or ask for another address",
         ),
     ),
     (
@@ -629,7 +629,7 @@ def test_an_address_that_the_host_cannot_bind_is_left_out() -> None:
     assert given(service("web"), host=HostFacts(addresses=survey(())))["web"] == Problem(
         Reason.NOT_ON_HOST,
         "a/n/web gets no IPv4 address: nothing that is free in pool p (10.0.0.0/30, fd00::/126) is this host's: "
-        "no local route has 10.0.0.0; as root, `locallb host setup --apply` makes it local",
+        "no local route has 10.0.0.0; as root, `locallb host setup --yes` makes it local",
     )
 
 

@@ -1,0 +1,101 @@
+"""From `certificates: local` to a request by HTTPS on a real API, as docs/certificates.md has it, word for word."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import pytest
+import yaml
+from lightkube import ApiError, Client
+
+from locallb.kubernetes.api.client import SERVICE
+from locallb.kubernetes.api.object_types import NAMESPACE
+from tests.cluster.controlplane import ControlPlane, Objects
+from tests.cluster.test_gateways import BINDING, NAME, RIGHTS, ROLE, resource
+from tests.cluster.test_install_crds import install, remove
+from tests.docs.reading import fences
+from tests.e2e.support import CHECKOUT, Stage
+from tests.e2e.test_gateways import answering
+from tests.e2e.watching import becomes, watching
+from tests.environment import lent
+from tests.traffic.waiting import eventually
+
+pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
+PAGE = CHECKOUT / "docs/certificates.md"
+EXAMPLE = CHECKOUT / "examples/gateway/manifests"
+SHOP = "shop"
+
+
+def blocks(start: str) -> list[str]:
+    """Return the blocks of the page that begin so."""
+    return [fence.text for fence in fences(PAGE) if fence.text.startswith(start)]
+
+
+@pytest.fixture
+def owner(plane: ControlPlane, cluster: Objects) -> Iterator[Client]:
+    """Return the owner of a cluster with Gateway API's own CRDs, and a namespace for the page's objects."""
+    del cluster
+    with plane.client() as client:
+        remove(client)
+        client.create(ROLE.from_dict({"metadata": {"name": NAME}, "rules": RIGHTS}))
+        subject = {"kind": "User", "name": "local-lb", "apiGroup": "rbac.authorization.k8s.io"}
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": NAME}
+        client.create(BINDING.from_dict({"metadata": {"name": NAME}, "roleRef": role, "subjects": [subject]}))
+        with suppress(ApiError):  # an earlier test's: nothing here removes namespaces
+            client.create(NAMESPACE.from_dict({"metadata": {"name": SHOP}}))
+        yield client
+        with suppress(ApiError):  # where the test came to none
+            client.delete(SERVICE, "web", namespace=SHOP)
+        client.delete(BINDING, NAME)
+        client.delete(ROLE, NAME)
+        remove(client)
+
+
+def is_applied(owner: Client, document: dict[str, object]) -> bool:
+    """Create an object; return whether its kind is served by now. Whatever else the API says is raised."""
+    kind = resource(str(document["kind"])).from_dict(document)
+    try:
+        owner.create(kind, namespace=SHOP) if document["kind"] != "GatewayClass" else owner.create(kind)
+    except ApiError as error:
+        if error.status.code not in {404, 409}:
+            raise
+        return bool(error.status.code == 409)
+    return True
+
+
+@pytest.mark.parametrize("source", ["page", "example"])
+def test_an_https_gateway_of_a_cluster_has_a_certificate_of_the_local_authority(
+    plane: ControlPlane, owner: Client, play: Stage, source: str
+) -> None:
+    """The API takes the Gateway, `watch` serves it, and the page's own commands get an answer."""
+    example = {one["kind"]: one for one in yaml.safe_load_all((EXAMPLE / "gateway.yaml").read_text())}
+    (text,) = blocks("apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\n")
+    documents = {**example, "Gateway": yaml.safe_load(text)} if source == "page" else example
+    (settings,) = blocks("config:\n  local-lb:certificates: local")
+    (commands,) = [block for block in blocks("$ locallb ca export") if "curl" in block]
+    assert install(play, plane, "--yes").code == 0
+    (made,) = yaml.safe_load_all((EXAMPLE / "service.yaml").read_text())
+    made["spec"]["ports"][0].pop("nodePort")
+    node_port = dict(owner.create(SERVICE.from_dict(made), namespace=SHOP))["spec"]["ports"][0]["nodePort"]
+    key, value = next(iter(yaml.safe_load(settings)["config"].items()))
+    play.configure(sources=[plane.source], **{str(key).removeprefix("local-lb:"): value})
+    for document in documents.values():
+        eventually(partial(is_applied, owner, document), f"{document['kind']} is taken")
+    bin_directory = str(Path(sys.executable).parent)
+    surroundings = {"XDG_DATA_HOME": str(play.root / "d"), "PATH": f"{bin_directory}:{os.environ['PATH']}"}
+    script = "\n".join(line.removeprefix("$ ") for line in commands.splitlines())
+    with lent(surroundings), answering("web", port=node_port), watching(play) as watch:
+
+        def answer() -> str:
+            done = subprocess.run(
+                ["sh", "-ec", script], cwd=play.root, capture_output=True, text=True, check=False, timeout=60
+            )
+            return done.stdout
+
+        becomes(lambda: "web /" in answer(), watch)
