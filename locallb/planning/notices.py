@@ -9,8 +9,8 @@ from msgspec import Struct
 from locallb.config.settings import Settings
 from locallb.model.faults import ALL, Fault
 from locallb.model.formatting import few
-from locallb.model.identities import ClusterName, IPAddress, Protocol
-from locallb.model.objects import Service
+from locallb.model.identities import ClusterName, Family, IPAddress, Protocol
+from locallb.model.objects import FamilyPolicy, Service
 from locallb.model.snapshot import Snapshot
 
 NODES = "ExcludedNodesUsed"
@@ -19,6 +19,8 @@ OTHERS = "OtherController"
 """The status lists addresses that aren't ours."""
 PROXY_PROTOCOL = "ProxyProtocolIgnored"
 """A UDP port can't have what was asked for."""
+FAMILY = "FamilyMissing"
+"""It has no address of a family that it wants."""
 FAULT = "FaultOrdered"
 """Connections fail because a fault was ordered."""
 DRAIN = "Drained"
@@ -26,7 +28,7 @@ DRAIN = "Drained"
 ORDERED = "is ordered by"
 """In every sentence about one of the two."""
 _OF_ORDERS = frozenset({FAULT, DRAIN})
-TOLD_OF_THE_STACK = _OF_ORDERS | {OTHERS, PROXY_PROTOCOL}
+TOLD_OF_THE_STACK = _OF_ORDERS | {FAMILY, OTHERS, PROXY_PROTOCOL}
 """Notices of single Services that stand among those of the whole plan, too."""
 
 
@@ -49,6 +51,7 @@ def notices_of(
     others = _of_others(service, addresses, snapshot)
     if others and service.key.cluster in snapshot.access and not settings.take_over:
         notices.append(Notice(OTHERS, _other_controller(service, others)))
+    notices += [Notice(FAMILY, _without(service, family)) for family in _missing(service, addresses)]
     if service.proxy_protocol and any(port.protocol is Protocol.UDP for port in service.ports):
         notices.append(Notice(PROXY_PROTOCOL, _only_tcp(service)))
     if service.failing or service.ordered.down:
@@ -56,6 +59,19 @@ def notices_of(
     if service.ordered.drained:
         notices.append(Notice(DRAIN, _drained(service)))
     return tuple(notices)
+
+
+def _missing(service: Service, addresses: Iterable[IPAddress]) -> list[Family]:
+    """Return the families that the Service wants and has no address of."""
+    if service.family_policy is FamilyPolicy.SINGLE:
+        return []
+    had = {Family.of(address) for address in addresses}
+    return [family for family in service.families if family not in had]
+
+
+def _without(service: Service, family: Family) -> str:
+    why = f"{service.key} has no {family} address, although its spec.ipFamilyPolicy is {service.family_policy}"
+    return f"{why}: no pool has one for it; add one to local-lb:pools or set the policy to {FamilyPolicy.SINGLE}"
 
 
 def of_faults(service: Service, faults: Mapping[str, Fault]) -> tuple[Notice, ...]:

@@ -140,6 +140,11 @@ class AddressPools:
             for part in self._parts:
                 part.free.take(address)
 
+    def keeps(self, service: Service, addresses: Iterable[IPAddress]) -> bool:
+        """Return whether the Service holds one of `addresses` already."""
+        held = self._held.held.get(service.key, ())
+        return any(address in held for address in addresses)
+
     def refusal(self, request: Request, asked: Asked) -> Problem | None:
         """Return why the Service can't have the very address that it asks for; None if it can."""
         service, address = request.service, asked.address

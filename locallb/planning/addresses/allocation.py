@@ -40,6 +40,7 @@ def allocate(snapshot: Snapshot, services: Sequence[Service], settings: Settings
     - The others, oldest first, get the free address next to their preferred one, which is a hash of their key, moved
       on by the number of the user.
     - SingleStack gets one family, RequireDualStack all or nothing, PreferDualStack whatever of its families can be had.
+      Who serves already keeps what it has when it asks for a family that can't be had.
     """
     pins = Pins(settings.pins)
     requests = [
@@ -105,6 +106,9 @@ def _choose(request: Request, pools: AddressPools) -> Answer:
             missing.append(answer)
         else:
             chosen[family] = answer
-    if missing and not (chosen and request.service.family_policy is FamilyPolicy.PREFER_DUAL):
+    may_lack = request.service.family_policy is FamilyPolicy.PREFER_DUAL or pools.keeps(
+        request.service, chosen.values()
+    )
+    if missing and not (chosen and may_lack):
         return missing[0]
     return tuple(chosen[family] for family in request.families if family in chosen)

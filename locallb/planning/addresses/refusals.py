@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from locallb.config.settings import Pool
 from locallb.model.identities import Family, IPAddress
-from locallb.model.objects import Service
+from locallb.model.objects import FamilyPolicy, Service
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import HostFacts
 from locallb.planning.addresses.pool_routes import pool_routes
@@ -39,7 +39,9 @@ def family_mismatch(service: Service, asked: Asked) -> Problem:
     """Explain that the address isn't of a family that the Service wants."""
     family = Family.of(asked.address)
     wanted = " and ".join(service.families)
-    why = f"an {family} address, but it wants {wanted}; {asked.elsewhere} or add {family} to spec.ipFamilies"
+    why = f"an {family} address, but it wants {wanted}; {asked.elsewhere}"
+    if service.family_policy is FamilyPolicy.SINGLE:
+        why += f" or set spec.ipFamilyPolicy to {FamilyPolicy.PREFER_DUAL}"
     return _refused(Reason.FAMILY_MISMATCH, service, asked, why)
 
 
@@ -97,7 +99,9 @@ def no_pool(service: Service, family: Family, pools: Sequence[Pool]) -> Problem:
         audiences = ", ".join(f"{pool.name} is for {audience(pool)}" for pool in pools)
         why = f"no {family} pool is for it ({audiences}); let one allow it or add a pool to local-lb:pools"
     else:
-        why = f"there is no {family} pool; add one to local-lb:pools or take {family} out of spec.ipFamilies"
+        why = f"there is no {family} pool; add one to local-lb:pools"
+        if family in service.families[1:]:  # the first one can't be changed
+            why += f" or set spec.ipFamilyPolicy to {FamilyPolicy.SINGLE}"
     return Problem(Reason.NO_POOL, f"{service.key} gets no {family} address: {why}")
 
 

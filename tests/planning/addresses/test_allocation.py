@@ -300,7 +300,7 @@ REFUSALS: list[tuple[Service, Mapping[str, object], Problem]] = [
         Problem(
             Reason.FAMILY_MISMATCH,
             "a/n/web asks for fd00::1, an IPv6 address, but it wants IPv4; "
-            "ask for another address or add IPv6 to spec.ipFamilies",
+            "ask for another address or set spec.ipFamilyPolicy to PreferDualStack",
         ),
     ),
     (
@@ -389,7 +389,7 @@ REFUSALS: list[tuple[Service, Mapping[str, object], Problem]] = [
         Problem(
             Reason.FAMILY_MISMATCH,
             "a/n/web is pinned to fd00::1, an IPv6 address, but it wants IPv4; "
-            "pin another address in local-lb:pins or add IPv6 to spec.ipFamilies",
+            "pin another address in local-lb:pins or set spec.ipFamilyPolicy to PreferDualStack",
         ),
     ),
 ]
@@ -562,8 +562,13 @@ def test_a_family_without_a_pool_is_reported() -> None:
     six = service("web", families=(Family.IPV6,))
     assert given(six, pools=[pool(FOUR)])["web"] == Problem(
         Reason.NO_POOL,
+        "a/n/web gets no IPv6 address: there is no IPv6 pool; add one to local-lb:pools",
+    )
+    second = service("web", families=BOTH, policy=REQUIRE)
+    assert given(second, pools=[pool(FOUR)])["web"] == Problem(
+        Reason.NO_POOL,
         "a/n/web gets no IPv6 address: there is no IPv6 pool; "
-        "add one to local-lb:pools or take IPv6 out of spec.ipFamilies",
+        "add one to local-lb:pools or set spec.ipFamilyPolicy to SingleStack",
     )
     assert given(six, pools=[pool(namespaces=frozenset({"x"}))])["web"] == Problem(
         Reason.NO_POOL,
@@ -606,6 +611,16 @@ def test_the_primary_is_kept_while_the_secondary_comes_and_goes() -> None:
     assert words(given(service("web"), ledger=held)["web"]) == "10.0.0.3"
     got = given(service("web"), service("b", "fd00::3", families=(Family.IPV6,)), ledger=held)
     assert words(got["b"]) == "InUse"
+
+
+def test_who_serves_keeps_its_address_when_it_asks_for_a_family_that_no_pool_has() -> None:
+    """It keeps its address until it is deleted: a second family is added to it, or is not."""
+    held = [claim("10.0.0.3", "web")]
+    both = service("web", families=BOTH, policy=REQUIRE)
+    assert words(given(both, pools=[pool(FOUR)], ledger=held)["web"]) == "10.0.0.3"
+    assert words(given(both, ledger=held)["web"]) == "10.0.0.3 fd00::1"
+    turned = service("web", families=BOTH[::-1], policy=REQUIRE)
+    assert words(given(turned, pools=[pool(FOUR)], ledger=held)["web"]) == "10.0.0.3"
 
 
 # --- the host -------------------------------------------------------------------------------------------------------

@@ -79,21 +79,22 @@ def assert_sound(case: Oracle, answers: Answers) -> None:
             assert case.may_use(service, address), "outside the pools of the Service, or of this host"
             assert not case.foreign(address), "another stack's"
             assert not case.wrongly_given(service.key, address), "held by another"
-        assert_families(service, answer)
+        assert_families(case, service, answer)
         assert_request(case, service, answer)
         if isinstance(answer, Problem) and not asked(service, case.settings):
             assert_scarce(case, service, answers)
 
 
-def assert_families(service: Service, answer: Answer) -> None:
-    """One address a wanted family, in that order; all of them unless PreferDualStack."""
+def assert_families(case: Oracle, service: Service, answer: Answer) -> None:
+    """One address a wanted family, in that order; all of them unless PreferDualStack, or one was there before."""
     if isinstance(answer, Problem):
         assert str(service.key) in answer.message
         return
     families = [Family.of(address) for address in answer]
     assert families
     assert families == [family for family in wanted(service) if family in families]
-    if service.family_policy is not FamilyPolicy.PREFER_DUAL:
+    keeps = any(service.key in keys for address in answer for keys in case.holders(address))
+    if service.family_policy is not FamilyPolicy.PREFER_DUAL and not keeps:
         assert families == list(wanted(service))
 
 
