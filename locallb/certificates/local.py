@@ -52,6 +52,14 @@ def refusal(authority: LocalAuthority, host: str) -> str:
 
 
 def needed(hosts: Iterable[str]) -> tuple[str, ...]:
-    """Return hosts in order, each once, without those that a wildcard beside them stands for: one label, no more."""
+    """Return hosts in order, each once, without those that a wildcard beside them stands for: one label, no more.
+
+    Clients take no wildcard directly below a top-level domain, so that one stands for none.
+    """
     named = frozenset(hosts)
-    return tuple(sorted(host for host in named if f"*.{host.partition('.')[2]}" not in named - {host}))
+    return tuple(sorted(host for host in named if not _is_covered(host, named)))
+
+
+def _is_covered(host: str, named: frozenset[str]) -> bool:
+    _, _, rest = host.partition(".")
+    return "." in rest and f"*.{rest}" in named - {host}
