@@ -56,7 +56,9 @@ _STACK = """\
 config:
   local-lb:sources:
 {sources}
-  # local-lb:pools:                     # addresses to hand out; without it 127.77.0.0/27
+  # local-lb:pools:                     # addresses to hand out; without it 127.77.0.0/27, which a list replaces:
+  #   - name: default                   # what has an address of it keeps that while it is listed
+  #     addresses: [127.77.0.0/27]
   #   - name: more
   #     addresses: [127.78.0.0/24]
   # local-lb:pins:                      # addresses of Services that nobody may annotate

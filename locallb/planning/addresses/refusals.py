@@ -10,6 +10,7 @@ from ipaddress import IPv6Network
 
 from msgspec import Struct
 
+from locallb.config.parsing.pools import DEFAULT_POOL
 from locallb.config.settings import Pool
 from locallb.model.identities import Family, IPAddress
 from locallb.model.objects import FamilyPolicy, Service
@@ -107,7 +108,10 @@ def no_pool(service: Service, family: Family, pools: Sequence[Pool]) -> Problem:
 
 def exhausted(service: Service, family: Family, pools: Sequence[Pool]) -> Problem:
     """Explain that every address that the Service may have is taken."""
-    why = f"all of {described(pools)} is taken; add addresses to local-lb:pools or delete a Service that has one"
+    more = "add addresses to local-lb:pools"
+    if DEFAULT_POOL in pools:  # naming any pool replaces it, and all its addresses would move
+        more = "list this pool and another one in local-lb:pools"
+    why = f"all of {described(pools)} is taken; {more} or delete a Service that has one"
     return Problem(Reason.POOL_EXHAUSTED, f"{service.key} gets no {family} address: {why}")
 
 

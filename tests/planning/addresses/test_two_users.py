@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from ipaddress import ip_address
 
 import pytest
+import yaml
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from locallb.cli.projects.layout import stack_text
+from locallb.config.parsing.pools import DEFAULT_POOL
+from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import Pool, Settings
 from locallb.model.identities import Family, Protocol, SharingKey
 from locallb.model.network.ranges import AddressRange
@@ -92,6 +96,25 @@ def test_a_status_that_lists_the_address_is_no_reason_to_stay() -> None:
     """It can't serve there."""
     listed = replace(WEB, ingress=(IngressEntry(ip_address(HELD)),))
     assert web(theirs(), listed) != HELD
+
+
+def test_the_remedy_of_the_default_pool_keeps_its_addresses() -> None:
+    """A list of pools replaces it, so that it has to be listed as well; done so, nothing moves."""
+    services = [service(f"s{number:02}", created=f"{number:02}") for number in range(33)]
+    answers = given(*services, pools=[DEFAULT_POOL])
+    (refused,) = [answer for answer in answers.values() if isinstance(answer, Problem)]
+    assert "list this pool and another one in local-lb:pools or delete a Service" in refused.message
+    held = [claim(words(answer), name) for name, answer in answers.items() if not isinstance(answer, Problem)]
+    text = stack_text([{"manifests": "m"}])
+    bare = "\n".join(line.replace("  # ", "  ", 1) for line in text.splitlines() if not line.startswith("#"))
+    template = parse_settings(
+        {"sources": [{"manifests": "m"}], "pools": yaml.safe_load(bare)["config"]["local-lb:pools"]}
+    )
+    after = given(*services, pools=template.pools, ledger=held)
+    assert {name: after[name] for name in answers if answers[name] != refused} == {
+        name: answer for name, answer in answers.items() if answer != refused
+    }
+    assert not isinstance(after["s32"], Problem)
 
 
 roomy = Settings((), (Pool("p", (AddressRange(ip_address("127.77.0.0"), ip_address("127.77.0.31")),)),))
