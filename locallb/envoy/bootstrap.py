@@ -6,16 +6,14 @@ the proxy's own, so that the bootstrap is the same bytes on every machine.
 
 from __future__ import annotations
 
-from locallb.envoy.document import Message, subscription, typed
+from locallb.envoy import overload
+from locallb.envoy.document import Message, subscription
 from locallb.model.serving import Proxy
 
 ADMIN_SOCKET = "admin.sock"
 """File name of the admin interface in the proxy's directory."""
 ADMIN_MODE = 0o660
 """A container's owner and group may ask, nobody else."""
-MAX_CONNECTIONS = 100_000
-"""Client connections of one proxy: far above what a local cluster sees, below what would exhaust its memory (17 KiB
-each). Set because Envoy warns about an unlimited proxy; the limit that bites first is the process's open files."""
 ALONE = "--disable-hot-restart"
 """What keeps an Envoy from handing over to another one. Without it, and without a number of its own, two in one network
 namespace fight over one shared memory."""
@@ -37,11 +35,12 @@ The drain time is how long a stream lives on after its listener was removed or i
 
 def bootstrap(proxy: Proxy) -> Message:
     """Make the Bootstrap of a proxy: identity, admin socket, where the rest is read from, limits."""
+    bounds = overload.MANAGER if proxy.bounded else {"resource_monitors": [overload.CONNECTIONS]}
     return {
         "node": {"id": proxy.id, "cluster": proxy.name},
         "admin": {"address": {"pipe": {"path": f"./{ADMIN_SOCKET}", "mode": ADMIN_MODE}}},
         "dynamic_resources": {"lds_config": subscription("./lds.json"), "cds_config": subscription("./cds.json")},
-        "overload_manager": {"resource_monitors": [_connection_limit()]},
+        "overload_manager": bounds,
         "stats_config": {"stats_matcher": {"inclusion_list": {"patterns": list(_stats(proxy))}}},
         "stats_flush_on_admin": True,
         **({"layered_runtime": _EXPRESSIONS} if proxy.may_serve_http else {}),
@@ -53,19 +52,14 @@ def takes_http(text: str) -> bool:
     return _LIMIT in text
 
 
+def is_bounded(text: str) -> bool:
+    """Return whether a bootstrap of any version of ours bounds the memory of its proxy."""
+    return overload.HEAP in text
+
+
 _LIMIT = "re2.max_program_size.error_level"
 _EXPRESSIONS: Message = {"layers": [{"name": "local-lb", "static_layer": {_LIMIT: 10_000}}]}
 """Envoy refuses expressions of a hundred instructions, and with one the whole file; `regexes` bounds them by itself."""
-
-
-def _connection_limit() -> Message:
-    return {
-        "name": "envoy.resource_monitors.global_downstream_max_connections",
-        "typed_config": typed(
-            "envoy.extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig",
-            max_active_downstream_connections=MAX_CONNECTIONS,
-        ),
-    }
 
 
 def _stats(proxy: Proxy) -> tuple[Message, ...]:

@@ -7,6 +7,7 @@ are the only net. Passive ejection (TCP) needs no check: the first connect that 
 
 from __future__ import annotations
 
+from locallb.envoy import overload
 from locallb.envoy.document import KEEPALIVE, Message, subscription, typed
 from locallb.envoy.endpoints import assignment, file_name
 from locallb.envoy.http import tls
@@ -18,6 +19,10 @@ from locallb.model.serving import ConnectCheck, HttpCheck, Upstream
 _HTTP1_IDLE = "4s"
 """Seconds after which an idle connection to a backend is closed: before usual backends do (5 s and more), so that no
 request meets a connection that is just being closed."""
+_HEADERS: Message = {
+    "max_headers_count": overload.MAX_HEADERS,
+    "max_response_headers_kb": overload.MAX_HEADERS_KIB,
+}
 _HTTP_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 CONNECT_TIMEOUT = "0.250s"
 """How long a dead node may keep one client waiting before another is tried."""
@@ -44,6 +49,7 @@ _REQUESTS: Message = {
 }
 """A request that isn't taken goes elsewhere: no backend is taken out for that."""
 _CONNECTIONS: Message = {"circuit_breakers": {"thresholds": [_LIMITS]}}
+_SESSIONS: Message = {"circuit_breakers": {"thresholds": [{**_LIMITS, "max_connections": overload.MAX_SESSIONS}]}}
 _TCP: Message = {
     "upstream_connection_options": {"tcp_keepalive": KEEPALIVE},
     # Without effect on UDP: as many datagrams were lost with it as without, to a closed port and to a dead node.
@@ -85,13 +91,22 @@ def cluster(upstream: Upstream, discovery: Discovery) -> Message:
         common_lb_config={"healthy_panic_threshold": {"value": PANIC_PERCENT}, "update_merge_window": "0s"},
         # A backend that was taken out is out at once, however healthy it is.
         ignore_health_on_host_removal=True,
-        **({**_REQUESTS, **_http_options(upstream.http)} if upstream.http else _CONNECTIONS),
+        **({"per_connection_buffer_limit_bytes": _buffer(upstream)} if upstream.bounded else {}),
+        **({**_REQUESTS, **_http_options(upstream.http)} if upstream.http else _connections(upstream)),
         **(_TCP if upstream.protocol is Protocol.TCP and upstream.http is None else {}),
         **_backends(upstream, discovery),
         **_checks(upstream),
         **_transport(upstream, discovery),
         **({"metadata": _MEASURED} if upstream.measured else {}),
     )
+
+
+def _buffer(upstream: Upstream) -> int:
+    return overload.HTTP_BUFFER if upstream.http else overload.BUFFER
+
+
+def _connections(upstream: Upstream) -> Message:
+    return _SESSIONS if upstream.bounded and upstream.protocol is Protocol.UDP else _CONNECTIONS
 
 
 def _transport(upstream: Upstream, discovery: Discovery) -> Message:
@@ -159,11 +174,16 @@ _TIMES: Message = {
 def _http_options(http: HttpBackends) -> Message:
     """Make the field of a cluster that says which HTTP its backends understand."""
     if http.speaks is Speaks.HTTP2:
-        version = typed(_HTTP_OPTIONS, explicit_http_config={"http2_protocol_options": {}})
+        windows = {"initial_stream_window_size": overload.STREAM_WINDOW}
+        version = typed(
+            _HTTP_OPTIONS,
+            explicit_http_config={"http2_protocol_options": windows},
+            common_http_protocol_options=_HEADERS,
+        )
     else:
         version = typed(
             _HTTP_OPTIONS,
             explicit_http_config={"http_protocol_options": {}},
-            common_http_protocol_options={"idle_timeout": _HTTP1_IDLE},
+            common_http_protocol_options={"idle_timeout": _HTTP1_IDLE, **_HEADERS},
         )
     return {"typed_extension_protocol_options": {_HTTP_OPTIONS: version}}

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from ipaddress import get_mixed_type_key
 
+from locallb.envoy import overload
 from locallb.envoy.access_logs import logged
 from locallb.envoy.document import KEEPALIVE, Message, socket_address, typed
 from locallb.envoy.faults import faulty
@@ -39,6 +40,7 @@ _BOUND: Message = {
     # On, a second Envoy would silently take a share of this address's clients instead of failing to bind.
     "enable_reuse_port": False,
 }
+_BOUNDED: Message = {"per_connection_buffer_limit_bytes": overload.BUFFER}
 _LEAST_TTL = 30
 """Seconds: Envoy takes no listener at all of which an answer may be kept for less."""
 
@@ -49,7 +51,7 @@ def listener(spec: Listener) -> Message:
         "envoy.config.listener.v3.Listener",
         name=spec.name,
         **bound_at(spec, _counted_as(spec)),
-        **(_udp(spec) if spec.protocol is Protocol.UDP else _tcp(spec)),
+        **(_udp(spec) if spec.protocol is Protocol.UDP else {**_tcp(spec), **(_BOUNDED if spec.bounded else {})}),
     )
 
 

@@ -83,6 +83,8 @@ class Upstream(Struct, frozen=True):
     """Of `backends`, one by one; empty where all are alike."""
     bytes_by: BackendTls | None = None
     """The TLS by which bytes go there that are no requests."""
+    bounded: bool = True
+    """As `Proxy` has it."""
 
     @property
     def tls(self) -> BackendTls | None:
@@ -109,6 +111,8 @@ class Listener(Struct, frozen=True):
     """Where they go instead for a while, of TCP."""
     log: str = ""
     """The cluster to which lines about its connections can go, of TCP; empty where none can be asked for."""
+    bounded: bool = True
+    """As `Proxy` has it."""
 
     @property
     def name(self) -> str:
@@ -167,6 +171,8 @@ class Proxy(Struct, frozen=True):
     may_serve_http: bool = False
     """HTTP listeners may come while it runs: its bootstrap, which never changes, has what those need."""
     names: tuple[NameListener, ...] = ()
+    bounded: bool = True
+    """Whether its memory is bounded; False for a proxy of an earlier version, which only a replacement could bound."""
 
     @property
     def certificates(self) -> tuple[AnyCertificate, ...]:

@@ -125,6 +125,8 @@ class HeldProxy(Struct, frozen=True):
     """Whether its listeners hold clients (`serving.Listener.patient`); None where it has none for TCP."""
     may_fail: bool | None = None
     """Whether its listeners take faults (`http.serving.HttpListener.may_fail`); None where it has none for HTTP."""
+    bounded: bool = True
+    """As `serving.Proxy` has it."""
 
 
 class HeldProxyAssignment(NamedTuple):
@@ -230,6 +232,8 @@ class Snapshot(Struct, frozen=True):
     """Names of the proxies in the state that are the stack's and not one Service's: shared ones and spares."""
     http_proxies: frozenset[ProxyName] = frozenset()
     """Those of them to which HTTP may come."""
+    unbounded_proxies: frozenset[ProxyName] = frozenset()
+    """Those of them that an earlier version started, without bounds of their memory."""
     assignments: tuple[HeldProxyAssignment, ...] = ()
     """Who is served by one of those."""
     host: HostFacts = field(default_factory=HostFacts)

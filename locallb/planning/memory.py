@@ -137,10 +137,13 @@ class PlanMemory(Struct):
         """Return the stack's proxies, without those that belong to one Service as a whole."""
         self._of_stack.within(frame)
 
-        def planned(name: ProxyName, http: bool) -> PlannedProxy:  # noqa: FBT001 - as `Memory` gives it
-            return proxy_of_stack(name, frame, may_serve_http=http)
+        def planned(name: ProxyName, http: bool, bounded: bool) -> PlannedProxy:  # noqa: FBT001 - as `Memory` gives it
+            return proxy_of_stack(name, frame, may_serve_http=http, bounded=bounded)
 
-        proxies = [self._of_stack.of(name, planned, name, name in assigned.http) for name in assigned.proxies]
+        proxies = [
+            self._of_stack.of(name, planned, name, name in assigned.http, name not in assigned.unbounded)
+            for name in assigned.proxies
+        ]
         self._of_stack.evict_unused()
         return proxies
 
@@ -240,7 +243,8 @@ def _same_assignments(question: _AssignmentInputs, other: _AssignmentInputs) -> 
 
 def _assignment_facts(snapshot: Snapshot) -> tuple[object, ...]:
     """Return all of a snapshot that decides about proxies, Services apart."""
-    return snapshot.host.watches, snapshot.proxies, snapshot.stack_proxies, snapshot.http_proxies, snapshot.assignments
+    of_stack = snapshot.stack_proxies, snapshot.http_proxies, snapshot.unbounded_proxies, snapshot.assignments
+    return snapshot.host.watches, snapshot.proxies, of_stack
 
 
 def _want_the_same(before: Sequence[Service], after: Sequence[Service]) -> bool:

@@ -397,6 +397,7 @@ OTHER_FACTS: Mapping[str, Any] = {
     "proxies": (HeldProxy(A.key, Discovery.STATIC),),
     "stack_proxies": (ProxyName("spare-1"),),
     "http_proxies": frozenset({ProxyName("spare-1")}),
+    "unbounded_proxies": frozenset({ProxyName("spare-1")}),
     "assignments": (HeldProxyAssignment(A.key, ProxyName("shared-1")),),
     "host": HostFacts(unprivileged_port_start=1024),
     "access": {C: Access("/kubeconfig", ContextName("demo"))},

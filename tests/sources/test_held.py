@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from locallb.engine.state.resource import resource_from_json
 from locallb.engine.state.snapshot import Snapshot
-from locallb.envoy import render_empty
+from locallb.envoy import render, render_empty
 from locallb.envoy.document import text
 from locallb.envoy.listeners import listener
 from locallb.model.identities import Home, ObjectKey, ObjectKind, Owner, Protocol, ProxyId, ProxyName, Uid, UpstreamName
@@ -92,7 +92,10 @@ def test_addresses_proxies_and_processes_are_found(tmp_path: Path) -> None:
             Claim(ip_address("127.77.0.9"), owner("web")),
             Claim(ip_address("fd00::5"), owner("dual")),
         ),
-        proxies=(HeldProxy(key("dual"), Discovery.STATIC), HeldProxy(key("web"), Discovery.EDS)),
+        proxies=(
+            HeldProxy(key("dual"), Discovery.STATIC, bounded=False),
+            HeldProxy(key("web"), Discovery.EDS, bounded=False),
+        ),
         pids=(815, 4711),
         runtimes=frozenset({"process"}),
     )
@@ -100,7 +103,9 @@ def test_addresses_proxies_and_processes_are_found(tmp_path: Path) -> None:
 
 def test_a_proxy_without_upstreams_keeps_no_way(tmp_path: Path) -> None:
     """Nothing shows how it would learn endpoints, so it may choose again."""
-    assert read_held(state(tmp_path, config("idle", clusters=0))).proxies == (HeldProxy(key("idle"), None),)
+    assert read_held(state(tmp_path, config("idle", clusters=0))).proxies == (
+        HeldProxy(key("idle"), None, bounded=False),
+    )
 
 
 def test_seats_at_proxies_of_the_stack_are_held(tmp_path: Path) -> None:
@@ -112,6 +117,24 @@ def test_seats_at_proxies_of_the_stack_are_held(tmp_path: Path) -> None:
     held = read_held(state(tmp_path, spare, part, lost))
     assert (held.stack_proxies, held.proxies) == (("spare-1",), ())
     assert held.assignments == (HeldProxyAssignment(key("web"), ProxyName("spare-1")),)
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+def test_proxies_without_bounds_of_memory_are_known_by_their_bootstrap(tmp_path: Path, *, bounded: bool) -> None:
+    """A Service's own and the stack's: what an earlier version started is planned as it was."""
+    name = ProxyName("spare-1")
+    spare = Proxy(name, ProxyId("1" * 12), Discovery.STATIC, bounded=bounded)
+    own = Proxy(ProxyName("web"), ProxyId("2" * 12), Discovery.STATIC, bounded=bounded)
+    resources = [
+        resource(
+            "ProxyConfig",
+            {"proxy": proxy.id, "name": proxy.name, "owner": owner_fields(of), "files": dict(render(proxy).files)},
+        )
+        for proxy, of in ((spare, proxy_owner(HOME, name)), (own, owner("web")))
+    ]
+    held = read_held(state(tmp_path, *resources))
+    assert held.unbounded_proxies == (set() if bounded else {name})
+    assert [proxy.bounded for proxy in held.proxies] == [bounded]
 
 
 @pytest.mark.parametrize("may_serve_http", [True, False])

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from locallb.envoy import overload
 from locallb.envoy.access_logs import logged
 from locallb.envoy.document import KEEPALIVE, Json, Message, socket_address, subscription, typed
 from locallb.envoy.http import names, tls
 from locallb.envoy.http.actions import NOBODY, Entrance, targets
+from locallb.envoy.http.clients_headers import clients_headers
 from locallb.envoy.http.faults import dormant
 from locallb.envoy.http.policies import CORS, SESSION, SOURCES
 from locallb.envoy.http.routes import table
@@ -39,6 +41,7 @@ def listener(spec: HttpListener, discovery: Discovery) -> Message:
         **({"listener_filters": [_INSPECTOR]} if by_name else {}),
         filter_chains=chains,
         tcp_keepalive=KEEPALIVE,
+        per_connection_buffer_limit_bytes=overload.HTTP_BUFFER,
     )
 
 
@@ -50,7 +53,8 @@ def listeners(spec: HttpListener, discovery: Discovery) -> Iterator[Message]:
             "envoy.config.listener.v3.Listener",
             name=f"{spec.place}/{QUIC}",
             **{**bound_at(spec, ""), **_datagrams(spec)},
-            udp_listener_config={"quic_options": {}},
+            udp_listener_config={"quic_options": {"quic_protocol_options": _STREAMS}},
+            per_connection_buffer_limit_bytes=overload.HTTP_BUFFER,
             filter_chains=[_chain(spec, chain, discovery, quic=True) for chain in spec.secure],
         )
 
@@ -80,7 +84,7 @@ def _filter(spec: HttpListener, chain: Chain, discovery: Discovery, *, quic: boo
     if isinstance(chain.serves, TcpForward):
         return {"name": "envoy.filters.network.tcp_proxy", "typed_config": _forwarded(chain.serves)}
     source = _source(spec, chain, chain.serves, discovery)
-    manager = _manager(source, by_source=chain.serves.by_source, may_fail=spec.may_fail)
+    manager = _manager(spec, source, by_source=chain.serves.by_source)
     codec: Message = {"codec_type": "HTTP3", "http3_protocol_options": {}} if quic else {}
     return {"name": "envoy.filters.network.http_connection_manager", "typed_config": {**manager, **codec}}
 
@@ -103,21 +107,32 @@ def _source(spec: HttpListener, chain: Chain, routes: HttpRoutes, discovery: Dis
     return {"route_config": table(name, routes, Entrance.of(spec, chain), spec.fault)}
 
 
-def _manager(source: Message, *, by_source: bool, may_fail: bool) -> Message:
-    sources, faults = [_sources()] if by_source else [], [dormant()] if may_fail else []
+def _manager(spec: HttpListener, source: Message, *, by_source: bool) -> Message:
+    sources, faults = [_sources()] if by_source else [], [dormant()] if spec.may_fail else []
     return typed(
         f"{_FILTERS}.network.http_connection_manager.v3.HttpConnectionManager",
         stat_prefix="http",
         **source,
         **{**_TRANSPARENT, **(_MERGING if by_source else {})},
-        http_filters=[*sources, _cors(), *faults, _session(), _router()],
+        # Clients of HTTP/1.0 may name no host: then it is the address that they use, as with those that know no name.
+        http_protocol_options={"accept_http_10": True, "default_host_for_http_10": spec.place},
+        http_filters=[clients_headers(), *sources, _cors(), *faults, _session(), _router()],
     )
 
 
+_NO_CLIENT: Message = {"address_prefix": "255.255.255.255", "prefix_len": 32}
+"""A range from which no connection comes."""
+_STREAMS: Message = {
+    "max_concurrent_streams": overload.MAX_STREAMS,
+    "initial_stream_window_size": overload.STREAM_WINDOW,
+    "initial_connection_window_size": overload.CONNECTION_WINDOW,
+}
 _TRANSPARENT: Message = {
     "use_remote_address": True,
-    # Nobody is trusted to tell Envoy what to do, also not from this host.
-    "internal_address_config": {"unix_sockets": False},
+    # No client may command Envoy by its `x-envoy-` headers. Without a range, loopback and private addresses might.
+    "internal_address_config": {"unix_sockets": False, "cidr_ranges": [_NO_CLIENT]},
+    # Of a loopback client Envoy would name an address of this host instead: the routes name it (`http.routes`).
+    "skip_xff_append": True,
     "generate_request_id": False,
     "server_header_transformation": "PASS_THROUGH",
     # Dot segments are resolved, so that no prefix is left by them; everything else of a path is the backends' matter.
@@ -126,7 +141,11 @@ _TRANSPARENT: Message = {
     "path_with_escaped_slashes_action": "KEEP_UNCHANGED",
     "strip_trailing_host_dot": True,
     "upgrade_configs": [{"upgrade_type": "websocket"}],
-    "http2_protocol_options": {"allow_connect": True},
+    "http2_protocol_options": {"allow_connect": True, **_STREAMS},
+    "max_request_headers_kb": overload.MAX_HEADERS_KIB,
+    "common_http_protocol_options": {"max_headers_count": overload.MAX_HEADERS},
+    # From the first byte to the last of the headers: half a request ends.
+    "request_headers_timeout": "30s",
     # A load balancer doesn't cut idle streams; peers that vanished are found by keepalive probes.
     "stream_idle_timeout": "0s",
 }

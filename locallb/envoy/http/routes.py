@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from locallb.envoy import overload
 from locallb.envoy.document import Message
 from locallb.envoy.http.actions import Entrance, action, header_changes
+from locallb.envoy.http.clients_headers import without_doubles
 from locallb.envoy.http.faults import awake
 from locallb.envoy.http.policies import per_filter
 from locallb.model.faults import Fault
-from locallb.model.http.routes import GrpcMethod, Match, PathKind, PathMatch, Route, ValueMatch
+from locallb.model.http.routes import Forward, GrpcMethod, Match, PathKind, PathMatch, Route, ValueMatch
 from locallb.model.http.serving import HttpRoutes, VirtualHost
 
 _DAY = 86_400
@@ -31,6 +33,7 @@ def table(name: str, routes: HttpRoutes, entrance: Entrance, fault: Fault | None
         "ignore_port_in_host_matching": True,
         # Envoy's own, beside x-forwarded-for.
         "request_headers_to_remove": ["x-envoy-external-address"],
+        "request_headers_to_add": [_CLIENT],
         # A target that is nobody names a cluster that there isn't.
         "validate_clusters": False,
         # What comes nearest to the backend is changed last.
@@ -38,6 +41,13 @@ def table(name: str, routes: HttpRoutes, entrance: Entrance, fault: Fault | None
         **({"typed_per_filter_config": awake(fault)} if fault else {}),
         **({"response_headers_to_add": [_elsewhere(entrance.port)]} if entrance.http3 else {}),
     }
+
+
+_CLIENT: Message = {
+    "header": {"key": "x-forwarded-for", "value": "%DOWNSTREAM_DIRECT_REMOTE_ADDRESS_WITHOUT_PORT%"},
+    "append_action": "APPEND_IF_EXISTS_OR_ADD",
+}
+"""The client as Envoy sees it, behind what the client itself says, as proxies before it may have said."""
 
 
 def _elsewhere(port: int) -> Message:
@@ -50,19 +60,36 @@ def _host(host: VirtualHost, entrance: Entrance, *, failing: bool) -> Message:
     return {
         "name": host.domains[0],
         "domains": list(host.domains),
+        "request_body_buffer_limit": overload.REPEATED,
         "routes": [_route(route, entrance, failing=failing) for route in host.routes],
     }
 
 
 def _route(route: Route, entrance: Entrance, *, failing: bool) -> Message:
     """Make a route; `failing` heeds its own fault."""
-    filters = {**per_filter(route), **(awake(route.fault) if route.fault and failing else {})}
+    filters = {
+        **per_filter(route),
+        **without_doubles(_decided(route)),
+        **(awake(route.fault) if route.fault and failing else {}),
+    }
     return {
         "match": _match(route.match),
         **action(route, entrance),
+        **({"request_body_buffer_limit": overload.MIRRORED} if _is_mirrored(route) else {}),
         **header_changes(route.request, route.response),
         **({"typed_per_filter_config": filters} if filters else {}),
     }
+
+
+def _is_mirrored(route: Route) -> bool:
+    return isinstance(route.action, Forward) and bool(route.action.mirrors)
+
+
+def _decided(route: Route) -> frozenset[str]:
+    """Return the names of request headers that a route, or a share of it, decides."""
+    shares = route.action.targets if isinstance(route.action, Forward) else ()
+    changes = (route.request, *(share.request for share in shares))
+    return frozenset(name for change in changes for name in change.names)
 
 
 def _match(match: Match) -> Message:

@@ -30,6 +30,11 @@ class HeaderChanges(Struct, frozen=True):
         for name in self.remove:
             check.changed_header(name)
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Return the headers that are changed."""
+        return frozenset((*(name for name, _ in (*self.set, *self.add)), *self.remove))
+
 
 NO_CHANGES = HeaderChanges()
 

@@ -46,6 +46,8 @@ class ProxyAssignment:
     """Whether the listeners that it has hold clients: they stay so, as another listener would end open connections."""
     may_fail: bool | None = None
     """Whether those take faults of requests: likewise, until one is ordered."""
+    bounded: bool = True
+    """As `serving.Proxy` has it."""
 
     @property
     def in_part(self) -> bool:
@@ -61,6 +63,8 @@ class ProxyAssignments(Struct, frozen=True):
     """The stack's proxies that are to run, without those that belong to one Service as a whole."""
     http: frozenset[ProxyName] = frozenset()
     """Those of them that may serve HTTP."""
+    unbounded: frozenset[ProxyName] = frozenset()
+    """Those of them without bounds of their memory."""
 
 
 def assign_proxies(
@@ -85,7 +89,8 @@ def assign_proxies(
     left = replace(snapshot.host, watches=snapshot.host.watches - _each(settings) * soon)
     alone = replace(snapshot, host=left, stack_proxies=spares)
     own = _per_service(gateways, alone, settings, files)
-    return ProxyAssignments({**shared.assignments, **own.assignments}, (*shared.proxies, *own.proxies), own.http)
+    proxies, unbounded = (*shared.proxies, *own.proxies), shared.unbounded | own.unbounded
+    return ProxyAssignments({**shared.assignments, **own.assignments}, proxies, own.http, unbounded)
 
 
 def _each(settings: ProxySettings) -> int:
@@ -97,7 +102,7 @@ def _shared(services: Sequence[ObjectKey], snapshot: Snapshot, settings: ProxySe
     wanted = assign_shared(services, snapshot.assignments, settings, settings.count or len(services) + 1)
     room = max(0, snapshot.host.watches - _leaving(snapshot, wanted.proxies, (), settings)) // _each(settings)
     given = assign_shared(services, snapshot.assignments, settings, room)
-    return ProxyAssignments(_assignments(given, snapshot), given.proxies)
+    return ProxyAssignments(_assignments(given, snapshot), given.proxies, unbounded=snapshot.unbounded_proxies)
 
 
 def _per_service(
@@ -122,16 +127,19 @@ def _per_service(
         settings.spares,
         _room_for_spares(needs, budget, per_proxy, len({*given.proxies} - {*given.assignments.values()})),
     )
-    kept = {proxy.service: (proxy.patient, proxy.may_fail) for proxy in snapshot.proxies}
+    unbounded = snapshot.unbounded_proxies
+    kept = {proxy.service: (proxy.patient, proxy.may_fail, proxy.bounded) for proxy in snapshot.proxies}
     ways = share_out(needs, budget - per_proxy * spares)
     own = {
-        key: ProxyAssignment(way, whole.get(key, ProxyName("")), *kept.get(key, ()), whole=key in whole)
+        key: ProxyAssignment(way, proxy, *kept.get(key, (None, None, proxy not in unbounded)), whole=key in whole)
         for key, way in ways.items()
+        for proxy in [whole.get(key, ProxyName(""))]
     }
     others = tuple(name for name in given.proxies if name not in whole.values())
     given = with_spares(Assignment(others, parts), snapshot.stack_proxies, spares)
     able = (name for name in given.proxies if name in snapshot.http_proxies or name not in snapshot.stack_proxies)
-    return ProxyAssignments({**_assignments(given, snapshot), **own}, given.proxies, frozenset(able))
+    assignments = {**_assignments(given, snapshot), **own}
+    return ProxyAssignments(assignments, given.proxies, frozenset(able), snapshot.unbounded_proxies)
 
 
 def _room_for_spares(needs: Sequence[Need], budget: int, per_proxy: int, waiting: int) -> int:
@@ -158,7 +166,9 @@ def _apart(
 def _assignments(given: Assignment, snapshot: Snapshot) -> Mapping[ObjectKey, ProxyAssignment]:
     held = {(assignment.service, assignment.proxy): assignment.patient for assignment in snapshot.assignments}
     return {
-        key: ProxyAssignment(Discovery.STATIC, proxy, held.get((key, proxy)))
+        key: ProxyAssignment(
+            Discovery.STATIC, proxy, held.get((key, proxy)), bounded=proxy not in snapshot.unbounded_proxies
+        )
         for key, proxy in given.assignments.items()
     }
 

@@ -77,6 +77,10 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
     """Put one Service on its addresses, behind a proxy of its own or one of the stack's."""
     service, assignment = given.service, given.assignment
     ports, listeners, http, served = _served(given, frame)
+    if not (assignment.bounded or given.gateway):
+        # Another listener would end open connections in time; HTTP's are kept only as safe as they can be made.
+        listeners = tuple(replace(listener, bounded=False) for listener in listeners)
+        served = tuple(replace(upstream, bounded=False) for upstream in served)
     if frame.settings.traffic_details:
         served = tuple(replace(upstream, measured=True) for upstream in served)
     if frame.settings.access_logs:
@@ -108,7 +112,16 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
     if part:
         return Placed(placement, None)
     may_serve_http = given.gateway is not None
-    proxy = Proxy(name, identity, assignment.discovery, listeners, served, http=http, may_serve_http=may_serve_http)
+    proxy = Proxy(
+        name,
+        identity,
+        assignment.discovery,
+        listeners,
+        served,
+        http=http,
+        may_serve_http=may_serve_http,
+        bounded=assignment.bounded,
+    )
     return Placed(
         placement, _taken(placement, proxy, frame) if assignment.whole else _own(placement, proxy, given, frame)
     )
@@ -146,9 +159,12 @@ def _prefix(given: PlacementInputs) -> str:
     return f"{part_id(given.service.key)}-" if given.assignment.in_part else ""
 
 
-def proxy_of_stack(name: ProxyName, frame: PlanContext, *, may_serve_http: bool = False) -> PlannedProxy:
+def proxy_of_stack(
+    name: ProxyName, frame: PlanContext, *, may_serve_http: bool = False, bounded: bool = True
+) -> PlannedProxy:
     """Plan a proxy of the stack; what it serves comes from the placements of its Services."""
-    empty = Proxy(name, proxy_id(frame.home, name), Discovery.STATIC, may_serve_http=may_serve_http)
+    identity = proxy_id(frame.home, name)
+    empty = Proxy(name, identity, Discovery.STATIC, may_serve_http=may_serve_http, bounded=bounded)
     owner, proxy, run = _run_of_stack(empty, frame)
     return PlannedProxy(proxy, owner, render_empty(proxy), run)
 
