@@ -76,6 +76,20 @@ REFUSED: dict[str, tuple[JsonObject, str]] = {
     "a method that isn't one": (_with_match(method="BREW"), "GET"),
     "65 matches": ({"matches": [{}] * 65}, "64 are allowed"),
     "10,000 matches": ({"matches": [{}] * 10_000}, "64 are allowed"),
+    "a prefix that nothing replaces": (
+        _with_filter("URLRewrite", path={"type": "ReplacePrefixMatch"}),
+        "give replacePrefixMatch and nothing else",
+    ),
+    "a whole path that nothing replaces": (
+        _with_filter("URLRewrite", path={"type": "ReplaceFullPath"}),
+        "give replaceFullPath and nothing else",
+    ),
+    "a prefix and a whole path": (
+        _with_filter(
+            "URLRewrite", path={"type": "ReplacePrefixMatch", "replacePrefixMatch": "/", "replaceFullPath": "/"}
+        ),
+        "give replacePrefixMatch and nothing else",
+    ),
     "a header that ends a line": (
         _with_filter("RequestHeaderModifier", set=[{"name": "x", "value": "a\r\nset-cookie: b"}]),
         "none that ends a line",

@@ -73,11 +73,17 @@ def _rewrite(filters: Filters, fields: Fields, _namespace: str) -> Filters:
     return replace(filters, hostname=hostname, path=_path(fields))
 
 
+_REPLACED = {"ReplaceFullPath": "replaceFullPath", "ReplacePrefixMatch": "replacePrefixMatch"}
+
+
 def _path(fields: Fields) -> PathRewrite | None:
     if fields.get("path") is None:
         return None
     inner = fields.inner("path")
     kind = inner.text("type")
+    for name in ("replaceFullPath", "replacePrefixMatch"):
+        if kind in _REPLACED and (inner.get(name) is not None) != (name == _REPLACED[kind]):
+            raise FieldError(f"{inner.path} is of type {kind}; give {_REPLACED[kind]} and nothing else")
     if kind == "ReplaceFullPath":
         return made(inner, lambda: PathRewrite(inner.text("replaceFullPath") or "/"))
     if kind == "ReplacePrefixMatch":
