@@ -126,7 +126,7 @@ class Opened:
         """Run it."""
         self._patch.setattr(open_address, "look", lambda _plan: rows)
         reading = SimpleNamespace(complaints=self.complaints)
-        session = SimpleNamespace(plan=lambda: (reading, SimpleNamespace(placements=())))
+        session = SimpleNamespace(plan=lambda **_: (reading, SimpleNamespace(placements=())))
         return open_address.open_address(cast("Any", session), parse(["open", *line.split()]), Out(self.out, self.err))
 
 
