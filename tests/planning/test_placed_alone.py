@@ -396,6 +396,7 @@ OTHER_FACTS: Mapping[str, Any] = {
     "remembered": (Claim(SECOND, Owner(HOME, B.key)),),
     "proxies": (HeldProxy(A.key, Discovery.STATIC),),
     "stack_proxies": (ProxyName("spare-1"),),
+    "name_servers": ((FIRST, 53),),
     "http_proxies": frozenset({ProxyName("spare-1")}),
     "unbounded_proxies": frozenset({ProxyName("spare-1")}),
     "assignments": (HeldProxyAssignment(A.key, ProxyName("shared-1")),),
