@@ -113,7 +113,8 @@ def test_conflicts_are_judged_on_both_sides(
 @pytest.mark.parametrize("hostname", ["1.2.3.4", "a_b.test", "A B"])
 def test_the_hostname_is_the_reason_why_a_listener_is_refused_for_it(hostname: str) -> None:
     """Listener.hostname: "IPs are not allowed". Routes that it allows aren't told of its allowedRoutes."""
-    one = only(gateway(listener(hostname=hostname)), route())
+    allowed = {"namespaces": {"from": "All"}}
+    one = only(gateway(listener(hostname=hostname, allowedRoutes=allowed)), route(namespace="else"))
     (bound_listener,) = one.listeners
     assert bound_listener.accepted is not None
     assert "hostname" in bound_listener.accepted.message
