@@ -79,6 +79,8 @@ class ServicePort(Struct, frozen=True):
     target_port: int | str | None = None
     mapped: int = 0
     """The port at which clients find it on a loopback address that all Services share; 0 where that isn't planned."""
+    app_protocol: str = ""
+    """appProtocol, by which links to it are made; empty where it has none, or one that isn't a text."""
 
     @property
     def number(self) -> int:

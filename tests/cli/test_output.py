@@ -10,7 +10,7 @@ import pytest
 
 from locallb.cli.arguments import parse
 from locallb.cli.console import Out
-from locallb.cli.display import service_table
+from locallb.cli.display import links as links_module
 from locallb.cli.display.service_table import print_services, services_json
 from locallb.cli.display.tree import print_steps
 from locallb.engine.deploy.events import Op, Result, StepRecord, Subject
@@ -59,7 +59,36 @@ def test_next_step_for_a_gateway_is_one_of_its_routes() -> None:
     gateway = Row(KEY._replace(kind=ObjectKind.GATEWAY), State.SERVING, (ip_address("127.77.0.4"),), ports)
     assert printed([gateway]).splitlines()[-1] == "Try: `locallb status c/gateways/shop/web`"
     service = Row(KEY, State.SERVING, (ip_address("127.77.0.5"),), ports)
-    assert printed([gateway, service]).splitlines()[-1] == "Try: curl http://127.77.0.5:8443/"
+    assert printed([gateway, service]).splitlines()[-1] == "Try: curl -k https://127.77.0.5:8443/"
+
+
+def balancer(name: str, *ports: ServicePort, state: State = State.SERVING) -> Row:
+    """Make a Service whose ports serve, the last one only where all of it does."""
+    states = [State.SERVING] * (len(ports) - 1) + [state]
+    shown = tuple(map(PortRow, ports, states))
+    return Row(KEY._replace(name=name), state, (ip_address("127.77.0.5"),), shown)
+
+
+DNS = balancer("dns", ServicePort(53, name="dns-tcp"), ServicePort(53, Protocol.UDP, "dns"))
+DATABASE = balancer("database", ServicePort(5432, name="postgres"))
+HALF = balancer("half", ServicePort(80), ServicePort(81), state=State.DEGRADED)
+SHOP = balancer("shop", ServicePort(9000, name="metrics"), ServicePort(8081, name="http"))
+GATEWAY = Row(KEY._replace(kind=ObjectKind.GATEWAY), State.SERVING, SHOP.addresses, SHOP.ports)
+
+
+@pytest.mark.parametrize(
+    ("rows", "proposed"),
+    [
+        ([DNS, HALF, DATABASE, SHOP, GATEWAY], "curl http://127.77.0.5:8081/"),
+        ([DNS, HALF, DATABASE, GATEWAY], "`locallb status c/gateways/shop/web`"),
+        ([DATABASE, DNS, HALF], "127.77.0.5:5432"),
+        ([DNS], "127.77.0.5:53"),
+        ([HALF], "curl http://127.77.0.5/"),
+    ],
+)
+def test_what_serves_wholly_and_speaks_http_is_proposed(rows: list[Row], proposed: str) -> None:
+    """Rather than a name server, a database or a Service in trouble that comes first in the table."""
+    assert printed(rows).splitlines()[-1] == f"Try: {proposed}"
 
 
 @pytest.mark.parametrize(
@@ -77,12 +106,12 @@ def test_a_name_that_this_hosts_resolver_knows_can_be_clicked(
     port: int, mapped: int, link: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where `host setup` routes its zone; the address otherwise, and never a wildcard."""
-    monkeypatch.setattr(service_table, "routing_files", lambda name: [f"{tmp_path}/{name}"])
+    monkeypatch.setattr(links_module, "routing_files", lambda name: [f"{tmp_path}/{name}"])
     ports, at = (PortRow(ServicePort(port, mapped=mapped), State.SERVING),), (ip_address("127.77.0.5"),)
     row = Row(KEY, State.SERVING, at, ports, names=("a.test", "*.test"))
     (tmp_path / "*.test").touch()
-    curl = "curl -k https" if port == 443 else "curl http"
-    assert printed([row]).splitlines()[-1] == f"Try: {curl}://127.77.0.5:{mapped or port}/"
+    curl = "curl -k " if port == 443 else "curl "
+    assert printed([row]).splitlines()[-1] == f"Try: {curl}{link.replace('a.test', '127.77.0.5')}"
     (tmp_path / "a.test").touch()
     assert printed([row]).splitlines()[-1] == f"Try: {link}"
 

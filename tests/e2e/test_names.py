@@ -73,7 +73,7 @@ def test_names_of_mapped_ports_lead_to_the_loopback_address(play: Stage, backend
     server = named(play)
     zones = [{"zone": "test", "embedded": f"{server[0]}:{server[1]}"}]
     play.configure(portMapping="loopback", dns={"zones": zones})
-    play.write("all.yaml", node(), service("web", port(stranger.port, to)))
+    play.write("all.yaml", node(), service("web", {**port(stranger.port, to), "appProtocol": "http"}))
     done = play.up()
     (told,) = play.status()["n/web"]["ports"]
     number = told["mapped"]

@@ -47,6 +47,11 @@ def test_a_bare_service_gets_the_defaults_of_the_api() -> None:
     assert read.families == (Family.IPV4,)
 
 
+def test_an_app_protocol_that_is_no_text_refuses_nothing() -> None:
+    """Only links are made by it."""
+    assert only(service(ports=[{"port": 80, "appProtocol": ["http"]}])).ports == (ServicePort(80),)
+
+
 def test_every_field_that_matters_is_read() -> None:
     """As `kubectl get -o json` writes them."""
     thing = service(
@@ -67,7 +72,7 @@ def test_every_field_that_matters_is_read() -> None:
     assert only(thing) == Service(
         key=ObjectKey(DEMO, "shop", "web"),
         ports=(
-            ServicePort(80, Protocol.TCP, "http", 30080, "web"),
+            ServicePort(80, Protocol.TCP, "http", 30080, "web", app_protocol="x"),
             ServicePort(80, Protocol.UDP, "dns", 30081, 53),
             ServicePort(81, Protocol.SCTP, "sig"),
         ),

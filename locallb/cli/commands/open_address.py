@@ -85,15 +85,20 @@ def _open(link: Link, args: Arguments, out: Out) -> Exit:
     out.line(link.url)
     if args.only_print:
         return Exit.OK
-    if why := _obstacle():
+    if why := _obstacle(link):
         out.warning(f"no browser was started: {why}")
     elif not _show(link.url):
         raise Refused("no browser could be started; open the URL yourself, or name a browser in BROWSER")
     return Exit.OK
 
 
-def _obstacle() -> str:
-    """Return why no browser is started here; empty where one may be."""
+def _obstacle(link: Link) -> str:
+    """Return why no browser is started here for a link; empty where one may be."""
+    if not link.scheme:
+        return (
+            f"nothing says that port {link.port} of {link.key} speaks HTTP; if it does, name it http or https in the"
+            " Service, or give it that appProtocol"
+        )
     if os.geteuid() == 0 and _SUDO in os.environ:
         return "root's browser under sudo would not be yours; open it yourself, or run it without sudo"
     if not all(map(os.path.isabs, os.environ.get("PATH", os.defpath).split(os.pathsep))):

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from locallb.cli.console import Out
-from locallb.dns.names import is_wildcard
-from locallb.host.setup.hosts_file import HOSTS, tells
-from locallb.host.setup.resolver_plan import routing_files
+from locallb.cli.display.links import next_step
 from locallb.model.formatting import few
-from locallb.model.identities import ROUTED, Protocol, place
-from locallb.model.objects import ServicePort
 from locallb.planning.planned import Via
 from locallb.planning.status import PortRow, Row, State
-from locallb.storage import files
 
 MOST_SENTENCES = 20
 MOST_NAMES = 2
-_PORTS = {"http": 80, "https": 443}
 STYLES = {State.SERVING: "green", State.DEGRADED: "yellow", State.PENDING: "yellow", State.REJECTED: "red"}
 
 
@@ -99,45 +92,3 @@ def _port(row: PortRow) -> str:
     if row.state is not State.SERVING:
         return f"{row.port.label}({row.state})"
     return f"{row.port.label}→pods" if row.via is Via.PODS else row.port.label
-
-
-def next_step(rows: Sequence[Row]) -> str:
-    """Suggest what to try: a name that this host's resolver knows, or the first address that serves TCP.
-
-    What routes answer at an address, they say themselves.
-    """
-    for row in sorted(rows, key=lambda row: row.key.kind in ROUTED):
-        for port_row in row.ports:
-            if port_row.state is State.SERVING and port_row.port.protocol is Protocol.TCP:
-                if name := next((name for name in row.names if is_routed(name)), ""):
-                    return _link(name, port_row.port)
-                if row.key.kind in ROUTED:
-                    return f"`locallb status {row.key}`"
-                scheme = _scheme(port_row.port)
-                insecurely = "-k " if scheme == "https" else ""  # no certificate has an address
-                return f"curl {insecurely}{scheme}://{place(row.addresses[0], port_row.port.number)}/"
-    return ""
-
-
-def is_routed(name: str) -> bool:
-    """Return whether `host setup` has this host's resolver ask for a name; wildcards can't be asked for."""
-    return not is_wildcard(name) and (any(Path(path).exists() for path in routing_files(name)) or _is_in_hosts(name))
-
-
-def _is_in_hosts(name: str) -> bool:
-    """Return whether `host setup` has written a name into /etc/hosts."""
-    try:
-        return tells(files.read(Path(HOSTS)) or "", name)
-    except files.FilesError:
-        return False
-
-
-def _link(name: str, port: ServicePort) -> str:
-    """Write a link as browsers have it."""
-    scheme = _scheme(port)
-    return f"{scheme}://{name}/" if port.number == _PORTS[scheme] else f"{scheme}://{name}:{port.number}/"
-
-
-def _scheme(port: ServicePort) -> str:
-    """Return the scheme, by the Service's own port, whatever port clients use."""
-    return "https" if port.port == _PORTS["https"] else "http"

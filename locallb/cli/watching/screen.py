@@ -12,7 +12,8 @@ from msgspec import Struct, field
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from locallb.cli.display.service_table import STYLES, next_step
+from locallb.cli.display.links import next_step
+from locallb.cli.display.service_table import STYLES
 from locallb.cli.watching.board import Board, View, by_urgency, count_states
 from locallb.cli.watching.log.lines import clock
 from locallb.cli.watching.log.log_record import Level, LogRecord

@@ -156,6 +156,7 @@ def _port(fields: Fields) -> ServicePort:
         name=fields.label("name"),
         node_port=fields.integer("nodePort", 0, _LARGEST_PORT, 0),
         target_port=_target(fields),
+        app_protocol=text_of(fields.get("appProtocol")),
     )
 
 

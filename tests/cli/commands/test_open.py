@@ -51,7 +51,19 @@ def pending(message: str) -> Row:
         (ServicePort(80), V4, "http://127.77.0.5/"),
         (ServicePort(443), V4, "https://127.77.0.5/"),
         (ServicePort(8443), V4, "https://127.77.0.5:8443/"),
-        (ServicePort(9000), V4, "http://127.77.0.5:9000/"),
+        (ServicePort(9000), V4, "127.77.0.5:9000"),
+        (ServicePort(9000, name="http-admin"), V4, "http://127.77.0.5:9000/"),
+        (ServicePort(9000, target_port="web"), V4, "http://127.77.0.5:9000/"),
+        (ServicePort(443, name="http"), V4, "http://127.77.0.5:443/"),
+        (ServicePort(80, name="https"), V4, "https://127.77.0.5:80/"),
+        (ServicePort(443, app_protocol="http"), V4, "http://127.77.0.5:443/"),
+        (ServicePort(9000, app_protocol="HTTPS", name="http"), V4, "https://127.77.0.5:9000/"),
+        (ServicePort(80, app_protocol="kubernetes.io/wss"), V4, "https://127.77.0.5:80/"),
+        (ServicePort(80, app_protocol="kubernetes.io/h2c"), V4, "127.77.0.5:80"),
+        (ServicePort(8080, name="postgres"), V4, "127.77.0.5:8080"),
+        (ServicePort(8080, name="tcp-8080"), V4, "http://127.77.0.5:8080/"),
+        (ServicePort(5432), V6, "[fd00::5]:5432"),
+        (ServicePort(5432, mapped=80), LOCAL, "127.0.0.1:80"),
         (ServicePort(9000, name="https"), V4, "https://127.77.0.5:9000/"),
         (ServicePort(9000, name="https-admin"), V4, "https://127.77.0.5:9000/"),
         (ServicePort(80), V6, "http://[fd00::5]/"),
@@ -72,13 +84,14 @@ def test_a_port_has_a_url(port: ServicePort, at: IPAddress, url: str) -> None:
     [
         (Chain(HttpRoutes(())), 8443, "http"),
         (Chain(TcpForward(()), ("a.test",), by_tls=True), 9000, "https"),
+        (Chain(TcpForward(())), 443, ""),
     ],
 )
 def test_a_listener_says_what_is_spoken(chain: Chain, number: int, scheme: str) -> None:
     """Whatever the number of its port."""
     planned = PlannedPort(ServicePort(number), (HttpListener(V4, number, (chain,)),))
     (link,) = links(row(ServicePort(number), key=GATEWAY), (planned,))
-    assert link.url == f"{scheme}://127.77.0.5:{number}/"
+    assert link.url == (f"{scheme}://127.77.0.5:{number}/" if scheme else f"127.77.0.5:{number}")
 
 
 @pytest.mark.parametrize(
@@ -142,13 +155,20 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
         ("", "http://127.77.0.5/"),
         ("web", "http://127.77.0.5/"),
         ("shop/web", "http://127.77.0.5/"),
-        ("c/shop/web --port 9000", "http://127.77.0.5:9000/"),
+        ("c/shop/web --port 8081", "http://127.77.0.5:8081/"),
     ],
 )
 def test_open_opens_the_named_or_only_service_in_the_browser(opened: Opened, line: str, url: str) -> None:
     """The only one without a name, else the one that is named; the URL is printed as well."""
-    assert opened(line, row(ServicePort(9000), ServicePort(80))) == Exit.OK
+    assert opened(line, row(ServicePort(5432), ServicePort(80), ServicePort(8081))) == Exit.OK
     assert (opened.shown, opened.out.getvalue()) == ([url], f"{url}\n")
+
+
+def test_no_browser_is_started_for_what_is_not_known_to_speak_http(opened: Opened) -> None:
+    """Its address and port are printed, and what would make a link of them."""
+    assert opened("web", row(ServicePort(5432, name="postgres"))) == Exit.OK
+    assert (opened.shown, opened.out.getvalue()) == ([], "127.77.0.5:5432\n")
+    assert "port 5432/TCP of c/shop/web speaks HTTP; if it does, name it http or https" in opened.err.getvalue()
 
 
 def test_a_mapped_port_is_known_by_both_numbers(opened: Opened) -> None:
