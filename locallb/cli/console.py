@@ -24,14 +24,18 @@ class Stream:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self.fault: OSError | None = None
+        self.used = False
+        """Whether something was written."""
 
     def write(self, text: str) -> int:
         """Write, as long as that works."""
+        self.used = True
         self._try(lambda: self._stream.write(text))
         return len(text)
 
     def write_bytes(self, document: bytes) -> None:
         """Write these bytes and no others, as long as that works."""
+        self.used = True
         self.flush()
         binary = getattr(self._stream, "buffer", None)
         self._try(lambda: binary.write(document) if binary else self._stream.write(document.decode()))
@@ -107,6 +111,8 @@ class Out:
     ) -> None:
         """Print to `out` and `err`; `render` completes commands in sentences."""
         self.render = render
+        self.errors: list[str] = []
+        """The complaints, a sentence each."""
         self._stream = Stream(out or sys.stdout)
         self._out = _printer(cast("TextIO", self._stream))
         self._err = _printer(cast("TextIO", Stream(err or sys.stderr)))
@@ -144,6 +150,11 @@ class Out:
         self._stream.write_bytes(text.encode())
 
     @property
+    def used(self) -> bool:
+        """Whether a result was printed."""
+        return self._stream.used
+
+    @property
     def gone(self) -> bool:
         """Whether writing to standard output has failed, such as without a reader."""
         return self._stream.fault is not None
@@ -157,6 +168,7 @@ class Out:
     def error(self, message: str) -> None:
         """Print one complaint, a line for each sentence."""
         for sentence in message.splitlines():
+            self.errors.append(self.render(sentence))
             self._err.line(self._styled((("error: ", "bold red"), sentence)))
 
     def warning(self, message: str) -> None:

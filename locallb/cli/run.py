@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -64,6 +65,8 @@ LEADERS = frozenset({"up", "refresh", "destroy"})
 """Commands that change a stack: with leader election they hold its Lease meanwhile."""
 SERVING = frozenset({"up", "watch"})
 """Commands that write to clusters which a stack didn't serve before."""
+BY_LINES = frozenset({"watch", "logs"})
+"""Commands whose JSON is a line for each record: they have no document that lacks."""
 _ASK_RUNTIME = frozenset({"up", "preview", "refresh", "destroy"})
 
 
@@ -77,6 +80,8 @@ def run(args: Arguments) -> int:
             code = _run(replace(args, directory=_project(args, out, lent)), out)
     except Exception as error:  # noqa: BLE001 - whatever it is, it becomes a sentence
         code = complain(error, out.error)
+    if code and args.json and args.command not in BY_LINES and not out.used:
+        out.raw(json.dumps({"command": args.command, "ok": False, "code": int(code), "errors": out.errors}, indent=2))
     if out.fault:
         out.error(f"standard output can't be written: {out.fault}")
         return code or Exit.FAILED

@@ -83,6 +83,27 @@ def test_outputs_are_as_their_schemas_say(play: tuple[Stage, Backend]) -> None:
     check(made.run("destroy", "--yes", "--json"), "run")
 
 
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["open", "web"], 1),
+        (["status", "nothing"], 1),
+        (["fault", "nothing", "--hang", "1%"], 1),
+        (["-s", "none", "up"], 1),
+        (["-s", "../x", "init"], 1),
+        (["help", "nothing"], 1),
+    ],
+)
+def test_a_failure_is_a_document_too(words: list[str], code: int) -> None:
+    """With the sentences of standard error, wherever a command fails: nothing on standard output would be no JSON."""
+    with stage() as made:
+        made.write("s.yaml", node(), service("web", port(8080, 30080)))
+        done = made.run(*words, "--json")
+    check(done, "error")
+    assert (done.code, done.json["code"]) == (code, code)
+    assert done.json["errors"] == [line.removeprefix("error: ") for line in done.err.splitlines()]
+
+
 def test_a_gateway_is_distinguished_from_a_service_of_the_same_name(play: tuple[Stage, Backend]) -> None:
     """In both documents of a preview, by its kind."""
     made, _ = play
@@ -118,7 +139,7 @@ def test_every_schema_is_of_a_command_and_named() -> None:
     text = (DOCS / "commands.md").read_text()
     for path in (DOCS / "schemas").iterdir():
         assert f"(schemas/{path.name})" in text
-        assert path.name.removesuffix(".schema.json").split("-")[0] in {*COMMANDS, "run"}
+        assert path.name.removesuffix(".schema.json").split("-")[0] in {*COMMANDS, "run", "error"}
     for command in COMMANDS:
         assert re.search(rf"^#+ `{command}\b", text, re.MULTILINE), command
     for code in MEANINGS:
