@@ -103,6 +103,10 @@ class Api:
     """By path, from `namespaces` on: what is answered instead."""
     discoveries: dict[str, tuple[int, bytes]] = field(default_factory=dict)
     """By path: what is answered instead to who asks for the kinds of a CNI."""
+    reviews: tuple[int, bytes] | None = None
+    """What is answered to who asks whether Ingresses may be read; None: whether the test has any."""
+    reviewed: int = 0
+    """How often that was asked."""
     refused: set[str] = field(default_factory=set)
     """Plurals that may not be read."""
     asked: list[tuple[float, str]] = field(default_factory=list)
@@ -159,6 +163,10 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path.partition("?")[0].endswith("/events"):
             self.api.told.append(asked)
             self._whole(201, json.dumps(asked).encode())
+            return
+        self.api.reviewed += 1
+        if self.api.reviews:
+            self._whole(*self.api.reviews)
             return
         plural = asked["spec"]["resourceAttributes"]["resource"]
         allowed = plural in self.api.others and plural not in self.api.refused

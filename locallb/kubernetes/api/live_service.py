@@ -20,11 +20,12 @@ from locallb.kubernetes.access.errors import (
     TransientKubeError,
     UnreachableError,
 )
+from locallb.kubernetes.api.held_warnings import HELD_WARNINGS
 from locallb.kubernetes.api.limits.fence import FENCE
 from locallb.kubernetes.api.limits.quota import QUOTAS
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.api.unreachable import UNREACHABLE
-from locallb.kubernetes.events import event_body, namespace_of
+from locallb.kubernetes.events import WARNING, event_body, namespace_of
 from locallb.kubernetes.status_patch import Live, is_it
 from locallb.model.identities import ObjectKind, Owner
 from locallb.model.pacing import Pace
@@ -168,8 +169,19 @@ def _patched(access: Access, owner: Owner, patch: Mapping[str, object]) -> tuple
     return (made,)
 
 
-def tell(access: Access, owner: Owner, event: Event) -> None:
-    """Send an event, if it can be sent: nothing waits for it or for its turn, and nothing fails for want of it."""
+def tell(access: Access, owner: Owner, event: Event, not_before: float | None = None) -> None:
+    """Send an event, if it can be sent: nothing waits for it or for its turn, and nothing fails for want of it.
+
+    A Warning is held back (`held_warnings`) where this process goes on and can see the problem end, until `not_before`
+    (monotonic) if that is given.
+    """
+    if event.type == WARNING and QUOTAS.are_put(access):
+        HELD_WARNINGS.hold(owner, event, lambda: _tell_now(access, owner, event), not_before)
+    else:
+        _tell_now(access, owner, event)
+
+
+def _tell_now(access: Access, owner: Owner, event: Event) -> None:
     now = time.time_ns()
     stamp = datetime.fromtimestamp(now / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     send = partial(_send, access, namespace_of(owner), event_body(event, owner, now, stamp))

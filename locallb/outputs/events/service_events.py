@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from locallb.kubernetes.api import live_service
-from locallb.kubernetes.events import DELETING, ENSURED, NORMAL, Allowance, news, spend
+from locallb.kubernetes.api.held_warnings import HELD_WARNINGS
+from locallb.kubernetes.events import BURST, DELETING, ENSURED, NORMAL, Allowance, news, spend
 from locallb.model.status_entries import Event
 from locallb.resources.properties import ServiceEventsInputs, ServiceEventsState
 from locallb.resources.resource_type import ResourceType, grown
@@ -20,7 +21,7 @@ class ServiceEvents(ResourceType[ServiceEventsInputs, ServiceEventsState]):
 
     def create(self, new: ServiceEventsInputs) -> tuple[str, ServiceEventsState]:
         """Send all."""
-        return str(new.owner.service), _send(new, new.events, Allowance())
+        return str(new.owner.service), _send(new, new.events, Allowance(), {})
 
     def read(self, state: ServiceEventsState) -> ServiceEventsState:
         """Take it as it is: what was told was told."""
@@ -32,18 +33,25 @@ class ServiceEvents(ResourceType[ServiceEventsInputs, ServiceEventsState]):
         return True
 
     def update(self, old: ServiceEventsState, new: ServiceEventsInputs) -> ServiceEventsState:
-        """Send what wasn't told before; another Service of the same name was told nothing."""
-        sent = old.events if old.owner == new.owner else ()
-        return _send(new, news(sent, new.events), Allowance(old.tokens, old.since))
+        """Send what is new, all for another Service of the same name; a Warning that ended in time is never sent."""
+        sent, current = (old.events, new.events) if old.owner == new.owner else ((), ())
+        withdrawn = HELD_WARNINGS.withdraw(old.owner, current)
+        allowance = Allowance(min(BURST, old.tokens + len(withdrawn)), old.since)
+        return _send(new, news(sent, new.events), allowance, withdrawn if old.owner == new.owner else {})
 
     def delete(self, state: ServiceEventsState) -> None:
         """Report that it will serve no more, if it ever did; what is a copy of another project's says nothing."""
+        HELD_WARNINGS.withdraw(state.owner, ())
         if not self.belongs_to_copied_project(state.owner) and any(event.reason == ENSURED for event in state.events):
             live_service.tell(state.access, state.owner, Event(NORMAL, DELETING, "is served no longer"))
 
 
-def _send(new: ServiceEventsInputs, events: Sequence[Event], allowance: Allowance) -> ServiceEventsState:
+def _send(
+    new: ServiceEventsInputs, events: Sequence[Event], allowance: Allowance, withdrawn: Mapping[Event, float]
+) -> ServiceEventsState:
+    """Send events; a Warning in place of a withdrawn one of the same reason waits no longer than that would have."""
     allowed, left = spend(allowance, len(events), int(time.time()))
     for event in events[:allowed]:
-        live_service.tell(new.access, new.owner, event)
+        not_before = min((due for other, due in withdrawn.items() if other.reason == event.reason), default=None)
+        live_service.tell(new.access, new.owner, event, not_before)
     return grown(ServiceEventsState, new, tokens=left.tokens, since=left.since)

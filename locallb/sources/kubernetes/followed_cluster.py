@@ -21,6 +21,7 @@ from locallb.model.identities import ClusterName
 from locallb.model.objects import PodRanges
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.followed.kinds import NOBODY, Follow, FollowedKinds
+from locallb.sources.kubernetes.followed.objects import Fault, lasting
 from locallb.sources.kubernetes.followed.told_writers import ToldWriters
 from locallb.sources.kubernetes.followed_gateways import FollowedGateways
 from locallb.sources.kubernetes.missing_rights import SLICE, slice_notices
@@ -70,6 +71,8 @@ class FollowedCluster:
         self._ranges = (FollowedRanges(how),) if reads_ranges else ()
         self._besides = (*self._routed, *self._ranges)
         self._followed = (self._kinds, self._slices, *self._besides)
+        self._last_notices: tuple[str, ...] = ()
+        self._reported = Fault()
 
     def stop(self) -> None:
         """Follow it no more: threads and connections end as soon as they see it, also in the midst of an answer."""
@@ -97,7 +100,9 @@ class FollowedCluster:
 
     def stale(self) -> str:
         """Return why what is known may be old; empty if it isn't."""
-        return self._kinds.broken() or ("" if self._slices.forbidden() else self._slices.broken())
+        faults = [self._kinds.fault(), *(() if self._slices.forbidden() else (self._slices.fault(),))]
+        self._reported = lasting(self._reported, faults)
+        return self._reported.sentence
 
     def parsed(self, last: tuple[ObjectOfCluster, ...] = (), ranges: tuple[PodRanges, ...] = ()) -> Parsed:
         """Return what the cluster has, as far as is known.
@@ -106,7 +111,13 @@ class FollowedCluster:
         """
         without, routed = self._slices.forbidden(), self._routed
         parts = [*self._kinds.parts(), *(() if without else self._slices.parts())]
-        trouble_notices = () if self.stale() else self._notices()
+        routes = tuple(
+            cluster_object
+            for stage in routed
+            for cluster_object in stage.parsed(last, lambda: self._kinds.objects("Service"))
+        )
+        if not self.stale():  # otherwise the source's own outage is reported, and no other begins or ends by it
+            self._last_notices = self._notices()
         return Parsed(
             services=tuple(service for part in parts for service in part.services),
             malformed=tuple(malformed for part in parts for malformed in part.malformed),
@@ -115,7 +126,7 @@ class FollowedCluster:
             notices=(
                 *(notice for part in parts for notice in part.notices),
                 *slice_notices(self.cluster, self._slices.broken() if without else ""),
-                *trouble_notices,
+                *self._last_notices,
             ),
             hints=tuple(hint for stage in routed for hint in stage.names.hints()),
             external_ips=frozenset(address for part in parts for address in part.external_ips),
@@ -124,11 +135,7 @@ class FollowedCluster:
                 *(observed_status for part in parts for observed_status in part.observed_statuses),
                 *(status for stage in routed for status in stage.observed_statuses()),
             ),
-            gateway_api=tuple(
-                cluster_object
-                for stage in routed
-                for cluster_object in stage.parsed(last, lambda: self._kinds.objects("Service"))
-            ),
+            gateway_api=routes,
         )
 
     def objects(self) -> tuple[Document, ...]:

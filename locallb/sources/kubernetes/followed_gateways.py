@@ -25,6 +25,7 @@ from locallb.model.memory import Memory
 from locallb.sources.kubernetes.followed.discovered_kinds import DiscoveredKinds
 from locallb.sources.kubernetes.followed.kinds import Follow, no_more
 from locallb.sources.kubernetes.followed.names import FollowedNames
+from locallb.sources.kubernetes.followed.objects import Fault
 from locallb.sources.kubernetes.gateway_listing import objects_in, parsed, refer_alike
 from locallb.sources.kubernetes.named_objects import KINDS, NamedObjects
 from locallb.sources.kubernetes.routed import Routed
@@ -68,8 +69,10 @@ class FollowedGateways(DiscoveredKinds):
 
     def _staleness(self) -> tuple[str, ...]:
         if self.places == {}:
-            return self._routed.notices(self.how.cluster, self._routed.refusal if self._last else "")
-        return self._routed.notices(self.how.cluster, self.broken() or self._named.trouble)
+            fault = self._routed.refusal if self._last else Fault()
+        else:
+            fault = self.fault() or self._named.trouble
+        return self._routed.notices(self.how.cluster, fault, uses=bool(self._last))
 
     def parsed(
         self, last: Iterable[ObjectOfCluster], services: Callable[[], Iterable[Document]]

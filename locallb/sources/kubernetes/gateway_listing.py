@@ -29,6 +29,7 @@ from locallb.model.memory import Memory
 from locallb.model.snapshot import Access
 from locallb.model.texts import fault_of
 from locallb.sources.kubernetes.followed.kinds import FollowedKinds
+from locallb.sources.kubernetes.followed.objects import Fault
 from locallb.sources.kubernetes.named_objects import KINDS, stand_in, unreadable
 from locallb.sources.kubernetes.routed import Routed, word_of
 
@@ -40,7 +41,7 @@ class GatewayListing(Struct, frozen=True):
     """What there is, and why it may be old."""
 
     objects: tuple[Document, ...] = ()
-    trouble: str = ""
+    trouble: Fault = Fault()
 
 
 def of_gateways(objects: Iterable[Document]) -> tuple[Document, ...]:
@@ -80,7 +81,7 @@ def list_routed(routed: Routed, cluster: ClusterName, access: Access, before: Co
     try:
         listing.places = dict(routed.question.ask(access))
     except KubeError as error:
-        return GatewayListing(last, str(error))
+        return GatewayListing(last, Fault().then(error))
     if last and not listing.places and routed.refusal:
         return GatewayListing(last, routed.refusal)
     return GatewayListing(listing.read(), listing.trouble)
@@ -92,7 +93,7 @@ class _Listing(Struct):
     access: Access
     last: Collection[Document]
     places: dict[str, Place] = field(default_factory=dict)
-    trouble: str = ""
+    trouble: Fault = Fault()
     _documents: dict[str, tuple[Document, ...]] = field(default_factory=dict)
 
     def read(self) -> tuple[Document, ...]:
@@ -125,7 +126,7 @@ class _Listing(Struct):
                     return tuple(dict(document.items()) for document in feed.list()[0])
             except KubeError as error:
                 if pause is None or not isinstance(error, UnreachableError):
-                    self.trouble = self.trouble or str(error)
+                    self.trouble = self.trouble or Fault().then(error)
                     break
                 time.sleep(pause)
         return tuple(document for document in self.last if word_of(document) == kind)
@@ -137,7 +138,7 @@ class _Listing(Struct):
         try:
             return stand_in(self.access, named)
         except KubeError as error:
-            self.trouble = self.trouble or str(error)
+            self.trouble = self.trouble or Fault().then(error)
             return before or unreadable(named, error)
 
 

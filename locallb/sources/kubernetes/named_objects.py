@@ -25,6 +25,7 @@ from locallb.model.gateway.of_cluster import ApiObject
 from locallb.model.pacing import Backoff, Pace
 from locallb.model.snapshot import Access
 from locallb.sources.certificates import TYPE, certificate_said
+from locallb.sources.kubernetes.followed.objects import Fault
 from locallb.threads.jitter import jitter
 
 KINDS = (SECRET, CONFIG_MAP)
@@ -103,9 +104,9 @@ class NamedObjects(Struct):
         return self._failures.keys()
 
     @property
-    def trouble(self) -> str:
-        """Why one can't be read; empty where all can."""
-        return next((str(failure.error) for failure in self._failures.values()), "")
+    def trouble(self) -> Fault:
+        """Why one can't be read; nothing where all can."""
+        return next((Fault().then(failure.error) for failure in self._failures.values()), Fault())
 
     def know(self, named: Collection[Reference]) -> bool:
         """Return whether all of these were read."""
@@ -134,7 +135,8 @@ def _turn(failure: _Failure | None) -> float:
 
 def _failed(error: KubeError, before: _Failure | None) -> _Failure:
     backoff = before.backoff if before else Backoff(AGAIN)
-    return _Failure(error, backoff.failed(time.monotonic(), jitter()))
+    same = before and type(before.error) is type(error)
+    return _Failure(before.error if before and same else error, backoff.failed(time.monotonic(), jitter()))
 
 
 def stand_in(access: Access, named: Reference) -> Document | None:

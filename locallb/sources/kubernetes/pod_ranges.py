@@ -82,7 +82,7 @@ class FollowedRanges(DiscoveredKinds):
 
     def notices(self) -> tuple[str, ...]:
         """Return why what is known may be old, if it may."""
-        return notices_of_ranges(self.how.cluster, self.broken())
+        return notices_of_ranges(self.how.cluster, self.fault().sentence)
 
     def ranges(self, last: tuple[PodRanges, ...]) -> tuple[PodRanges, ...]:
         """Return what is known; until it is, what there was at the last look, at first `last`. For one thread."""

@@ -98,7 +98,9 @@ def read_kubernetes(
         readings.keep(source.cluster, {access.context: objects})
     parsed = _parsed(source, objects)
     contents = Contents(source.cluster, few_kinds(kinds_of(objects)))
-    troubles = (routed.notices(source.cluster, listing.trouble) for routed, listing in listings)
+    troubles = (
+        routed.notices(source.cluster, listing.trouble, uses=bool(listing.objects)) for routed, listing in listings
+    )
     missing = (
         *slice_notices(source.cluster, unread),
         *(trouble for notices in troubles for trouble in notices),

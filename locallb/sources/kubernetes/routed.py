@@ -16,6 +16,7 @@ from locallb.gateway.needs import CONFIG_MAP, NAMESPACE, SECRET, SERVICE, KnownO
 from locallb.gateway.parsing.referred import is_bundle
 from locallb.ingress import needs as of_ingresses
 from locallb.ingress.kinds import INGRESS_KINDS
+from locallb.kubernetes.access.errors import ForbiddenError
 from locallb.kubernetes.api.discovery import NAMESPACES, gateway_discovery, gateway_kinds, ingress_kinds, ingress_review
 from locallb.kubernetes.api.feed import Place
 from locallb.kubernetes.parsing.relevant import Document
@@ -23,6 +24,7 @@ from locallb.model.gateway.objects import Reference
 from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import ClusterName
 from locallb.sources.kubernetes.followed.discovered_kinds import Question
+from locallb.sources.kubernetes.followed.objects import Fault
 
 
 class Routed(Struct, frozen=True):
@@ -40,13 +42,16 @@ class Routed(Struct, frozen=True):
     """The classes, and what is of a class."""
     wanted: Callable[[Collection[str], KnownObjects], tuple[str, ...]]
     named_objects: Callable[[Iterable[ObjectOfCluster]], frozenset[Reference]]
-    refusal: str = ""
-    """What it means where there were such kinds and now are none to be read; empty: that all of it is gone."""
+    refusal: Fault = Fault()
+    """What it means where there were such kinds and now are none to be read; nothing: that all of it is gone."""
 
-    def notices(self, cluster: ClusterName, why: str) -> tuple[str, ...]:
-        """Tell why what is needed may be old, if it may."""
-        sentence = f"source {cluster}: {why}; what {self.needing} need of it counts as last read until it is given"
-        return (f"{sentence}, by the rights of {self.rights}",) if why else ()
+    def notices(self, cluster: ClusterName, fault: Fault, *, uses: bool) -> tuple[str, ...]:
+        """Return why what is needed may be old; an outage is no news where the stack `uses` nothing of it."""
+        if not fault or not (uses or fault.is_refusal):
+            return ()
+        sentence = f"source {cluster}: {fault.sentence}; what {self.needing} need of it counts as last read until"
+        until = f"it is given, by the rights of {self.rights}" if fault.is_refusal else "it answers"
+        return (f"{sentence} {until}",)
 
     def of(self, objects: Iterable[ObjectOfCluster]) -> tuple[ObjectOfCluster, ...]:
         """Return those that it may have read; nothing where none is of its kinds."""
@@ -108,5 +113,5 @@ INGRESSES = Routed(
     (of_ingresses.CLASS, of_ingresses.INGRESS),
     of_ingresses.wanted_kinds,
     of_ingresses.named_objects,
-    "IngressClasses may be listed no more",
+    Fault("IngressClasses may be listed no more", ForbiddenError),
 )

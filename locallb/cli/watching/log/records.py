@@ -108,16 +108,9 @@ class Narrator(Struct):
         if not again and (planned.differing or any(mark.cause in _ALWAYS_TOLD for mark in planned.marks)):
             yield _plan(at, planned)
         self._planned_for, self._plan = summary, planned.plan
-        for text in planned.complaints:
-            if text not in self._complaints:
-                yield LogRecord(at, Level.ERROR, "complaint", text, {"message": text})
-        for text in self._complaints:
-            if text not in planned.complaints:
-                yield LogRecord(at, Level.INFO, "resolved", f"no longer: {text}", {"message": text})
+        yield from _differences(at, self._complaints, planned.complaints, "complaint", Level.ERROR)
         notices = (*planned.notices, *(text for text in planned.plan.notices if ORDERED in text))
-        for text in notices:
-            if text not in self._notices:
-                yield LogRecord(at, Level.WARNING, "notice", text, {"message": text})
+        yield from _differences(at, self._notices, notices, "notice", Level.WARNING)
         self._complaints, self._notices = planned.complaints, notices
         for text in planned.plan.left_out:
             if text not in self._left_out:
@@ -171,6 +164,18 @@ def started(at: float, stack: str, version: str, pid: int, places: Mapping[str, 
     for what, place in places.items():
         sentence = f"{sentence}; {what} at {place}"
     return LogRecord(at, Level.INFO, "started", sentence, fields)
+
+
+def _differences(
+    at: float, before: Sequence[str], after: Sequence[str], event: str, level: Level
+) -> Iterator[LogRecord]:
+    """Return a record for each text that is new, then one for each that is no longer true."""
+    for text in after:
+        if text not in before:
+            yield LogRecord(at, level, event, text, {"message": text})
+    for text in before:
+        if text not in after:
+            yield LogRecord(at, Level.INFO, "resolved", f"no longer: {text}", {"message": text})
 
 
 def _service(at: float, view: View) -> LogRecord:

@@ -15,12 +15,13 @@ from contextlib import closing
 from msgspec import Struct
 from msgspec.structs import replace
 
-from locallb.kubernetes.access.errors import KubeError
+from locallb.kubernetes.access.errors import KubeError, TransientKubeError
 from locallb.kubernetes.api.feed import Feed, Place
 from locallb.kubernetes.watch_pace import WatchPace
 from locallb.model.pacing import Backoff, Pace
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.followed.kinds import Follow, FollowedKinds
+from locallb.sources.kubernetes.followed.objects import Fault, lasting
 from locallb.threads.jitter import jitter
 from locallb.threads.supervised import SupervisedThread, Task
 
@@ -50,8 +51,9 @@ class DiscoveredKinds(ABC):
         """Prepare it; `how.changed` is called from its threads whenever something is different."""
         self.places: Mapping[str, Place] | None = None
         """Which kinds there are; None until the cluster has said so."""
-        self.trouble = ""
+        self.trouble = Fault()
         """Why that may be old."""
+        self._reported = Fault()
         self.how = how
         self._question = question
         self._lock = threading.Lock()
@@ -68,7 +70,7 @@ class DiscoveredKinds(ABC):
             f"{how.cluster} {question.subject}",
             self._run,
             subject=how.cluster,
-            failed=self._fail,
+            failed=lambda why: self._fail(TransientKubeError(why)),
             stopped=self._stopped,
         )
 
@@ -117,9 +119,10 @@ class DiscoveredKinds(ABC):
         with self._lock:
             return [kinds for name, kinds in self._stages.items() if not stages or name in stages]
 
-    def broken(self) -> str:
-        """Return why what is known may be old; empty if it isn't."""
-        return self.trouble or next((why for stage in self.running() if (why := stage.broken())), "")
+    def fault(self) -> Fault:
+        """Return why what is known may be old."""
+        self._reported = lasting(self._reported, (self.trouble, *(stage.fault() for stage in self.running())))
+        return self._reported
 
     def follow(self, stage: str, how: Follow) -> None:
         """Follow in a stage the kinds that `how` names from now on, and no others."""
@@ -156,17 +159,17 @@ class DiscoveredKinds(ABC):
                     return
                 places = self._question.places(asking)
         except KubeError as error:
-            self._fail(str(error))
+            self._fail(error)
             self._asked = self._asked.failed(time.monotonic(), jitter())
             self._due = self._asked.not_before
             return
         former_places, former_trouble = self.places, self.trouble
-        self.places, self.trouble = places, ""
+        self.places, self.trouble = places, Fault()
         self._due = time.monotonic() + EVERY
         if former_trouble or (former_places is None and places):
             self.how.changed()
 
-    def _fail(self, why: str) -> None:
-        new, self.trouble = not self.trouble, why
-        if new and not self._stopped.is_set():
+    def _fail(self, error: KubeError) -> None:
+        before, self.trouble = self.trouble, self.trouble.then(error)
+        if self.trouble != before and not self._stopped.is_set():
             self.how.changed()

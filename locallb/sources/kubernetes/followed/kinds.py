@@ -17,7 +17,7 @@ from types import MappingProxyType
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from locallb.kubernetes.access.errors import ForbiddenError, KubeError
+from locallb.kubernetes.access.errors import KubeError, TransientKubeError
 from locallb.kubernetes.answers import BOOKMARK, DELETED, Object
 from locallb.kubernetes.api.feed import OPENED, Event, ExpiredError, Feed, Place
 from locallb.kubernetes.identity import Identity
@@ -26,7 +26,7 @@ from locallb.kubernetes.parsing.relevant import Document
 from locallb.kubernetes.watch_pace import WatchPace
 from locallb.model.identities import ClusterName
 from locallb.model.snapshot import Access
-from locallb.sources.kubernetes.followed.objects import FollowedObjects
+from locallb.sources.kubernetes.followed.objects import Fault, FollowedObjects, lasting
 from locallb.sources.kubernetes.followed.told_writers import ToldWriters
 from locallb.sources.readings import slim
 from locallb.threads.jitter import jitter
@@ -68,6 +68,7 @@ class FollowedKinds:
         self.how = how
         self._lock = threading.Lock()
         self._known = {kind: FollowedObjects() for kind in how.places}
+        self._reported = Fault()
         self._stopped = threading.Event()
         self._answered = threading.Event()
         self._feeds: dict[str, Feed] = {}
@@ -109,8 +110,13 @@ class FollowedKinds:
 
     def broken(self) -> str:
         """Return why what is known may be old; empty if it isn't."""
+        return self.fault().sentence
+
+    def fault(self) -> Fault:
+        """Return why what is known may be old."""
         with self._lock:
-            return next((known.broken for known in self._known.values() if known.broken), "")
+            self._reported = lasting(self._reported, (known.fault for known in self._known.values()))
+            return self._reported
 
     def forbidden(self) -> bool:
         """Return whether a kind may not be read, for so long that nothing is known of it."""
@@ -134,7 +140,7 @@ class FollowedKinds:
             f"{self.how.cluster} {kind}",
             partial(self._follow, kind),
             subject=self.how.cluster,
-            failed=partial(self._break, kind),
+            failed=lambda why: self._break(kind, TransientKubeError(why)),
             stopped=self._stopped,
         )
 
@@ -149,7 +155,7 @@ class FollowedKinds:
                 self._pace(kind, WatchPace.broken)
             except KubeError as error:
                 self._pace(kind, WatchPace.broken)
-                self._break(kind, str(error), forbidden=isinstance(error, ForbiddenError))
+                self._break(kind, error)
                 if self._known[kind].is_forbidden(time.monotonic()):
                     self._stopped.wait(self.how.refused)
 
@@ -172,11 +178,11 @@ class FollowedKinds:
                     self._take(kind, event)
             self._pace(kind, WatchPace.ended)
 
-    def _break(self, kind: str, why: str, *, forbidden: bool = False) -> None:
+    def _break(self, kind: str, error: KubeError) -> None:
         if self._stopped.is_set():
             return
         with self._lock:
-            new = self._known[kind].fail(why, time.monotonic(), forbidden=forbidden)
+            new = self._known[kind].fail(error, time.monotonic())
         self._answered.set()
         if new:
             self.how.changed()

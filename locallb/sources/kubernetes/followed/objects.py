@@ -5,8 +5,11 @@ Not here: threads, and what asks for them (`kinds`).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec import Struct, field
 
+from locallb.kubernetes.access.errors import ForbiddenError, KubeError, PermanentKubeError
 from locallb.kubernetes.identity import Identity
 from locallb.kubernetes.parsing.objects import Parsed
 from locallb.kubernetes.parsing.relevant import Document
@@ -15,14 +18,40 @@ PASSING = 30.0
 """Seconds for which a right may be missing until what was read before counts no more."""
 
 
+class Fault(Struct, frozen=True):
+    """Why what is known may be old; nothing if it isn't."""
+
+    sentence: str = ""
+    error: type[KubeError] = KubeError
+
+    def __bool__(self) -> bool:
+        return bool(self.sentence)
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether it lasts until somebody changes something, such as a right."""
+        return issubclass(self.error, PermanentKubeError)
+
+    def then(self, error: KubeError) -> Fault:
+        """Return the fault after another error: an outage keeps its first sentence, whatever later attempts say."""
+        return self if self and self.error is type(error) else Fault(str(error), type(error))
+
+
+def lasting(reported: Fault, faults: Iterable[Fault]) -> Fault:
+    """Return the fault to report: the same one for as long as any of its kind goes on, whichever ends first."""
+    present = [fault for fault in faults if fault]
+    if any(fault.error is reported.error for fault in present) and reported:
+        return reported
+    return present[0] if present else Fault()
+
+
 class FollowedObjects(Struct):
     """Objects of one kind, as they are and as they are understood."""
 
     objects: dict[Identity, Document] = field(default_factory=dict)
     parsed: dict[Identity, Parsed] = field(default_factory=dict)
     listed: bool = False
-    broken: str = ""
-    """Why what is known may be old."""
+    fault: Fault = field(default_factory=Fault)
     refused_since: float | None = None
     """When the right to read them was first missing; None while it isn't."""
     _order: tuple[Identity, ...] = ()
@@ -41,15 +70,15 @@ class FollowedObjects(Struct):
             self._order = tuple(sorted(self.parsed))
         return self._order
 
-    def fail(self, why: str, now: float, *, forbidden: bool) -> bool:
+    def fail(self, error: KubeError, now: float) -> bool:
         """Note why they can't be followed; return whether that may make a difference to readers."""
-        was, self.broken = bool(self.broken), why
-        self.refused_since = (self.refused_since or now) if forbidden else None
-        return not was or self.is_forbidden(now)
+        before, self.fault = self.fault, self.fault.then(error)
+        self.refused_since = (self.refused_since or now) if isinstance(error, ForbiddenError) else None
+        return self.fault != before or self.is_forbidden(now)
 
     def mend(self) -> bool:
         """Note that they are followed; return whether they weren't."""
-        was, self.broken, self.refused_since = bool(self.broken), "", None
+        was, self.fault, self.refused_since = bool(self.fault), Fault(), None
         return was
 
     def is_forbidden(self, now: float) -> bool:
