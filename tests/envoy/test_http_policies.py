@@ -10,6 +10,7 @@ from locallb.model.http.routes import (
     Match,
     PathKind,
     PathMatch,
+    Redirect,
     Route,
     Target,
     ValueMatch,
@@ -147,3 +148,46 @@ def test_cors_preflights_are_answered_by_the_proxy(serve: ServeHttp, echoes: dic
     assert not echoes["a"].asked
     answer = client.ask(headers=(("origin", "http://b.test"),))
     assert answer.headers["access-control-allow-origin"] == "http://b.test"
+
+
+def test_a_preflight_is_answered_for_the_method_that_its_route_matches(
+    serve: ServeHttp, echoes: dict[str, Echo]
+) -> None:
+    """A preflight is OPTIONS, whatever it is for; no other request with that method reaches the route's backend."""
+
+    def cors(*methods: str) -> Cors:
+        return Cors(("http://a.test",), methods)
+
+    elsewhere = Redirect(hostname="b.test")
+    client = serve(
+        Route(Match(prefix("/x"), method="GET"), WEB, cors=cors("GET")),
+        Route(Match(prefix("/x"), method="PUT"), elsewhere, cors=cors("PUT")),
+        Route(Match(prefix("/own"), method="GET"), WEB, cors=cors("GET")),
+        Route(Match(prefix("/own"), method="OPTIONS"), WEB),
+        Route(Match(prefix("/plain"), method="GET"), WEB),
+        Route(Match(prefix("/behind")), Forward((Target(UpstreamName("other")),))),
+    )
+
+    def asked(path: str, method: str = "", origin: str | None = "http://a.test") -> tuple[int, str, str]:
+        headers = [("origin", origin)] if origin is not None else []
+        headers += [("access-control-request-method", method)] if method else []
+        answer = client.ask(path, method="OPTIONS", headers=headers)
+        permitted = (answer.headers.get(f"access-control-allow-{name}", "") for name in ("origin", "methods"))
+        return answer.status, *permitted  # type: ignore[return-value]
+
+    assert asked("/x", "GET") == (200, "http://a.test", "GET")
+    assert asked("/x/y", "PUT") == (200, "http://a.test", "PUT")
+    assert asked("/x", "GET", "http://evil.test")[:2] == (200, "")
+    refused = [
+        asked("/x", "DELETE"),
+        asked("/x"),
+        asked("/x", "GET", None),
+        asked("/x", "GET", ""),
+        asked("/plain", "GET"),
+    ]
+    assert {status for status, *_ in refused} == {404}
+    assert not echoes["a"].asked
+    assert asked("/own", "GET")[0] == 200
+    assert echoes["a"].asked == ["/own"]
+    assert asked("/behind", "GET")[0] == 200
+    assert echoes["b"].asked == ["/behind"]

@@ -182,3 +182,17 @@ def test_authorities_of_backends_have_one_bound_in_a_proxy() -> None:
         " than 16 MiB; name smaller bundles in caCertificateRefs"
     )
     assert f"{one.key}: {one.without_room[0]}" in set(sentences(objects(gateway_class(), gateway(), *documents), [one]))
+
+
+def test_preflights_of_a_method_need_room_too() -> None:
+    """The proxy has a further entry for them, but for none where the match takes them by itself."""
+    cors = [{"type": "CORS", "cors": {"allowOrigins": ["*"]}}]
+    sizes = {
+        method: attachment._matches(
+            only(gateway(), route({"matches": [{"method": method} if method else {}], "filters": filters}))
+            .attachment.verdicts[0]
+            .route
+        )
+        for method, filters in (("", cors), ("GET", cors), ("OPTIONS", cors), ("PUT", []))
+    }
+    assert sizes == {"": 1, "GET": 2, "OPTIONS": 1, "PUT": 1}

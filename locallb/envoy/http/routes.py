@@ -6,16 +6,16 @@ Not here: what becomes of a request (`actions`).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from locallb.envoy import overload
 from locallb.envoy.document import Message
-from locallb.envoy.http.actions import Entrance, action, header_changes
+from locallb.envoy.http.actions import NOBODY, Entrance, action, header_changes
 from locallb.envoy.http.clients_headers import without_doubles
 from locallb.envoy.http.faults import awake
 from locallb.envoy.http.policies import per_filter
 from locallb.model.faults import Fault
-from locallb.model.http.routes import Forward, GrpcMethod, Match, PathKind, PathMatch, Route, ValueMatch
+from locallb.model.http.routes import OPTIONS, Forward, GrpcMethod, Match, PathKind, PathMatch, Route, ValueMatch
 from locallb.model.http.serving import HttpRoutes, VirtualHost
 
 _DAY = 86_400
@@ -57,12 +57,37 @@ def _elsewhere(port: int) -> Message:
 
 
 def _host(host: VirtualHost, entrance: Entrance, *, failing: bool) -> Message:
+    own = frozenset(route.match for route in host.routes if route.match.method == OPTIONS)
     return {
         "name": host.domains[0],
         "domains": list(host.domains),
         "request_body_buffer_limit": overload.REPEATED,
-        "routes": [_route(route, entrance, failing=failing) for route in host.routes],
+        "routes": [
+            message
+            for route in host.routes
+            for message in (_route(route, entrance, failing=failing), *_preflights(route, own))
+        ],
     }
+
+
+def _preflights(route: Route, own: Container[Match]) -> Iterator[Message]:
+    """Make a route for preflights of a route's requests, which have another method; `own` matches have a route."""
+    match = route.match.preflight
+    if route.cors is None or match is None or match in own:
+        return
+    method: Message = {"name": "access-control-request-method", "string_match": {"exact": route.match.method}}
+    yield {
+        "match": _match(match, {"name": "origin", "present_match": True}, method),
+        "route": {"cluster": NOBODY, "cluster_not_found_response_code": "NOT_FOUND"},
+        "typed_per_filter_config": per_filter(Route(match, _NOWHERE, cors=route.cors, sources=route.sources)),
+    }
+
+
+_NOWHERE = Forward(())
+"""No backend: the CORS filter answers preflights, and 404 is for others that match, as with an empty origin.
+
+The filter ignores routes with a direct response.
+"""
 
 
 def _route(route: Route, entrance: Entrance, *, failing: bool) -> Message:
@@ -92,10 +117,12 @@ def _decided(route: Route) -> frozenset[str]:
     return frozenset(name for change in changes for name in change.names)
 
 
-def _match(match: Match) -> Message:
+def _match(match: Match, *more: Message) -> Message:
+    """Make a RouteMatch; `more` are further conditions on headers."""
     headers = [_compared(header) for header in match.headers]
     if match.method:
         headers.append({"name": ":method", "string_match": {"exact": match.method}})
+    headers += more
     return {
         **_path(match.path),
         **({"headers": headers} if headers else {}),

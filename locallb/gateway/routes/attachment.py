@@ -176,7 +176,9 @@ def _too_much(route: Route, places: Mapping[int, Sequence[str]], capacity: Capac
 def _matches(route: Route) -> int:
     """Return the number of entries of a route at one hostname."""
     rules = route.rules if route.kind in _BY_NAME else ()
-    return sum(match.entries for rule in rules for match in rule.matches)
+    return sum(
+        match.entries * (2 if rule.filters.cors and match.preflight else 1) for rule in rules for match in rule.matches
+    )
 
 
 def invalid(route: Route) -> Trouble | None:

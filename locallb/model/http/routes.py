@@ -12,6 +12,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from locallb.model.faults import Fault
 from locallb.model.formatting import shown
@@ -23,6 +24,8 @@ from locallb.model.identities import IPNetwork, UpstreamName
 MAX_WEIGHT = 1_000_000
 _SIZE_OF_ONE = 100
 """Instructions of expressions that take as much of a proxy's memory as a match without any."""
+OPTIONS = "OPTIONS"
+"""The method of preflights."""
 _NUMBER = re.compile(r"\\([0-9])")
 _STRAY = re.compile(r"\\(?![0-9])")
 
@@ -89,6 +92,11 @@ class Match(Struct, frozen=True, dict=True):
     def entries(self) -> int:
         """Return as how many it counts where matches are bounded: more with expressions that become large."""
         return 1 + sum(map(size_of, self._expressions())) // _SIZE_OF_ONE
+
+    @property
+    def preflight(self) -> Match | None:
+        """Return what preflights of its requests match beside their headers; None where it takes these itself."""
+        return replace(self, method=OPTIONS) if self.method not in {"", OPTIONS} else None
 
     def _expressions(self) -> Iterator[str]:
         path = self.path
