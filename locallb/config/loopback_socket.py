@@ -9,27 +9,29 @@ from locallb.config.values import Mistakes
 from locallb.model.formatting import shown
 from locallb.model.identities import IPAddress
 
-EXAMPLE = "127.0.0.1:9477"
+METRICS, PAGE = "127.0.0.1:9477", "127.0.0.1:9478"
+"""Usual places."""
+_USUAL = {"metrics": METRICS, "page": PAGE}
 _LAST_PORT = 65535
 
 
-def loopback_place(text: str) -> tuple[IPAddress, int]:
-    """Parse a place. Raises ValueError with a sentence that has the mistake and the remedy."""
-    address, port = _place(text)
+def loopback_place(text: str, usual: str = METRICS) -> tuple[IPAddress, int]:
+    """Parse a place. Raises ValueError with a sentence that has the mistake and the `usual` place as the remedy."""
+    address, port = _place(text, usual)
     if not address.is_loopback:
-        raise ValueError(f"{address} isn't a loopback address, and others on the network could reach it; use {EXAMPLE}")
+        raise ValueError(f"{address} isn't a loopback address, and others on the network could reach it; use {usual}")
     return address, port
 
 
 def private_place(text: str) -> tuple[IPAddress, int]:
     """Read a place on the loopback or in a private network, whose members then reach it. Raises as `loopback_place`."""
-    address, port = _place(text)
+    address, port = _place(text, METRICS)
     if not address.is_private or address.is_unspecified:
-        raise ValueError(f"{address} is no address of the loopback or of a private network; use {EXAMPLE}")
+        raise ValueError(f"{address} is no address of the loopback or of a private network; use {METRICS}")
     return address, port
 
 
-def _place(text: str) -> tuple[IPAddress, int]:
+def _place(text: str, usual: str) -> tuple[IPAddress, int]:
     host, colon, port = text.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     try:
@@ -37,9 +39,9 @@ def _place(text: str) -> tuple[IPAddress, int]:
     except ValueError:
         address = None
     if not colon or address is None or isinstance(address, IPv6Address) != bracketed:
-        raise ValueError(f"{shown(text)} is no address with a port; write {EXAMPLE}")
+        raise ValueError(f"{shown(text)} is no address with a port; write {usual}")
     if not (port.isascii() and port.isdigit()) or int(port) > _LAST_PORT:
-        raise ValueError(f"{shown(port)} is no port; write {EXAMPLE}")
+        raise ValueError(f"{shown(port)} is no port; write {usual}")
     return address, int(port)
 
 
@@ -47,10 +49,10 @@ def parse_place(mistakes: Mistakes, config: Mapping[str, object], key: str) -> s
     """Read the place that a key names; empty where it is a mistake, or not there."""
     if key not in config:
         return ""
-    text = mistakes.text(key, config[key], f"a loopback address with a port, such as {EXAMPLE}")
+    text = mistakes.text(key, config[key], f"a loopback address with a port, such as {_USUAL[key]}")
     try:
         if text:
-            loopback_place(text)
+            loopback_place(text, _USUAL[key])
     except ValueError as error:
         mistakes.add(key, str(error))
     return text

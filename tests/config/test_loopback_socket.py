@@ -6,7 +6,8 @@ from ipaddress import ip_address
 
 import pytest
 
-from locallb.config.loopback_socket import loopback_place
+from locallb.cli.arguments import parse
+from locallb.config.loopback_socket import METRICS, PAGE, loopback_place
 from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import SettingsError
 
@@ -51,3 +52,28 @@ def test_the_configuration_may_name_one() -> None:
     """Off unless it does."""
     assert not parse_settings({"sources": [{"manifests": "m"}]}).metrics
     assert parse_settings({"sources": [{"manifests": "m"}], "metrics": "127.0.0.1:9477"}).metrics == "127.0.0.1:9477"
+
+
+@pytest.mark.parametrize(("key", "usual"), [("metrics", METRICS), ("page", PAGE)])
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [((), ""), (("4711",), "127.0.0.1:4711"), (("[::1]:4711",), "[::1]:4711"), (("0",), "127.0.0.1:0")],
+)
+def test_an_option_needs_no_address_and_no_port(key: str, usual: str, given: tuple[str, ...], place: str) -> None:
+    """The usual ones are meant then."""
+    assert getattr(parse(["watch", f"--{key}", *given, "--plain"]), key) == (place or usual)
+    assert not getattr(parse(["watch", "--plain"]), key)
+
+
+@pytest.mark.parametrize(("key", "usual"), [("metrics", METRICS), ("page", PAGE)])
+def test_a_mistake_is_answered_with_the_usual_place_of_what_was_meant(
+    key: str, usual: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the page its own port, not that of metrics; in the configuration as well."""
+    for place in ("65536", "0.0.0.0:1", "shop"):
+        with pytest.raises(SystemExit):
+            parse(["watch", f"--{key}", place])
+        assert f" {usual}\n" in capsys.readouterr().err
+    for value in (9478, "shop"):
+        with pytest.raises(SettingsError, match=usual):
+            parse_settings({"sources": [{"manifests": "m"}], key: value})

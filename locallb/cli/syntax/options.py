@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 from ipaddress import ip_network
 from pathlib import Path
 
@@ -156,28 +157,30 @@ def _add_report(command: argparse.ArgumentParser, _common: argparse.ArgumentPars
 
 def _add_watch(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
     command.add_argument("--plain", action="store_true", help="print lines, also on a terminal (--json: JSON lines)")
-    command.add_argument(
-        "--metrics",
-        metavar="ADDR:PORT",
-        type=_loopback,
-        help="serve Prometheus metrics and health at a loopback address: 127.0.0.1:9477",
-    )
-    command.add_argument(
-        "--page",
-        metavar="ADDR:PORT",
-        type=_loopback,
-        help="serve a live page at a loopback address, for browsers of this host: 127.0.0.1:9478",
-    )
+    for option, usual, what in (
+        ("--metrics", "127.0.0.1:9477", "serve Prometheus metrics and health at a loopback address"),
+        ("--page", "127.0.0.1:9478", "serve a live page at a loopback address, for browsers of this host"),
+    ):
+        command.add_argument(
+            option,
+            metavar="ADDR:PORT",
+            nargs="?",
+            const=usual,
+            type=partial(_loopback, usual),
+            help=f"{what}; a port alone is of 127.0.0.1, without one it is {usual}",
+        )
 
 
-def _loopback(text: str) -> str:
+def _loopback(usual: str, text: str) -> str:
+    """Read a place on the loopback, or its port alone."""
     from locallb.config.loopback_socket import loopback_place  # noqa: PLC0415 - most commands need none
 
+    place = f"127.0.0.1:{text}" if text.isascii() and text.isdecimal() else text
     try:
-        loopback_place(text)
+        loopback_place(place, usual)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-    return text
+    return place
 
 
 def _add_actions(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
