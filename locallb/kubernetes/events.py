@@ -14,6 +14,7 @@ from msgspec import Struct
 from locallb.ingress.kinds import ROUTED_KINDS
 from locallb.kubernetes.frontend import frontend
 from locallb.kubernetes.status_patch import DOMAIN
+from locallb.model.formatting import few
 from locallb.model.identities import ObjectKind, Owner
 from locallb.model.reasons import Problem, Reason
 from locallb.model.status_entries import Event
@@ -33,6 +34,8 @@ SECONDS_A_TOKEN = 300
 LONGEST_NOTE, LONGEST_WORD = 1024, 128
 """Bytes of UTF-8 that the API takes as an event's note and as its reporting instance; more is refused as a whole."""
 _LONGEST_NAME = 253
+_MOST_PORTS = 10
+"""Ports that a note names."""
 
 
 class Allowance(Struct, frozen=True):
@@ -47,7 +50,7 @@ def placement_events(placement: Placement) -> tuple[Event, ...]:
     """Return the events of a placement: what serves, then what doesn't and why, then its notices."""
     if placement.withdrawn:
         return (_warning(placement.withdrawn),)
-    serving = ", ".join(port.port.label for port in placement.ports if port.listeners)
+    serving = few([port.port.label for port in placement.ports if port.listeners], _MOST_PORTS)
     addresses = " and ".join(str(address) for address in placement.addresses)
     events = [Event(NORMAL, ENSURED, f"serves {serving} at {addresses}")] if serving else []
     problems = dict.fromkeys(port.problem for port in placement.ports if port.problem)

@@ -108,7 +108,7 @@ def _drained(service: Service) -> str:
 
 
 def _only_tcp(service: Service) -> str:
-    ports = ", ".join(str(port) for port in service.ports if port.protocol is Protocol.UDP)
+    ports = few([str(port) for port in service.ports if port.protocol is Protocol.UDP])
     return (
         f"{service.key} port {ports}: the PROXY protocol is for TCP only, so its datagrams go to backends as they are;"
         " give UDP ports a Service of their own to be rid of this notice"

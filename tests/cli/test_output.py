@@ -124,6 +124,19 @@ def test_the_table_says_which_ports_go_straight_to_pods() -> None:
     assert "1/TCP→pods 2/TCP 3/TCP 4/TCP(pending)" in told
 
 
+def test_of_many_ports_the_first_are_shown_and_those_in_trouble_before_them() -> None:
+    """A Service of a thousand ports has a line as any other one; JSON has all of them."""
+    ports = [PortRow(ServicePort(number), State.SERVING) for number in range(1, 1001)]
+    ports[900] = PortRow(ServicePort(901), State.PENDING)
+    row = Row(KEY, State.DEGRADED, (ip_address("127.77.0.5"),), tuple(ports))
+    line = printed([row]).splitlines()[1]
+    assert "901/TCP(pending) 1/TCP 2/TCP 3/TCP" in line
+    assert "9/TCP and 990 more" in line
+    assert len(line) < 200
+    (document,) = services_json([row])
+    assert len(document["ports"]) == 1000  # type: ignore[arg-type]
+
+
 def test_status_lists_left_out_services_below_the_table() -> None:
     """Below the table; an empty one would look like a mistake."""
     told = "Nothing to serve.", "1 Service left out: class foo/bar"

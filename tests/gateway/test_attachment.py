@@ -248,3 +248,29 @@ def test_references_across_namespaces_need_a_grant() -> None:
     documents = [gateway(), route(rule("/", backends=refs)), service(namespace="else")]
     for grants, upstreams in (([], 0), ([grant("else")], 1), ([grant("else", name="x")], 0), ([grant("shop")], 0)):
         assert len(only(*documents, *grants).targets) == upstreams
+
+
+@pytest.mark.parametrize(
+    ("where", "kind", "why"),
+    [
+        (listener(), "TCPRoute", "TCPRoutes don't attach to listeners of protocol HTTP"),
+        (listener(protocol="TCP"), "HTTPRoute", "HTTPRoutes don't attach to listeners of protocol TCP"),
+        (listener(protocol="SCTP"), "TCPRoute", "TCPRoutes don't attach to listeners of protocol SCTP"),
+        (
+            listener(allowedRoutes={"kinds": [{"kind": "GRPCRoute"}]}),
+            "HTTPRoute",
+            "no listener of Gateway shop/web allows HTTPRoutes; look at the kinds of its allowedRoutes",
+        ),
+        (
+            listener(allowedRoutes={"namespaces": {"from": "None"}}),
+            "HTTPRoute",
+            "no listener of Gateway shop/web allows HTTPRoutes of namespace shop; look at its allowedRoutes",
+        ),
+    ],
+)
+def test_the_message_names_what_keeps_a_route_out(where: JsonObject, kind: str, why: str) -> None:
+    """The protocol of a listener, the kinds that it allows, or their namespaces."""
+    (verdict,) = only(gateway(where), route(kind=kind)).attachment.verdicts
+    assert verdict.accepted is not None
+    assert verdict.accepted.reason == "NotAllowedByListeners"
+    assert why in verdict.accepted.message

@@ -101,6 +101,15 @@ def test_a_placement_tells_what_serves_and_what_does_not() -> None:
     assert told[1].note.startswith("ProtocolNotSupported: demo/shop/web port 7/SCTP")
 
 
+def test_an_event_of_many_ports_names_the_first_and_the_address() -> None:
+    """What the API takes as a note would end before the address otherwise."""
+    ports = [{"name": f"p{number}", "port": number, "nodePort": 30000 + number} for number in range(1, 601)]
+    (placement,) = planned(service(ports=ports), node()).placements
+    (told,) = placement_events(placement)
+    assert told.note.startswith("serves 1/TCP, 2/TCP, ")
+    assert told.note.endswith(f"10/TCP and 590 more at {placement.addresses[0]}")
+
+
 def test_without_a_node_nothing_serves() -> None:
     """Upstream's reason for it, and nothing that says otherwise."""
     (placement,) = planned(service()).placements

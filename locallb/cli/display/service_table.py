@@ -12,6 +12,7 @@ from locallb.planning.status import PortRow, Row, State
 
 MOST_SENTENCES = 20
 MOST_NAMES = 2
+_MOST_PORTS = 10
 STYLES = {State.SERVING: "green", State.DEGRADED: "yellow", State.PENDING: "yellow", State.REJECTED: "red"}
 
 
@@ -82,10 +83,17 @@ def _cells(row: Row, *, named: bool) -> Sequence[str | tuple[str, str]]:
         str(row.key),
         " ".join(str(address) for address in row.addresses) or "-",
         *([few(row.names, MOST_NAMES) or "-"] if named else []),
-        " ".join(_port(port) for port in row.ports) or "-",
+        _ports(row.ports),
         (str(row.state), STYLES[row.state]),
         " ".join(filter(None, (row.reason, *(notice.reason for notice in row.ordered)))),
     )
+
+
+def _ports(rows: Sequence[PortRow]) -> str:
+    """Write the ports; of many the first few, those that don't serve before all others."""
+    if len(rows) > _MOST_PORTS:
+        rows = sorted(rows, key=lambda row: row.state is State.SERVING)
+    return few([_port(row) for row in rows], _MOST_PORTS, " ") or "-"
 
 
 def _port(row: PortRow) -> str:

@@ -36,13 +36,14 @@ from locallb.model.snapshot import LocalAuthority
 
 _MOST_AUTHORITIES = 1 << 20
 """Characters of all authorities of a Gateway: each listener has its own copy."""
-_KINDS: Mapping[str, tuple[RouteKind, ...]] = {
+KINDS: Mapping[str, tuple[RouteKind, ...]] = {
     ListenerProtocol.HTTP: (RouteKind.HTTP, RouteKind.GRPC),
     ListenerProtocol.HTTPS: (RouteKind.HTTP, RouteKind.GRPC),
     ListenerProtocol.TLS: (RouteKind.TLS,),
     ListenerProtocol.TCP: (RouteKind.TCP,),
     ListenerProtocol.UDP: (RouteKind.UDP,),
 }
+"""The kinds of routes that may attach to listeners of a protocol."""
 _WITH_NAMES = frozenset({ListenerProtocol.HTTPS.value, ListenerProtocol.TLS.value})
 """Protocols that may share a port where their hostnames differ, besides two listeners of HTTP."""
 
@@ -121,7 +122,7 @@ def _owner(kind: str, meta: Meta) -> Reference:
 
 def _bound(owner: Reference, listener: Listener, objects: GatewayObjects, grants: Grants) -> BoundListener:
     accepted = _unsupported(listener)
-    possible = _KINDS.get(listener.protocol, ())
+    possible = KINDS.get(listener.protocol, ())
     asked = listener.allowed.kinds
     kinds = tuple(kind for kind in possible if not asked or (GROUP, kind.value) in asked)
     odd = [f"{group}/{kind}" for group, kind in asked if group != GROUP or kind not in possible]

@@ -7,7 +7,7 @@ a status (`gateway.status`).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from locallb.gateway.conditions import UNSUPPORTED, Trouble
 from locallb.gateway.hostnames import intersection, intersections
 from locallb.gateway.listeners.capacity import MOST_ENTRIES, Capacity
-from locallb.gateway.listeners.listeners import BoundListener
+from locallb.gateway.listeners.listeners import KINDS, BoundListener
+from locallb.model.formatting import any_of, clipped
 from locallb.model.gateway.objects import ParentRef, Route, RouteKind, TlsMode
 from locallb.model.gateway.precedence import FIRST
 from locallb.model.gateway.rules import Rule
@@ -127,8 +128,7 @@ def _places(
         return {}, Trouble("NoMatchingParent", f"{why}; correct parentRefs")
     allowed = {number: bound for number, bound in named.items() if _is_allowed(bound, route, namespaces)}
     if not allowed:
-        why = f"no listener of {parent.kind} {parent.key} allows {route.kind}s of namespace {route.meta.key.namespace}"
-        return {}, Trouble("NotAllowedByListeners", f"{why}; look at its allowedRoutes")
+        return {}, Trouble("NotAllowedByListeners", _not_allowed(route, parent, named.values()))
     if route.kind not in _BY_NAME:
         return dict.fromkeys(allowed, ("",)), None
     common = {number: intersections(bound.listener.hostname, route.hostnames) for number, bound in allowed.items()}
@@ -154,6 +154,19 @@ def _is_allowed(bound: BoundListener, route: Route, namespaces: Mapping[str, Map
     return route.kind in bound.kinds and bound.listener.allowed.admits(
         bound.owner.key.namespace, other, namespaces.get(other)
     )
+
+
+def _not_allowed(route: Route, parent: ParentRef, named: Collection[BoundListener]) -> str:
+    """Return why none of these listeners takes a route: their protocol, or the kinds or namespaces that they allow."""
+    which, kind = f"{parent.kind} {parent.key}", route.kind
+    if any(kind in bound.kinds for bound in named):
+        return (
+            f"no listener of {which} allows {kind}s of namespace {route.meta.key.namespace}; look at its allowedRoutes"
+        )
+    if any(kind in KINDS.get(bound.listener.protocol, ()) for bound in named):
+        return f"no listener of {which} allows {kind}s; look at the kinds of its allowedRoutes"
+    protocols = any_of(sorted({clipped(bound.listener.protocol) for bound in named}))
+    return f"{kind}s don't attach to listeners of protocol {protocols}, as {which} has; correct parentRefs"
 
 
 def _is_taken(route: Route, names: Iterable[str], taken: Iterable[str]) -> bool:

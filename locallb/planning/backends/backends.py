@@ -170,7 +170,10 @@ def _on_nodes(service: Service, here: NodePorts, nodes: Sequence[Node], ready: S
 def _direct(port: ServicePort, family: Family, ready: Sequence[Usable], reached: Callable[[IPAddress], bool]) -> _Found:
     """Choose the endpoints themselves as backends, as far as this host has a route to them."""
     if not ready:
-        why = "it has no nodePort and no EndpointSlice is known; give it a nodePort or the Service its EndpointSlices"
+        why = (
+            "it has no nodePort and no EndpointSlice with IP addresses is known (addressType FQDN isn't served);"
+            " give it a nodePort or the Service its EndpointSlices"
+        )
         return _Found(why_none=why)
     backends = [_endpoint(port, match) for match in ready]
     near = [backend for backend in backends if reached(backend.address)]

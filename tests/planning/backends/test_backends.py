@@ -226,7 +226,8 @@ NO_NODE = "the cluster has no Node that may be a backend; add one, or look at de
         ([service(ports=[{"name": "w", "port": 8080, "nodePort": 1}]), A, endpoints(endpoint())],
          'no EndpointSlice has a TCP port named "w"; look at its targetPort'),
         ([service(**NO_NODE_PORT), A],
-         "it has no nodePort and no EndpointSlice is known; give it a nodePort or the Service its EndpointSlices"),
+         ("it has no nodePort and no EndpointSlice with IP addresses is known (addressType FQDN isn't served); "
+         "give it a nodePort or the Service its EndpointSlices")),
         ([service(**LOCAL), A, endpoints(endpoint(node_name="b"), endpoint("10.0.0.8", None))],
          ("externalTrafficPolicy is Local and none of its 2 ready endpoints is on a Node that may be a backend; "
          "use Cluster, or let its pods run on such a Node")),
