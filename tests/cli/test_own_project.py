@@ -21,6 +21,7 @@ import yaml
 from locallb.cli import main
 from locallb.cli.exit_code import Exit
 from locallb.cli.projects import first_sources
+from locallb.cli.projects.layout import with_sources
 from locallb.cli.projects.own import RUNTIME_VARIABLE
 from locallb.sources.kind.finding import names_of_clusters
 from tests.docker.docker_image import image
@@ -95,6 +96,7 @@ def test_the_first_run_tells_in_five_lines_what_it_begins(place: Path) -> None:
     told = first.out.splitlines()[:5]
     for line, words in zip(told, ("~/data/local-lb", "/shop", "Envoy", "~/s/ledger", "destroy"), strict=True):
         assert words in line
+    assert told[4].endswith("but keep ~/data/local-lb/ca, the authority of other projects and browsers")
     assert told[0] not in run("preview").out
     assert json.loads(run("preview", "--json").out)["ok"]
 
@@ -355,14 +357,95 @@ def test_host_commands_use_the_project_of_the_user_behind_sudo(place: Path, monk
     assert "there is no project here" in run("status").err
 
 
-def test_a_stack_that_serves_something_else_is_not_rewritten(place: Path) -> None:
-    """Its file names what to edit."""
+def test_later_options_add_to_what_a_stack_serves(place: Path) -> None:
+    """One line says so, once; what it served stays, and so do comments and keys of the user."""
+    run("preview", "--manifests", str(write_manifests(place)))
+    path, shop = stack_of(place), {"manifests": f"{place}/shop"}
+    path.write_text(path.read_text() + "  local-lb:namespaces: [n]  # mine\n")
+    before, more = path.read_text().splitlines(), str(write_manifests(place, "more"))
+    done = run("up", "--manifests", more)  # refused without a terminal, after the stack's file was written
+    told = f"Added to what stack dev serves: the manifests in {more}; all of it is in ~/data/local-lb/stacks/"
+    assert told in done.out
+    assert sources(path) == [shop, {"manifests": more}]
+    after = path.read_text().splitlines()
+    assert [line for line in after if more not in line] == before
+    assert "n/web   " in run("status").out
+    assert "Added to what" not in run("preview", "--manifests", more).out
+    assert path.read_text().splitlines() == after
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            "preview --kind",
+            "names other sources: the manifests in {place}/shop; `locallb up` with these options adds them",
+        ),
+        ("up --yes --manifests nowhere", "here/nowhere, it doesn't exist"),
+        ("up --yes --kind No!", "No!"),
+    ],
+)
+def test_neither_a_preview_nor_a_mistake_adds_to_a_stack(place: Path, words: str, told: str) -> None:
+    """Its file stays as it is."""
     run("preview", "--manifests", str(write_manifests(place)))
     text = stack_of(place).read_text()
-    done = run("up", "--yes", "--kind")
+    done = run(*words.split())
     assert done.code == Exit.FAILED
-    assert f"{stack_of(place)} names other sources: the manifests in {place}/shop; write there" in done.err
+    assert told.format(place=place) in done.err
     assert stack_of(place).read_text() == text
+
+
+FORMS = [
+    "config:\n  local-lb:sources:\n    - kind: all  # every one\n\n  local-lb:proxies: shared\n",
+    "config:\n  local-lb:sources: # mine\n  - kubernetes:\n      name: a\n      context: a\n  local-lb:pins: {}\n",
+    "config:\n    local-lb:pins: {}\n    local-lb:sources:\n        - {kind: all}\n        # last\n# end\nsalt: v1",
+]
+
+
+@pytest.mark.parametrize(
+    ("named", "given", "expected"),
+    [
+        ("all", "shop", "all"),
+        ("[shop]", "shop", "[shop]"),
+        ("[shop]", "all", ""),
+        ("[shop]", "more", ""),
+    ],
+)
+def test_a_stack_has_one_source_of_kind(place: Path, named: str, given: str, expected: str) -> None:
+    """Every cluster includes each; other names are written there by hand, and the file is named."""
+    run("preview", "--manifests", str(write_manifests(place)))
+    path = stack_of(place)
+    path.write_text(f"config:\n  local-lb:sources:\n    - kind: {named}\n")
+    done = run("preview", "--kind", given)
+    assert ("Added" in done.out, f"{path} names other sources: " in done.err) == (False, not expected)
+    assert sources(path) == [{"kind": yaml.safe_load(named)}]
+
+
+@pytest.mark.parametrize("text", FORMS)
+def test_sources_are_added_in_whatever_form_they_are_listed(text: str) -> None:
+    """A line for each; every other line stays."""
+    added: list[dict[str, object]] = [{"manifests": "/a b"}, {"kubernetes": {"name": "x", "context": "x"}}]
+    changed = with_sources(text, added)
+    expected, lines = yaml.safe_load(text), changed.splitlines()
+    expected["config"]["local-lb:sources"] += added
+    assert yaml.safe_load(changed) == expected
+    assert [line for line in lines if "/a b" not in line and '"x"' not in line] == text.splitlines()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[",
+        "config:\n  local-lb:sources: [{kind: all}]\n",
+        "config:\n  local-lb:sources:\n",
+        "config: {}\n",
+        FORMS[0] * 2,
+    ],
+)
+def test_what_is_no_plain_list_of_sources_is_left_to_its_user(text: str) -> None:
+    """Nothing is guessed."""
+    assert not with_sources(text, [{"kind": "all"}])
 
 
 @pytest.mark.parametrize("command", ["up", "status", "destroy", "init"])

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
+
+import yaml
 
 from locallb import __version__
 
@@ -139,9 +143,50 @@ def project_files(jobs: Mapping[str, str]) -> Mapping[str, str]:
 
 def stack_text(sources: Sources, runtime: str = "") -> str:
     """Return the configuration of a stack; without `runtime` that is the usual one."""
-    lines = [f"    - {key}: {json.dumps(value)}" for source in sources for key, value in source.items()]
+    lines = [f"    - {line}" for line in _entries(sources)]
     chosen = f"\n  local-lb:runtime: {runtime}" if runtime else ""
     return _STACK.format(sources="\n".join(lines) + chosen)
+
+
+def with_sources(text: str, added: Sources) -> str:
+    """Return a stack's configuration with more sources behind its own; empty where that isn't a plain list.
+
+    Everything else of the file, with its comments, stays as it is.
+    """
+    lines = text.splitlines() or [""]
+    start = next((number for number, line in enumerate(lines) if _SOURCES.fullmatch(line)), len(lines) - 1)
+    inner = tuple(f"{_indent(lines[start])}{first}" for first in " -")
+    within = (line.startswith(inner) or not line for line in lines[start + 1 :])
+    block = lines[start + 1 :][: sum(takewhile(bool, within))]
+    while block and not block[-1].strip():
+        block.pop()
+    if not block:
+        return ""
+    end = start + 1 + len(block)
+    entries = [f"{_indent(block[0])}- {entry}" for entry in _entries(added)]
+    changed = "\n".join([*lines[:end], *entries, *lines[end:], ""])
+    return changed if _is_extended(text, changed, added) else ""
+
+
+_SOURCES = re.compile(r" *local-lb:sources: *(#.*)?")
+
+
+def _indent(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())]
+
+
+def _is_extended(text: str, changed: str, added: Sources) -> bool:
+    """Return whether a text differs from another in nothing but additional sources."""
+    try:
+        former, latter = yaml.safe_load(text), yaml.safe_load(changed)
+        former["config"]["local-lb:sources"] += added
+    except (yaml.YAMLError, KeyError, TypeError, ValueError, RecursionError):
+        return False
+    return bool(former == latter)
+
+
+def _entries(sources: Sources) -> list[str]:
+    return [f"{key}: {json.dumps(value)}" for source in sources for key, value in source.items()]
 
 
 def _option(environment: str) -> str:

@@ -27,7 +27,7 @@ from locallb.cli.projects.first_sources import (
     named,
     require_there,
 )
-from locallb.cli.projects.layout import Sources, program_files, stack_text
+from locallb.cli.projects.layout import Sources, program_files, stack_text, with_sources
 from locallb.cli.projects.place import PROJECT_FILE, fault
 from locallb.config.parsing.settings import parse_settings
 from locallb.engine.state.project import check_stack_name
@@ -84,8 +84,8 @@ def prepare(args: Arguments, out: Out, lent: ExitStack) -> Path:
     if root.exists():
         _require_ours(root)
     stack = root / "stacks" / f"Pulumi.{args.stack}.yaml"
-    runtime = os.environ.get(RUNTIME_VARIABLE, "")
-    sources = _wanted(stack, named(args.sources), runtime)
+    former = files.read(stack)
+    sources, text = _wanted(former, named(args.sources), stack, args.command)
     elsewhere = [entry for entry in clusters_of(sources) if not is_of_host(entry, root)]
     if args.command == PREVIEW and args.sources and elsewhere:
         root = lent.enter_context(scratch("the project of a preview"))
@@ -99,29 +99,48 @@ def prepare(args: Arguments, out: Out, lent: ExitStack) -> Path:
     environment = sys.prefix if sys.prefix != sys.base_prefix else ""
     _write(root, program_files(environment, environment))
     if sources:
-        _write(stack.parent, {stack.name: stack_text(sources, runtime)})
+        _write(stack.parent, {stack.name: text})
     if is_new and root == paths.data_home() and not args.json:
         for line in _explanation(root, stack, sources):
             out.line(line)
+    elif former is not None and sources and not args.json:
+        out.line(f"Added to what stack {args.stack} serves: {described(sources)}; all of it is in {_near(stack)}.")
     return root
 
 
-def _wanted(stack: Path, given: Sources, runtime: str) -> Sources:
-    """Return the sources of a stack that begins; none where it has its file. Raises Refused where that names others."""
-    text = files.read(stack)
-    if text is None:
-        wanted = given or default_sources()
-        parse_settings(
-            {"sources": wanted, **({"runtime": runtime} if runtime else {})}
-        )  # a mistake is reported before anything is written
-        require_there(wanted, paths.data_home())
-        return wanted
-    if given and _sources_of(text) != given:
+def _wanted(former: str | None, given: Sources, stack: Path, command: str) -> tuple[Sources, str]:
+    """Return the sources that a stack begins with, or that its file gets, and the file's text. Raises Refused."""
+    if former is not None:
+        has = _sources_of(former)
+        every_kind = {"kind": "all"} in has
+        lacking = [source for source in given if source not in has and not ("kind" in source and every_kind)]
+        return lacking, _extended(former, lacking, stack, command)
+    runtime = os.environ.get(RUNTIME_VARIABLE, "")
+    wanted = given or default_sources()
+    parse_settings(
+        {"sources": wanted, **({"runtime": runtime} if runtime else {})}
+    )  # a mistake is reported before anything is written
+    require_there(wanted, paths.data_home())
+    return wanted, stack_text(wanted, runtime)
+
+
+def _extended(text: str, added: Sources, stack: Path, command: str) -> str:
+    """Return a stack's file with more sources, else as it is. Raises Refused where a preview or its form forbids it."""
+    if not added:
+        return text
+    former = _sources_of(text)
+    changed = with_sources(text, added)
+    if any("kind" in source for source in former) and any("kind" in source for source in added):
+        changed = ""  # a stack has one source of kind
+    if command == PREVIEW or not changed:
+        adding = "; `locallb up` with these options adds them, or" if changed else ";"
         raise Refused(
-            f"{stack} names other sources: {described(_sources_of(text))}; write there what to serve, or name another"
+            f"{stack} names other sources: {described(former)}{adding} write there what to serve, or name another"
             " stack with --stack"
         )
-    return ()
+    parse_settings({"sources": [*former, *added]})  # a mistake is reported before anything is written
+    require_there(added, paths.data_home())
+    return changed
 
 
 def _sources_of(text: str) -> Sources:
@@ -146,7 +165,8 @@ def _explanation(root: Path, stack: Path, sources: Sources) -> Iterator[str]:
     yield "  gives   each Service of type LoadBalancer an address of this host, by an Envoy of its own"
     claims = _near(paths.ledger_directory())
     yield f"  keeps   proxies in {_near(paths.proxies_root())}, claims of addresses in {claims}"
-    yield f"  undo    `locallb destroy`, then remove {_near(root)}"
+    authority = f"{_near(root / 'ca')}, the authority of other projects and browsers"
+    yield f"  undo    `locallb destroy`, then remove {_near(root)}, but keep {authority}"
 
 
 def _near(path: Path) -> str:
