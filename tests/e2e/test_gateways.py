@@ -223,6 +223,37 @@ def test_https_ends_with_the_certificate_of_a_secret_and_a_new_one_follows(play:
         assert pair.key.read_bytes().splitlines()[1] not in written
 
 
+def test_with_tls_hosts_of_other_listeners_are_misdirected_and_those_of_none_not_found(
+    play: Stage, tmp_path: Path
+) -> None:
+    """Listener.hostname: "If another Listener does match the Host, the Gateway SHOULD return a 421"; otherwise 404."""
+    authority = Authority(tmp_path / "authority")
+    tls = {"certificateRefs": [{"name": "cert"}]}
+    listeners = [
+        listener(f"l{number}", 8443, "HTTPS", hostname=hostname, tls=tls)
+        for number, hostname in enumerate(("*.shop.test", "api.shop.test", "*.b.test"))
+    ]
+    context = ssl.create_default_context(cafile=str(authority.own.chain))
+    with answering("one") as one:
+        play.write("cluster.yaml", node(), service("one", one), _secret(authority.sign("DNS:*.shop.test")))
+        play.write("gateway.yaml", gateway_class(), gateway(*listeners), route(rule("/", backends=[backend("one")])))
+        play.up()
+        address = address_of(play)
+
+        def status(host: str) -> int:
+            with (
+                socket.create_connection((address, 8443), timeout=5) as plain,
+                context.wrap_socket(plain, server_hostname="a.shop.test") as client,
+            ):
+                client.sendall(f"GET / HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n".encode())
+                answer = http.client.HTTPResponse(client)
+                answer.begin()
+                return answer.status
+
+        hosts = ("b.shop.test", "api.shop.test", "x.b.test", "shop.test", "other.test")
+        assert [status(host) for host in hosts] == [200, 421, 421, 404, 404]
+
+
 def test_tls_that_ends_before_a_backend_of_bytes_needs_no_routes_of_http(play: Stage, tmp_path: Path) -> None:
     """A proxy that has certificates and no HTTP at all is proven like any other."""
     authority = Authority(tmp_path / "authority")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from locallb.model.http.policies import HeaderChanges
@@ -140,26 +142,43 @@ def test_path_rewrites_follow_the_specifications_table(serve: ServeHttp) -> None
         seen = client.ask(asked, f"{number}.test").seen
         assert (asked, seen["path"], seen["headers"]["host"]) == (asked, reached, "b.test")
         answer = client.ask(asked, f"{number}.test", headers=(("x-to", "client"),))
-        assert answer.headers["location"] == f"http://{number}.test{reached}"
+        assert answer.headers["location"] == f"http://{number}.test:8080{reached}"
 
 
+PATH = PathRewrite("/x")
 REDIRECTS = (
-    (Redirect(301, "https"), "a.test:8080", "https://a.test:443/p?q=1"),
+    (Redirect(301, "https"), "a.test:8080", "https://a.test/p?q=1"),
+    (Redirect(301, "https"), "a.test", "https://a.test/p?q=1"),
+    (Redirect(301, "http"), "a.test:8080", "http://a.test/p?q=1"),
     (Redirect(302, "https", "b.test", 443), "a.test:8080", "https://b.test/p?q=1"),
+    (Redirect(302, port=80), "a.test:8080", "http://a.test/p?q=1"),
     (Redirect(303, "https", "b.test", 8443), "a.test", "https://b.test:8443/p?q=1"),
     (Redirect(307, hostname="b.test"), "a.test:8080", "http://b.test:8080/p?q=1"),
     (Redirect(308, port=8443), "a.test:99", "http://a.test:8443/p?q=1"),
     (Redirect(302, "http", "b.test"), "a.test", "http://b.test/p?q=1"),
-    (Redirect(302, path=PathRewrite("/x")), "a.test:8080", "http://a.test:8080/x?q=1"),
-    (Redirect(302, path=PathRewrite("/x")), "a.test", "http://a.test/x?q=1"),
+    (Redirect(302, path=PATH), "a.test:8080", "http://a.test:8080/x?q=1"),
+    (Redirect(302, path=PATH), "a.test:99", "http://a.test:8080/x?q=1"),
+    (Redirect(302, path=PATH), "a.test", "http://a.test:8080/x?q=1"),
+)
+OF_SEVERAL_HOSTS = (
+    (Redirect(301, "https"), "a.test:8080", "https://a.test:443/p?q=1"),
+    (Redirect(302, "https", "b.test"), "a.test:8080", "https://b.test/p?q=1"),
+    (Redirect(302, path=PATH), "a.test", "http://a.test:8080/x?q=1"),
 )
 
 
-def test_redirects_change_only_the_given_parts_of_the_url(serve: ServeHttp) -> None:
-    """Scheme, host, port and status; the path and the query stay. What isn't said is as at the listener, here 8080."""
-    routes = [Route(Match(headers=(ValueMatch("n", f"{n}"),)), case[0]) for n, case in enumerate(REDIRECTS)]
-    client = serve(*routes)
-    for number, (redirect, host, location) in enumerate(REDIRECTS):
+@pytest.mark.parametrize(("domain", "table"), [("a.test", REDIRECTS), ("*.test", OF_SEVERAL_HOSTS)])
+def test_redirects_change_only_the_given_parts_of_the_url(
+    serve: ServeHttp, domain: str, table: Sequence[tuple[Redirect, str, str]]
+) -> None:
+    """Scheme, host, port and status; the path and the query stay. What isn't said is as at the listener, here 8080.
+
+    HTTPRequestRedirectFilter.port: "If redirect scheme is empty, the redirect port MUST be the Gateway Listener port";
+    "Implementations SHOULD NOT add the port number" that the scheme implies, which is so for hosts with a name.
+    """
+    routes = [Route(Match(headers=(ValueMatch("n", f"{n}"),)), case[0]) for n, case in enumerate(table)]
+    client = serve(VirtualHost((domain,), tuple(routes)))
+    for number, (redirect, host, location) in enumerate(table):
         answer = client.ask("/p?q=1", host, headers=(("n", f"{number}"),))
         assert (number, answer.status, answer.headers["location"]) == (number, redirect.code, location)
 

@@ -108,10 +108,15 @@ def _chain(chains: Sequence[Chain], sni: str) -> Chain:
 @given(_listeners, st.lists(_routes, max_size=3), _requests, st.sampled_from(["a.t", "b.t", "b.a.t", "else"]))
 @example(["", "b.t"], [([], [[("PathPrefix", "/")]], "2026-01-01T00:00:00Z")], ("b.t", "/"), "a.t")
 @example(["b.t"], [([], [[("PathPrefix", "/")]], "2026-01-01T00:00:00Z")], ("a.t", "/"), "b.t")
+@example(["b.t", "*.t"], [([], [[("PathPrefix", "/")]], "2026-01-01T00:00:00Z")], ("a.t", "/"), "b.t")
+@example(["b.t", ""], [([], [[("PathPrefix", "/")]], "2026-01-01T00:00:00Z")], ("else", "/"), "b.t")
 def test_with_tls_a_request_for_a_host_of_another_listener_is_misdirected(
     hostnames: list[str], routes: list[Drawn], request: tuple[str, str], sni: str
 ) -> None:
-    """The listener that took the connection serves its own hosts as it does without TLS, and no other ones."""
+    """The listener that took the connection serves its own hosts as it does without TLS, and no other ones.
+
+    Listener.hostname: "If no other Listener matches the Host, the Gateway MUST return a 404".
+    """
     tls = {"certificateRefs": [{"name": "cert"}]}
     listeners = [listener(f"l{number}", 80, "HTTPS", hostname=name, tls=tls) for number, name in enumerate(hostnames)]
     _, *others = _documents(hostnames, routes)
@@ -122,7 +127,7 @@ def test_with_tls_a_request_for_a_host_of_another_listener_is_misdirected(
         for host in (sni, request[0])
     )
     if taking is not None:
-        expected = _expected(hostnames, routes, *request) if taking == asked else 421
+        expected = _expected(hostnames, routes, *request) if asked in {taking, None} else 421
         assert _served(one, *request, sni) == expected
 
 

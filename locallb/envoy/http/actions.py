@@ -39,15 +39,15 @@ class Entrance(NamedTuple):
         return cls(listener.port, "https" if secure else "http", secure and listener.quic)
 
 
-def action(route: Route, entrance: Entrance) -> Message:
-    """Make the action of a Route."""
+def action(route: Route, entrance: Entrance, host: str) -> Message:
+    """Make the action of a Route for requests of one host; empty: of several ones."""
     path = route.match.path
     matched = path.value if isinstance(path, PathMatch) else ""
     match route.action:
         case Forward() as forward if any(target.weight for target in forward.targets):
             return {"route": _forward(forward, matched)}
         case Redirect() as redirect:
-            return {"redirect": _redirect(redirect, matched, entrance)}
+            return {"redirect": _redirect(redirect, matched, entrance, host)}
         case Answer(status=status, body=body):
             return {"direct_response": {"status": status, **({"body": {"inline_string": body}} if body else {})}}
         case _:
@@ -100,26 +100,20 @@ def _forward(forward: Forward, matched: str) -> Message:
     }
 
 
-def _redirect(redirect: Redirect, matched: str, entrance: Entrance) -> Message:
-    port = _port(redirect, entrance)
+def _redirect(redirect: Redirect, matched: str, entrance: Entrance, host: str) -> Message:
+    scheme = redirect.scheme or entrance.scheme
+    port = redirect.port or (_PORTS[scheme] if redirect.scheme else entrance.port)
+    implied = port == _PORTS[scheme]
+    hostname = redirect.hostname or (host if implied else "")
+    # The client's host is taken together with its port, unless another one is named.
+    named = not implied or (not hostname and entrance.port != _PORTS[entrance.scheme])
     return {
         "response_code": _CODES[redirect.code],
         **({"scheme_redirect": redirect.scheme} if redirect.scheme else {}),
-        **({"host_redirect": redirect.hostname} if redirect.hostname else {}),
-        **({"port_redirect": port} if port else {}),
+        **({"host_redirect": hostname} if hostname else {}),
+        **({"port_redirect": port} if named else {}),
         **_rewritten(redirect.path, matched, "path_redirect"),
     }
-
-
-def _port(redirect: Redirect, entrance: Entrance) -> int:
-    """Return the port to be said; 0 where it goes without saying, or where the client said it itself."""
-    scheme = redirect.scheme or entrance.scheme
-    port = redirect.port or (_PORTS[scheme] if redirect.scheme else entrance.port)
-    if port != _PORTS[scheme]:
-        return port if redirect.hostname or redirect.scheme or redirect.port else 0
-    # Without a hostname of its own the client's is taken, together with the port that it asked for.
-    asked_for = not redirect.hostname and entrance.port != _PORTS[entrance.scheme]
-    return port if asked_for else 0
 
 
 def _rewritten(path: PathRewrite | None, matched: str, whole: str) -> Message:

@@ -58,14 +58,16 @@ def _elsewhere(port: int) -> Message:
 
 def _host(host: VirtualHost, entrance: Entrance, *, failing: bool) -> Message:
     own = frozenset(route.match for route in host.routes if route.match.method == OPTIONS)
+    name, *others = host.domains
+    only = "" if others or "*" in name else name
     return {
-        "name": host.domains[0],
+        "name": name,
         "domains": list(host.domains),
         "request_body_buffer_limit": overload.REPEATED,
         "routes": [
             message
             for route in host.routes
-            for message in (_route(route, entrance, failing=failing), *_preflights(route, own))
+            for message in (_route(route, entrance, only, failing=failing), *_preflights(route, own))
         ],
     }
 
@@ -90,8 +92,8 @@ The filter ignores routes with a direct response.
 """
 
 
-def _route(route: Route, entrance: Entrance, *, failing: bool) -> Message:
-    """Make a route; `failing` heeds its own fault."""
+def _route(route: Route, entrance: Entrance, host: str, *, failing: bool) -> Message:
+    """Make a route of a host; `failing` heeds its own fault."""
     filters = {
         **per_filter(route),
         **without_doubles(_decided(route)),
@@ -99,7 +101,7 @@ def _route(route: Route, entrance: Entrance, *, failing: bool) -> Message:
     }
     return {
         "match": _match(route.match),
-        **action(route, entrance),
+        **action(route, entrance, host),
         **({"request_body_buffer_limit": overload.MIRRORED} if _is_mirrored(route) else {}),
         **header_changes(route.request, route.response),
         **({"typed_per_filter_config": filters} if filters else {}),

@@ -42,11 +42,13 @@ def http_routes(hosted: Iterable[Hosted], upstreams: Upstreams) -> HttpRoutes:
 
 
 def https_routes(mine: Hosted, others: Iterable[Hosted], upstreams: Upstreams) -> HttpRoutes:
-    """Return the hosts of a listener that is found by SNI, where requests for hosts of `others` are misdirected."""
+    """Return the hosts of a listener that is found by SNI, where requests for hosts of `others` are misdirected.
+
+    Those for a host that no listener has are answered 404.
+    """
     beside = list(others)
     hosts = _hosts(mine, (mine, *beside), upstreams)
-    elsewhere = [other.hostname for other in beside if covers(mine.hostname, other.hostname)]
-    elsewhere += [ANY] if mine.hostname else []
+    elsewhere = [other.hostname or ANY for other in beside]
     misdirected = VirtualHost(tuple(elsewhere), (ServedRoute(Match(), MISDIRECTED),)) if elsewhere else None
     return HttpRoutes((*hosts, *([misdirected] if misdirected else [])))
 
