@@ -6,6 +6,7 @@ import http.client
 import socket
 import ssl
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -197,6 +198,19 @@ def test_websocket_upgrades_pass_both_ways(running: ExitStack, tmp_path: Path, b
         assert head.startswith(b"HTTP/1.1 101")
         client.sendall(b"hello")
         assert (head.partition(b"\r\n\r\n")[2] + client.recv(4096)).endswith(b"hello")
+
+
+def test_a_websocket_outlives_the_timeout_of_its_request(running: ExitStack, tmp_path: Path, block: Block) -> None:
+    """HTTPRouteTimeouts.request: the specification leaves open what ends upgraded connections; here, it doesn't."""
+    echo = running.enter_context(Echo("a", block[1]))
+    limited = Forward((Target(UpstreamName("web")),), timeout=2000)
+    start(running, tmp_path, rendering(block[9], [Route(Match(), limited)], [upstream("web", echo)]))
+    with socket.create_connection((block[9], 8080), PATIENCE) as client:
+        client.sendall(b"GET / HTTP/1.1\r\nhost: a.test\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n")
+        assert client.recv(4096).startswith(b"HTTP/1.1 101")
+        time.sleep(2.5)
+        client.sendall(b"hello")
+        assert client.recv(4096) == b"hello"
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])

@@ -157,3 +157,25 @@ def test_without_any_listener_that_is_understood_nothing_is_bound_twice() -> Non
     twins = [listener(name, protocol="HTTPS", tls={"certificateRefs": [{"name": "gone"}]}) for name in ("a", "b")]
     (one,) = bound(gateway(*twins))
     assert {each.conflict.reason for each in one.listeners if each.conflict} == {"HostnameConflict"}
+
+
+def test_without_any_weight_requests_are_refused() -> None:
+    """BackendRef.weight: "If weight is set to 0, no traffic should be forwarded for this entry"."""
+    weightless = {"backendRefs": [{**backend(), "weight": 0}, {**backend(), "weight": 0}]}
+    (one,) = bind(objects(gateway_class(), service(), gateway(), route(weightless)))
+    assert answered(one, "a.test", "/") == "500"
+
+
+def test_a_request_goes_on_to_less_specific_hostnames_of_its_listener_alone() -> None:
+    """HTTPRouteSpec.hostnames: the most specific one decides first; what its rules don't match, the next one gets."""
+    listeners = listener("all"), listener("b", hostname="*.b.test")
+    mine = {"matches": [{"path": {"value": "/mine"}}], "backendRefs": [backend("mine")]}
+    rest = {"backendRefs": [backend("rest")]}
+    documents = [
+        route(mine, name="mine", hostnames=["x.a.test", "x.b.test"]),
+        route(rest, name="rest", hostnames=["*.a.test"]),
+        route(rest, name="every", parentRefs=[parent(sectionName="all")]),
+    ]
+    (one,) = bind(objects(gateway_class(), service("mine"), service("rest"), gateway(*listeners), *documents))
+    assert [answered(one, "x.a.test", path) for path in ("/mine", "/else")] == ["mine", "rest"]
+    assert [answered(one, "x.b.test", path) for path in ("/mine", "/else")] == ["mine", "404"]
