@@ -2,7 +2,8 @@
 #
 # As root: a clone of a user of its own, with a ledger for the whole host where there is none yet. Whoever isn't root
 # can't be another user, and has none.
-NEIGHBOUR=24681 neighbour=/tmp/locallb-neighbour.$$ shared=/var/lib/locallb
+# Its number decides where it begins in the pool: at addresses of which no recorded home (tests/takeover) has one.
+NEIGHBOUR=24695 neighbour=/tmp/locallb-neighbour.$$ shared=/var/lib/locallb
 
 neighbour_up() {
   [ "$(id -u)" = 0 ] || { echo "only root can have a neighbour who is another user"; return 0; }

@@ -36,6 +36,7 @@ def install(monkeypatch: pytest.MonkeyPatch, status: object) -> str:
     """Run the command; return what it says."""
     monkeypatch.setattr(command, "Definitions", lambda _access: HttpServer(status))
     monkeypatch.setattr(command, "resolve", lambda *_words: Access("/kubeconfig", ContextName("dev")))
+    monkeypatch.setattr(command, "require_named_or_local", lambda *_words: None)
     monkeypatch.setattr(command, "_PATIENCE", 0.0)
     told = io.StringIO()
     assert command.gateway(parse(["gateway", "install-crds", "--yes"]), Out(told)) == 0

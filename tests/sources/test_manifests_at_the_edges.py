@@ -88,7 +88,7 @@ def test_skipped_documents_are_reported(place: Place) -> None:
     ]
     assert told[-2:] == [
         "demo: odd.yaml: and 10 more like these",
-        'demo: text.yaml has "just words" where an object should be; it is passed over',
+        "demo: text.yaml has a text where an object should be; it is passed over",
     ]
     assert len(told) == 24
     assert reading.contents == Contents(DEMO, {"service": 1, "without a kind": 1}, 5)

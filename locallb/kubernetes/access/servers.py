@@ -7,10 +7,9 @@ error about an API through `redacted_urls`, because libraries quote URLs too. No
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from ipaddress import ip_address
 from urllib.parse import urlsplit
-from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
 
 from msgspec import Struct
 
@@ -61,9 +60,8 @@ def is_local(server: str) -> bool:
 
 def is_exempt(name: str, server: str) -> bool:
     """Return whether NO_PROXY has the name of a server that is dialled at an address: users know the name."""
-    exempt = getproxies_environment().get("no", "").replace("*.", ".")
     place = f"{name}:{urlsplit(server).port or _HTTPS}"
-    return bool(name) and bool(proxy_bypass_environment(place, {"no": exempt}))
+    return bool(name) and _is_bypassed(place)
 
 
 def redacted(url: str) -> str:
@@ -105,7 +103,20 @@ def uses_proxy(name: str, server: str) -> bool:
     """Return whether the environment names a proxy for a server; `name` is that of its certificate, if it has one."""
     if is_local(server) or is_exempt(name, server):
         return False
-    proxies = getproxies_environment()
-    if not proxies.keys() & {urlsplit(server).scheme, "all"}:
+    if not _proxies().keys() & {urlsplit(server).scheme, "all"}:
         return False
-    return not proxy_bypass_environment(host_of(server), {"no": proxies.get("no", "").replace("*.", ".")})
+    return not _is_bypassed(host_of(server))
+
+
+def _proxies() -> Mapping[str, str]:
+    """Return the environment's proxies by scheme; `no` is NO_PROXY."""
+    from urllib.request import getproxies_environment  # noqa: PLC0415 - commands without clusters start without it
+
+    return getproxies_environment()
+
+
+def _is_bypassed(place: str) -> bool:
+    """Return whether NO_PROXY has a host, or `host:port`."""
+    from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]  # noqa: PLC0415 - as above
+
+    return bool(proxy_bypass_environment(place, {"no": _proxies().get("no", "").replace("*.", ".")}))
