@@ -108,6 +108,35 @@ def test_hostile_routes_cannot_exhaust_a_gateways_proxy() -> None:
     assert entries(one) <= MOST_ENTRIES
 
 
+_OF_ROUTE = ("RequestHeaderModifier", "requestHeaderModifier"), ("ResponseHeaderModifier", "responseHeaderModifier")
+
+
+@pytest.mark.parametrize("of_backend", [True, False])
+@pytest.mark.parametrize(("kind", "field"), _OF_ROUTE)
+@pytest.mark.parametrize("change", ["set", "add", "remove"])
+def test_header_changes_count_once_for_each_match(change: str, kind: str, field: str, of_backend: bool) -> None:  # noqa: FBT001 - a case
+    """By their names and separators: a proxy gets them with every match, and what removes other spellings."""
+    names = [f"x{number:02}{'-a' * 120}" for number in range(16)]
+    changed = names if change == "remove" else [{"name": name, "value": "v"} for name in names]
+    filters = [{"type": kind, field: {change: changed}}]
+    changing = {"backends": [{**backend(), "filters": filters}]} if of_backend else {"filters": filters}
+    few, many = (
+        route(rule(*(f"/{number}" for number in range(matches)), **changing), name=name, hostnames=[f"{name}.test"])
+        for matches, name in ((1, "few"), (64, "many"))
+    )
+    assert refused(only(gateway(), service(), few)) == {}
+    assert refused(only(gateway(), service(), few, many)) == {"many": "UnsupportedValue"}
+
+
+def test_usual_header_changes_leave_room_for_many_matches() -> None:
+    """A few of them, in hundreds of matches."""
+    changes = {"set": [{"name": "x-request-source", "value": "edge"}], "remove": ["x-debug"]}
+    filters = [{"type": "RequestHeaderModifier", "requestHeaderModifier": changes}]
+    rules = [rule(*(f"/{each}/{number}" for number in range(64)), filters=filters) for each in range(2)]
+    routes = [route(*rules, name=f"r{each}", hostnames=[f"{each}.test"]) for each in range(8)]
+    assert refused(only(gateway(), service(), *routes)) == {}
+
+
 def test_a_gateway_beside_it_is_not_concerned() -> None:
     """Each has a proxy of its own, and a bound of its own."""
     other = route(name="other", parentRefs=[{"name": "other"}])

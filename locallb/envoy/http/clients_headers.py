@@ -11,13 +11,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from locallb.envoy.document import Message, typed
+from locallb.model.http.policies import MAX_SEPARATORS
 
 _FILTER = "envoy.filters.http.header_mutation"
 _KIND = "envoy.extensions.filters.http.header_mutation.v3"
 _ENVOYS = "x-envoy-"
 _DECIDED = ("x-forwarded-for", "x-forwarded-proto")
 """Headers in which every backend gets what Envoy has seen."""
-_SEPARATOR = re.compile(r"[-_]")
+_ANY = "[-_]"
+_SEPARATOR = re.compile(_ANY)
 
 
 def clients_headers() -> Message:
@@ -36,10 +38,20 @@ def without_doubles(names: Iterable[str]) -> Mapping[str, Message]:
 
 
 def _removals(names: Iterable[str]) -> Iterator[Message]:
-    """Yield what removes every double of each name: one expression for each separator that differs."""
+    """Yield what removes every double of each name: one expression for each separator that differs.
+
+    Of a name with more than `MAX_SEPARATORS` one expression removes its own spelling as well: otherwise all together
+    would grow with the square of its length.
+    """
     for name in names:
         separators, parts = _SEPARATOR.findall(name), [re.escape(part) for part in _SEPARATOR.split(name)]
+        if len(separators) > MAX_SEPARATORS:
+            yield _removal(_ANY.join(parts))
+            continue
         for number, separator in enumerate(separators):
-            first, rest = "[-_]".join(parts[: number + 1]), "[-_]".join(parts[number + 1 :])
-            other = "_" if separator == "-" else "-"
-            yield {"remove_on_match": {"key_matcher": {"safe_regex": {"regex": f"{first}{other}{rest}"}}}}
+            first, rest = _ANY.join(parts[: number + 1]), _ANY.join(parts[number + 1 :])
+            yield _removal(f"{first}{'_' if separator == '-' else '-'}{rest}")
+
+
+def _removal(expression: str) -> Message:
+    return {"remove_on_match": {"key_matcher": {"safe_regex": {"regex": expression}}}}

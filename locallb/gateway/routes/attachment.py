@@ -21,6 +21,7 @@ from locallb.model.formatting import any_of, clipped
 from locallb.model.gateway.objects import ParentRef, Route, RouteKind, TlsMode
 from locallb.model.gateway.precedence import FIRST
 from locallb.model.gateway.rules import Rule
+from locallb.model.http.routes import SIZE_OF_ONE
 
 _BY_NAME = frozenset({RouteKind.HTTP, RouteKind.GRPC, RouteKind.TLS})
 _EXCLUSIVE = frozenset({RouteKind.HTTP, RouteKind.GRPC})
@@ -182,16 +183,22 @@ def _too_much(route: Route, places: Mapping[int, Sequence[str]], capacity: Capac
     wanted = sum(capacity.wanted(number, names, matches) for number, names in places.items())
     if wanted <= capacity.left:
         return None
-    why = f"its matches come to {wanted} with all hostnames and large expressions, and the Gateway has room for"
-    return Trouble(UNSUPPORTED, f"{why} {capacity.left} more; use fewer of them, or another Gateway")
+    why = f"its matches come to {wanted} with all hostnames, large expressions and header changes, and the Gateway has"
+    return Trouble(UNSUPPORTED, f"{why} room for {capacity.left} more; use fewer of them, or another Gateway")
 
 
 def _matches(route: Route) -> int:
     """Return the number of entries of a route at one hostname."""
     rules = route.rules if route.kind in _BY_NAME else ()
-    return sum(
-        match.entries * (2 if rule.filters.cors and match.preflight else 1) for rule in rules for match in rule.matches
-    )
+    return sum(_entries(rule) for rule in rules)
+
+
+def _entries(rule: Rule) -> int:
+    """Count the matches of a rule, each of which has all header changes in the proxy: preflights have none."""
+    filters = rule.filters
+    changes = (filters.request, filters.response, *(each for to in rule.backends for each in (to.request, to.response)))
+    for_each = sum(change.size for change in changes) // SIZE_OF_ONE
+    return sum(for_each + match.entries * (2 if filters.cors and match.preflight else 1) for match in rule.matches)
 
 
 def invalid(route: Route) -> Trouble | None:

@@ -14,6 +14,10 @@ from locallb.model.identities import UpstreamName
 
 MAX_MILLISECONDS = 7 * 24 * 3600 * 1000
 _PER_MILLION = 1_000_000
+MAX_SEPARATORS = 8
+"""Hyphens and underscores of a header's name up to which its other spellings are removed without its own."""
+_BYTES_OF_ONE = 10
+"""Bytes of a value that take as much of a proxy's memory as an instruction of an expression."""
 
 
 class HeaderChanges(Struct, frozen=True):
@@ -34,6 +38,20 @@ class HeaderChanges(Struct, frozen=True):
     def names(self) -> frozenset[str]:
         """Return the headers that are changed."""
         return frozenset((*(name for name, _ in (*self.set, *self.add)), *self.remove))
+
+    @property
+    def size(self) -> int:
+        """Return what it takes of a proxy's memory for each match, in instructions of expressions.
+
+        Other spellings of a name are removed by expressions: at most one for each of its separators.
+        """
+        values = sum(len(value) for _, value in (*self.set, *self.add))
+        names = (*(name for name, _ in (*self.set, *self.add)), *self.remove)
+        return values // _BYTES_OF_ONE + sum(len(name) * (1 + min(_separators(name), MAX_SEPARATORS)) for name in names)
+
+
+def _separators(name: str) -> int:
+    return name.count("-") + name.count("_")
 
 
 NO_CHANGES = HeaderChanges()

@@ -22,7 +22,7 @@ from locallb.model.http.regexes import checked, groups, size_of
 from locallb.model.identities import IPNetwork, UpstreamName
 
 MAX_WEIGHT = 1_000_000
-_SIZE_OF_ONE = 100
+SIZE_OF_ONE = 100
 """Instructions of expressions that take as much of a proxy's memory as a match without any."""
 OPTIONS = "OPTIONS"
 """The method of preflights."""
@@ -91,7 +91,7 @@ class Match(Struct, frozen=True, dict=True):
     @cached_property
     def entries(self) -> int:
         """Return as how many it counts where matches are bounded: more with expressions that become large."""
-        return 1 + sum(map(size_of, self._expressions())) // _SIZE_OF_ONE
+        return 1 + sum(map(size_of, self._expressions())) // SIZE_OF_ONE
 
     @property
     def preflight(self) -> Match | None:
