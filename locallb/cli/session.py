@@ -27,7 +27,7 @@ from locallb.planning.planned import Plan
 from locallb.planning.runs import run_types
 from locallb.runtimes.runtime import runtime
 from locallb.sources import SourceError
-from locallb.sources.configuration import stack_settings
+from locallb.sources.configuration import is_confirmable, stack_settings
 from locallb.sources.readings import ReadCache
 from locallb.sources.source import reached
 from locallb.sources.state.renamed_project import has_deployed, refuse_renamed
@@ -184,7 +184,8 @@ class Session(Struct, frozen=True, dict=True):
         """Return the sources that mean a kubeconfig's current context, and whether there are others beside them."""
         settings = self._readable_settings()
         sources = [*settings.sources, *settings.finders] if settings else []
-        current = [cast("ClusterEntry", source) for source in sources if not getattr(source, "context", "named")]
+        asked = [source for source in sources if is_confirmable(source)]
+        current = [cast("ClusterEntry", source) for source in asked if not getattr(source, "context", "named")]
         return current, len(current) < len(sources)
 
     def _shares(self) -> bool:

@@ -14,7 +14,7 @@ from locallb.config.settings import Settings, SettingsError
 from locallb.config.source import Entry
 from locallb.model.formatting import clipped
 from locallb.model.identities import Home
-from locallb.storage.paths import stack_directory
+from locallb.storage.paths import CONSENTS, stack_directory
 
 NAMESPACE = "local-lb"
 _Entry = TypeVar("_Entry", bound=Entry)
@@ -53,12 +53,17 @@ def stack_settings(flat: Mapping[str, str], home: Home | None = None) -> Setting
 
 def consents_file(home: Home) -> Path:
     """Return the file of a stack that has the clusters which users confirmed."""
-    return stack_directory(home) / "clusters"
+    return stack_directory(home) / CONSENTS
+
+
+def is_confirmable(entry: object) -> bool:
+    """Return whether an entry leads to a cluster that users may confirm."""
+    return "consents" in getattr(entry, "__struct_fields__", ())
 
 
 def _confirmable(entry: _Entry, path: str) -> _Entry:
     """Return an entry of the configuration that knows where confirmed clusters are, if it leads to one."""
-    return cast("_Entry", replace(cast("Any", entry), consents=path)) if hasattr(entry, "consents") else entry
+    return cast("_Entry", replace(cast("Any", entry), consents=path)) if is_confirmable(entry) else entry
 
 
 def _require_namespace(flat: Iterable[str]) -> None:

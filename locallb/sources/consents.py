@@ -60,21 +60,26 @@ class Consent(Struct, frozen=True):
     kubeconfig: str
     context: str
     server: str
+    cluster: str
+    """The digest of the way to it: the URL alone may be that of many clusters, as k3s's https://127.0.0.1:6443 is."""
 
     @classmethod
     def of(cls, meant: Meaning) -> Consent:
         """Return the one that allows what a kubeconfig means now."""
-        return cls(meant.access.kubeconfig, str(meant.access.context), meant.server.url)
+        return cls(meant.access.kubeconfig, str(meant.access.context), meant.server.url, meant.cluster)
 
 
-def allowed(entry: ClusterEntry, root: Path) -> Access:
-    """Return how the cluster of an entry is reached. Raises UnconfirmedError if it may not be used, KubeError."""
+def allowed(entry: ClusterEntry, root: Path, key: str = "") -> Access:
+    """Return how the cluster of an entry is reached; `key` is that of an entry within the source's.
+
+    Raises UnconfirmedError if that cluster may not be used, KubeError.
+    """
     if entry.context:
         return resolve(entry.kubeconfig, entry.context, root)
-    return allowed_meaning(entry, root).access
+    return allowed_meaning(entry, root, key=key).access
 
 
-def allowed_meaning(entry: ClusterEntry, root: Path, known: Meaning | None = None) -> Meaning:
+def allowed_meaning(entry: ClusterEntry, root: Path, known: Meaning | None = None, key: str = "") -> Meaning:
     """Return what the kubeconfig of an entry means now; what is still as `known`, which was allowed, is so again.
 
     Raises UnconfirmedError if that cluster may not be used, KubeError.
@@ -83,8 +88,8 @@ def allowed_meaning(entry: ClusterEntry, root: Path, known: Meaning | None = Non
     if meant != known and not (is_named(entry, meant, root) or is_local(meant.server) or _is_confirmed(entry, meant)):
         raise UnconfirmedError(
             f"{described(meant)}; nothing is asked of it and nothing written there: write"
-            f" `context: {clipped(meant.access.context)}` into the entry {entry.cluster} of local-lb:sources if it is"
-            " meant, or change the current context"
+            f" `context: {clipped(meant.access.context)}` into {f'`{key}` of ' if key else ''}the entry {entry.cluster}"
+            " of local-lb:sources if it is meant, or change the current context"
         )
     return meant
 
@@ -134,11 +139,33 @@ def _address(text: str) -> IPAddress | None:
 
 def remember(path: Path, cluster: ClusterName, meant: Meaning) -> None:
     """Write down that a source may mean this cluster. Raises SourceError."""
-    consent = Consent.of(meant)
+    _extend(path, cluster, [Consent.of(meant)])
+
+
+def note_served(entry: ClusterEntry, meant: Meaning, root: Path) -> None:
+    """Write down that a source is read by a version that asks; call it before the reading is kept. Raises SourceError.
+
+    A cluster that nobody confirmed is written down only if an earlier version served it. One that is of this host, or
+    that the configuration names, isn't: another may have its context and URL later.
+    """
+    if not entry.consents or entry.context:
+        return
+    path = Path(entry.consents)
+    unasked = True
+    with suppress(ClientError):
+        if entry.cluster in _read(path):
+            return
+        unasked = is_named(entry, meant, root) or is_local(meant.server)
+    _extend(path, entry.cluster, [Consent.of(meant)] if not unasked and _was_served(entry, meant) else [])
+
+
+def _extend(path: Path, cluster: ClusterName, consents: list[Consent]) -> None:
     try:
         known = _read(path)
-        if consent not in known.get(cluster, ()):
-            known[cluster] = [*known.get(cluster, ()), consent][-MAX_CONSENTS:]
+        before = known.get(cluster, [])
+        after = [*before, *(consent for consent in consents if consent not in before)][-MAX_CONSENTS:]
+        if known.get(cluster) != after:
+            known[cluster] = after
             paths.private_directory(path.parent)
             clusters = {name: [asdict(each) for each in listed] for name, listed in known.items()}
             files.write(path, json.dumps({"format": FORMAT, "clusters": clusters}, indent=1))
@@ -156,9 +183,13 @@ def _is_confirmed(entry: ClusterEntry, meant: Meaning) -> bool:
         raise UnconfirmedError(f"{described(meant)}; whether it may be used isn't known: {error}") from None
     if entry.cluster in known:
         return Consent.of(meant) in known[entry.cluster]
+    return _was_served(entry, meant)
+
+
+def _was_served(entry: ClusterEntry, meant: Meaning) -> bool:
+    """Return whether an earlier version, which asked nobody, served this context: then it is served on."""
     with suppress(SourceError):
-        # An earlier version asked nobody: the cluster that it served is served on.
-        return meant.access.context in (ReadCache(path.parent).load(entry.cluster) or {})
+        return meant.access.context in (ReadCache(Path(entry.consents).parent).load(entry.cluster) or {})
     return False
 
 
@@ -173,4 +204,6 @@ def _read(path: Path) -> dict[str, list[Consent]]:
 
 
 def _consents(listed: Iterable[dict[str, object]]) -> Iterable[Consent]:
-    return (Consent(str(each["kubeconfig"]), str(each["context"]), str(each["server"])) for each in listed)
+    """Read those of one source; one without a digest of its cluster, as there were for a while, allows nothing."""
+    texts = ({key: str(each[key]) for key in ("kubeconfig", "context", "server")} for each in listed)
+    return (Consent(**text, cluster=str(each.get("cluster", ""))) for text, each in zip(texts, listed, strict=True))

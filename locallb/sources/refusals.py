@@ -31,11 +31,9 @@ from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.planning.refused import REFUSABLE, Refusable, Refusal, RefusedObjects, content_of, name_of
 from locallb.storage import files, paths
-from locallb.storage.paths import stack_directory
+from locallb.storage.paths import REFUSALS, stack_directory
 from locallb.storage.proxy_directories import Proxies
 
-NAME = "refused"
-"""Of the file."""
 _LARGEST = 4 << 20
 _MAX_REFUSALS = 1000
 _BUDGET = 5.0
@@ -50,7 +48,7 @@ class _Kept(Struct, frozen=True):
 def read_refusals(home: Home) -> tuple[Refusal, ...]:
     """Read what is remembered: nothing where that can't be read, as it is found again."""
     try:
-        text = files.read_shared(stack_directory(home) / NAME, _LARGEST)
+        text = files.read_shared(stack_directory(home) / REFUSALS, _LARGEST)
         kept = msgspec.json.decode(text, type=_Kept) if text else _Kept()
     except (ClientError, msgspec.MsgspecError, UnicodeError):
         return ()
@@ -95,7 +93,7 @@ def _remember(home: Home, refusals: Sequence[Refusal]) -> None:
     directory = stack_directory(home)
     paths.private_directory(directory)
     kept = _Kept(refused=tuple(refusals[:_MAX_REFUSALS]))
-    files.write(directory / NAME, msgspec.json.encode(kept).decode())
+    files.write(directory / REFUSALS, msgspec.json.encode(kept).decode())
 
 
 class _Search(Struct):

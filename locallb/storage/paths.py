@@ -22,6 +22,10 @@ PRIVATE = 0o700
 SHARED_LEDGER = Path("/var/lib/locallb/ledger")
 """Made by `locallb host setup`, so that all users of the host see each other's claims."""
 LEDGER_VARIABLE = "LOCALLB_LEDGER"
+CONSENTS = "clusters"
+"""The file in a stack's directory that has the clusters which users confirmed."""
+REFUSALS = "refused"
+"""The file in a stack's directory that has what Envoy refused."""
 _PACKAGE = Path(__file__).resolve().parents[1]
 DATA, PROJECT = Path(".local/share"), "local-lb"
 """Where a user's own project is below the home directory."""

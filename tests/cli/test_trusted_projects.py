@@ -88,6 +88,9 @@ PARTS: dict[str, Callable[[Path], Path]] = {
     "the backend": lambda project: project / ".state",
     "the state": lambda project: project / ".state/.pulumi/stacks/local-lb/dev.json",
     "the journal": lambda project: project / ".state/.pulumi/journals/local-lb/dev.jsonl",
+    "the backups": lambda project: project / ".state/.pulumi/backups",
+    "confirmed clusters": lambda project: project / ".state/locallb/dev/clusters",
+    "what Envoy refused": lambda project: project / ".state/locallb/dev/refused",
     "the readings": lambda project: project / ".state/locallb/dev",
 }
 

@@ -24,6 +24,15 @@ from tests.watch.api import NAME, balancer, becomes, served
 
 C = ClusterName("c")
 REFUSED = {
+    "0.0.0.1": "unspecified",
+    "::ffff:0.1.2.3": "unspecified",
+    "255.255.255.255": "broadcast",
+    "::127.0.0.1": "IPv4-compatible",
+    "::172.18.0.2": "IPv4-compatible",
+    "fd00:ec2::254": "metadata",
+    "100.100.100.200": "metadata",
+    "168.63.129.16": "metadata",
+    "::ffff:168.63.129.16": "metadata",
     "127.0.0.1": "loopback",
     "127.0.0.53": "loopback",
     "::1": "loopback",

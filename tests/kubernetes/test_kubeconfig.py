@@ -291,3 +291,36 @@ def test_stacks_of_manifests_load_no_client() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "named", ["tokenFile", "client-key", "client-certificate", "certificate-authority", "proxy-url"]
+)
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_file_of_others_sends_nothing_of_this_user_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str, *, beside: bool
+) -> None:
+    """A file that it names may be this user's, also by a link beside it; that is refused before anything is read."""
+    path, mine = tmp_path / "config", tmp_path / "mine"
+    secret = path.with_name("link") if beside else mine
+    value = "http://127.0.0.1:9" if named == "proxy-url" else secret.name if beside else str(secret)
+    in_cluster = named in {"certificate-authority", "proxy-url"}
+    access = written(path, **{"cluster" if in_cluster else "user": {named: value}})
+    path.chmod(0o666)
+    with pytest.raises(KubeconfigError, match=rf"isn't used, because it has {named}, as other users may write .*chmod"):
+        connection(access)
+    mine.write_text("t")
+    if beside:
+        secret.symlink_to(mine)
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    assert connection(access).beyond
+    monkeypatch.delenv("KUBECONFIG")
+    path.chmod(0o600)
+    assert connection(access).beyond
+
+
+def test_a_file_of_others_without_other_files_is_used(tmp_path: Path) -> None:
+    """It sends what it has in it."""
+    access = written(tmp_path / "config", cluster={"certificate-authority-data": "", "tls-server-name": "a.test"})
+    Path(access.kubeconfig).chmod(0o666)
+    assert connection(access).beyond == ()

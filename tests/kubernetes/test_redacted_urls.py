@@ -32,18 +32,25 @@ def dead_port() -> int:
 SHOWN = {
     "https://127.0.0.1:6443": "https://127.0.0.1:6443",
     "https://[::1]:6443/api": "https://[::1]:6443/api",
-    "https://host/users/a@b": "https://host/users/a@b",
-    f"https://admin:{SECRET}@host:6443/a": "https://admin:xxxxx@host:6443/a",
+    "https://host/users/a@b": "https://xxxxx@b",
+    f"https://admin:{SECRET}@host:6443/a": "https://xxxxx@host:6443/a",
     f"https://{SECRET}@host": "https://xxxxx@host",
-    f"https://admin:{SECRET}@[::1]": "https://admin:xxxxx@[::1]",
-    f"https://:{SECRET}@host": "https://:xxxxx@host",
-    f"https://admin:a@{SECRET}@host": "https://admin:xxxxx@host",
-    f"https://admin:a/{SECRET}@host": "https://admin:xxxxx@host",
-    f"https://admin:a {SECRET}@host": "https://admin:xxxxx@host",
+    f"https://admin:{SECRET}@[::1]": "https://xxxxx@[::1]",
+    f"https://:{SECRET}@host": "https://xxxxx@host",
+    f"https://admin:a@{SECRET}@host": "https://xxxxx@host",
+    f"https://admin:a/{SECRET}@host": "https://xxxxx@host",
+    f"https://admin:a {SECRET}@host": "https://xxxxx@host",
     f"https://host?access_token={SECRET}": "https://host?xxxxx",
     f"https://host/a?{SECRET}#b": "https://host/a?xxxxx",
-    f"admin:{SECRET}@host": "admin:xxxxx@host",
-    f"https:/admin:{SECRET}@host": "https:xxxxx@host",
+    f"https://host/a?b=c@{SECRET}": "https://xxxxx",
+    f"admin:1/{SECRET}://a@host": "xxxxx@host",
+    f"https://host/a#{SECRET}": "https://host/a",
+    f"https://host#{SECRET}?a": "https://host",
+    f"https://admin:1/{SECRET}@10.0.0.1:6443": "https://xxxxx@10.0.0.1:6443",
+    f"https://admin:2024#{SECRET}@host": "https://xxxxx",
+    f"https://admin:a?{SECRET}@host": "https://xxxxx",
+    f"admin:{SECRET}@host": "xxxxx@host",
+    f"https:/admin:{SECRET}@host": "xxxxx@host",
     "localhost": "localhost",
     "": "",
 }
@@ -66,6 +73,18 @@ def test_no_password_that_a_url_may_have_is_shown(user: str, password: str) -> N
     assume(hidden not in f"{quote(user, safe='')} xxxxx 127.0.0.1:6443 https it")
     assert hidden not in redacted(url)
     assert redacted_urls(f"it ({url}), which is {url}.") == f"it ({redacted(url)}), which is {redacted(url)}."
+
+
+PIECE = st.text("abcdefgh:/?#@ ", min_size=3)
+
+
+@given(PIECE, PIECE, PIECE)
+def test_nothing_that_may_be_a_secret_is_left_of_a_url(credentials: str, query: str, fragment: str) -> None:
+    """Whether or not its special characters are escaped; the host and the path stay where they are certain."""
+    for behind, marked in ((f"#{fragment}", ""), (f"?{query}#{fragment}", "?xxxxx")):
+        certain = not set("?#") & set(credentials) and "@" not in behind
+        shown = f"https://xxxxx@HOST/PATH{marked}" if certain else "https://xxxxx"
+        assert redacted(f"https://{credentials}@HOST/PATH{behind}") == shown
 
 
 @given(st.text())

@@ -42,7 +42,7 @@ def test_a_redirect_is_one_sentence_with_its_place_and_without_its_secrets(tmp_p
         with pytest.raises(UnreachableError) as caught:
             Cluster(Access(str(file), ContextName("x"))).objects()
     told = str(caught.value)
-    assert f"it leads to https://user:xxxxx@login.example/sign-in?xxxxx ({code})" in told
+    assert f"it leads to https://xxxxx@login.example/sign-in?xxxxx ({code})" in told
     assert "hush-hush" not in told
     assert "JSON" not in told
     assert len(asked) == 1

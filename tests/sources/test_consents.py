@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import cast
 
 import pytest
 import yaml
 
 from locallb.kubernetes.access.errors import UnconfirmedError
 from locallb.kubernetes.access.kubeconfig import meaning
-from locallb.model.identities import ClusterName, ContextName
+from locallb.model.identities import ClusterName, ContextName, Home
 from locallb.sources import consents
-from locallb.sources.consents import allowed, allowed_meaning, is_local, remember
-from locallb.sources.kubernetes.entry import KubernetesSource
+from locallb.sources.configuration import is_confirmable, stack_settings
+from locallb.sources.consents import allowed, allowed_meaning, is_local, note_served, remember
+from locallb.sources.kubernetes import nodes
+from locallb.sources.kubernetes.entry import KubernetesSource, MachinesSource
 from locallb.sources.readings import ReadCache
 
 DEMO = ClusterName("demo")
@@ -159,3 +162,84 @@ def test_a_reading_of_an_earlier_version_counts_until_something_is_written_down(
     file.unlink()
     with pytest.raises(UnconfirmedError):
         allowed(source, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        {"proxy-url": "socks5://127.0.0.1:1080"},
+        {"certificate-authority-data": "b3RoZXI="},
+        {"certificate-authority": "other.crt"},
+        {"tls-server-name": "other.test"},
+        {"insecure-skip-tls-verify": True},
+    ],
+    ids=lambda cluster: next(iter(cluster)),
+)
+def test_a_yes_is_for_a_cluster_and_not_for_its_url(tmp_path: Path, cluster: dict[str, object]) -> None:
+    """One URL may lead to several: through a proxy, or proven by another certificate."""
+    path, file = write(tmp_path / "config", "a", "b"), tmp_path / "clusters"
+    source = KubernetesSource(DEMO, str(path), consents=str(file))
+    remember(file, DEMO, meaning(str(path), ContextName(""), tmp_path))
+    write(path, "a", "b", server=ELSEWHERE, **cluster)
+    with pytest.raises(UnconfirmedError):
+        allowed(source, tmp_path)
+    write(path, "a", "b", extensions=[])
+    assert allowed(source, tmp_path).context == "a"
+
+
+def test_reading_a_cluster_of_this_host_confirms_no_other(tmp_path: Path) -> None:
+    """Neither by what is written down, nor by the reading itself, in which the other has the same context."""
+    path, file = write(tmp_path / "config", "default", "b", server="https://127.0.0.1:6443"), tmp_path / "clusters"
+    source = KubernetesSource(DEMO, str(path), consents=str(file))
+    note_served(source, allowed_meaning(source, tmp_path), tmp_path)
+    ReadCache(tmp_path).keep(DEMO, {"default": ()})
+    (tmp_path / "demo.json").write_text(json.dumps({"version": 1, "files": {"default": []}}))
+    assert allowed(source, tmp_path).context == "default"
+    for other in ({"server": ELSEWHERE}, {"server": "https://127.0.0.1:6443", "proxy-url": "socks5://127.0.0.1:1"}):
+        write(path, "default", "b", **other)
+        with pytest.raises(UnconfirmedError):
+            allowed(source, tmp_path)
+
+
+def test_a_cluster_that_an_earlier_version_served_is_written_down_once(tmp_path: Path) -> None:
+    """Then its context alone no longer counts."""
+    path, file = write(tmp_path / "config", "a", "b"), tmp_path / "clusters"
+    source = KubernetesSource(DEMO, str(path), consents=str(file))
+    (tmp_path / "demo.json").write_text(json.dumps({"version": 1, "files": {"a": []}}))
+    note_served(source, allowed_meaning(source, tmp_path), tmp_path)
+    assert allowed(source, tmp_path).context == "a"
+    write(path, "a", "b", **{"proxy-url": "http://127.0.0.1:1"})
+    with pytest.raises(UnconfirmedError):
+        allowed(source, tmp_path)
+
+
+def test_a_yes_without_the_way_to_its_cluster_is_asked_for_again(tmp_path: Path) -> None:
+    """It can be read; other sources' beside it count on."""
+    path, file = write(tmp_path / "config", "a", "b"), tmp_path / "clusters"
+    source = KubernetesSource(DEMO, str(path), consents=str(file))
+    consent = {"kubeconfig": str(path), "context": "a", "server": ELSEWHERE}
+    file.write_text(json.dumps({"format": 1, "clusters": {"demo": [consent]}}))
+    with pytest.raises(UnconfirmedError):
+        allowed(source, tmp_path)
+    remember(file, DEMO, meaning(str(path), ContextName(""), tmp_path))
+    assert allowed(source, tmp_path).context == "a"
+
+
+def test_nodes_of_a_cluster_are_asked_for_only_where_that_is_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A current context that leads elsewhere is sent nothing, and the sentence says where to name it."""
+    monkeypatch.setattr(nodes, "MachinesApi", lambda _access: pytest.fail("it was asked"))
+    monkeypatch.setenv("KUBECONFIG", str(write(tmp_path / "config", "prod", "b")))
+    finder = MachinesSource(DEMO, "infra-demo")
+    found = nodes.find_nodes(finder, tmp_path, tmp_path, keep=False)
+    assert "write `context: prod` into `nodes` of the entry demo" in found.complaints[0]
+
+
+def test_a_stack_with_nodes_of_a_current_context_can_be_read() -> None:
+    """Only sources and finders that users may confirm know the file with confirmed clusters."""
+    text = json.dumps([{"kubernetes": {"name": "demo", "nodes": {}}}])
+    settings = stack_settings({"local-lb:sources": text}, Home("p", "dev", "/p"))
+    (source,), (finder,) = settings.sources, settings.finders
+    assert [is_confirmable(entry) for entry in (source, finder)] == [True, False]
+    assert cast("KubernetesSource", source).consents.endswith("/clusters")

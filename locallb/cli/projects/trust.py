@@ -18,7 +18,7 @@ from locallb.guarded import owners
 from locallb.guarded.owners import Distrust
 from locallb.model.identities import Home
 from locallb.model.system_errors import told
-from locallb.storage.paths import stack_directory
+from locallb.storage.paths import CONSENTS, REFUSALS, stack_directory
 
 
 def require_trusted(directory: Path, args: Arguments) -> None:
@@ -57,4 +57,7 @@ def _parts(directory: Path, stack: str) -> Iterator[tuple[Path, Path]]:
     yield project.backend, state
     yield project.backend, project.backend / ".pulumi" / "journals" / project.name / f"{stack}.jsonl"
     yield project.backend, project.backend / ".pulumi" / "locks" / "organization" / project.name / stack
-    yield directory, stack_directory(Home(project.name, stack, str(directory)))
+    yield project.backend, project.backend / ".pulumi" / "backups" / project.name / stack
+    kept = stack_directory(Home(project.name, stack, str(directory)))
+    yield directory, kept
+    yield from ((directory, kept / name) for name in (CONSENTS, REFUSALS))

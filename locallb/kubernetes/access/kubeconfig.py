@@ -38,6 +38,15 @@ if TYPE_CHECKING:
 EXEC_VERSIONS = ("client.authentication.k8s.io/v1beta1", "client.authentication.k8s.io/v1alpha1")
 """Versions of exec credentials that the client speaks."""
 _FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+_WAY = (
+    "server",
+    "certificate-authority",
+    "certificate-authority-data",
+    "insecure-skip-tls-verify",
+    "proxy-url",
+    "tls-server-name",
+)
+"""Fields of a cluster's section that decide which API server answers."""
 _USUAL = "~/.kube/config"
 Stamp: TypeAlias = tuple[tuple[int, int], ...]
 _PROXIES = ("http", "https", "socks5", "socks5h")
@@ -79,6 +88,8 @@ class Meaning(Struct, frozen=True):
     digest: Digest
     """Of the cluster's and the user's section, so that whatever else is rewritten in the file makes no difference."""
     server: Server
+    cluster: Digest
+    """Of what leads to the cluster and proves that it is that one."""
 
 
 def resolve(kubeconfig: str, context: ContextName, root: Path) -> Access:
@@ -94,9 +105,13 @@ def meaning(kubeconfig: str, context: ContextName, root: Path) -> Meaning:
     content = read_content(kubeconfig_path(kubeconfig, root))
     access = _chosen(content, context)
     sections = [dict(_part(content, kind, access)) for kind in ("cluster", "user")]
-    text = json.dumps(sections, sort_keys=True, default=str)
-    digest = Digest(hashlib.sha256(text.encode()).hexdigest())
-    return Meaning(access, digest, _server(sections[0]))
+    way = {key: sections[0][key] for key in _WAY if sections[0].get(key)}
+    return Meaning(access, _digest(sections), _server(sections[0]), _digest(way))
+
+
+def _digest(content: object) -> Digest:
+    text = json.dumps(content, sort_keys=True, default=str)
+    return Digest(hashlib.sha256(text.encode()).hexdigest())
 
 
 def _server(cluster: Section) -> Server:
@@ -181,11 +196,11 @@ def connection(access: Access) -> Connection:
     server = str(cluster.get("server") or "")
     proxy = cluster.get("proxy-url") or None
     files = tuple(str(path.parent / str(part[key])) for part in (cluster, user) for key in _FILES if part.get(key))
+    plugin = Plugin.of(user["exec"], access) if user.get("exec") and not user.get("token") else None
+    if plugin or files or proxy:
+        _require_trusted(path, plugin, [key for key in (*_FILES, "proxy-url") if cluster.get(key) or user.get(key)])
     _require_regular(files, access)
     require_token(user, access)
-    plugin = Plugin.of(user["exec"], access) if user.get("exec") and not user.get("token") else None
-    if plugin:
-        _require_trusted(plugin, path)
     config = _single(cluster, {key: user[key] for key in user if key != "exec"}, access)
     server_name = _server_name(cluster)
     direct = proxy or is_local(server) or is_exempt(server_name, server)
@@ -200,20 +215,24 @@ def sign_in(accesses: Iterable[Access]) -> None:
                 token(plugin)
 
 
-def _require_trusted(plugin: Plugin, path: Path) -> None:
-    """Refuse to run the command of a file that another user may change, unless the environment is what names the file.
+def _require_trusted(path: Path, plugin: Plugin | None, fields: Collection[str]) -> None:
+    """Refuse a file that another user may change and that has a command, or these fields, for this user's files.
+
+    Its author would choose what this user runs, or which of this user's files are sent to which server. Files beside it
+    count, too: one may be a link by the time it is read. The file that the environment names is exempt.
 
     Raises KubeError.
     """
-    if path == kubeconfig_path("", Path("/")):
+    if unwritten(str(path)) is not None or path == kubeconfig_path("", Path("/")):
         return
     try:
         fault = owners.distrust(path, path)
     except OSError as error:
         raise unreadable(str(path), error) from None
     if fault:
+        refused = f"{plugin} isn't run" if plugin else f"{path} isn't used, because it has {few(list(fields))}"
         remedy = fault.remedy or "use a copy of your own"
-        raise KubeconfigError(f"{plugin} isn't run, as {fault}: {remedy}, or name the file by $KUBECONFIG")
+        raise KubeconfigError(f"{refused}, as {fault}: {remedy}, or name the file by $KUBECONFIG")
 
 
 def _require_regular(files: Collection[str], access: Access) -> None:

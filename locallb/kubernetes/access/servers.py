@@ -15,9 +15,9 @@ from msgspec import Struct
 
 _HTTPS = 443
 _HIDDEN = "xxxxx"
-"""What stands for a password, as Go writes it."""
+"""What stands for a secret, as Go writes it."""
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
-_AUTHORITY = re.compile(r"[^/?#]*")
 _END = re.compile(r"""[)\]};,.:'"]*\Z""")
 """What ends the sentence, or the bracket, in which a URL stands."""
 
@@ -65,18 +65,20 @@ def is_exempt(name: str, server: str) -> bool:
 
 
 def redacted(url: str) -> str:
-    """Return a URL, or what somebody takes for one, without what may be a secret: credentials and the query.
+    """Return a URL, or what somebody takes for one, without what may be a secret: credentials, query and fragment.
 
-    The name of a user stays where a password follows, as with Go's `URL.Redacted`; alone it may be a token.
+    Whatever is before the last @ counts as credentials, as / may be in a password unescaped. Behind ? or # an @ may
+    belong to either, so the host is hidden too.
     """
     scheme, mark, rest = url.partition("://")
-    if not mark:
-        scheme, rest = "", url
-    rest, question, _ = rest.partition("?")
-    if (end := _end_of_credentials(rest)) >= 0:
-        user, colon, _ = rest[:end].partition(":")
-        rest = f"{user}:{_HIDDEN}{rest[end:]}" if colon else f"{_HIDDEN}{rest[end:]}"
-    return f"{scheme}{mark}{rest}{question}{_HIDDEN if question else ''}"
+    if not _SCHEME.fullmatch(scheme) or not mark:
+        scheme, mark, rest = "", "", url
+    credentials, at, rest = rest.rpartition("@")
+    if "?" in credentials or "#" in credentials:
+        return f"{scheme}{mark}{_HIDDEN}"
+    rest, question, _ = rest.partition("#")[0].partition("?")
+    hidden = f"{_HIDDEN}{at}" if at else ""
+    return f"{scheme}{mark}{hidden}{rest}{question}{_HIDDEN if question else ''}"
 
 
 def redacted_urls(sentence: str) -> str:
@@ -89,14 +91,6 @@ def _redacted_within(found: re.Match[str]) -> str:
     end = _END.search(url)
     after = end[0] if end else ""
     return redacted(url.removesuffix(after)) + after
-
-
-def _end_of_credentials(rest: str) -> int:
-    """Return where the credentials before a host end; the last @ does if they are none that a URL may have."""
-    authority = _AUTHORITY.match(rest)
-    plain = authority[0] if authority else ""
-    port = plain.rpartition(":")[2]
-    return plain.rfind("@") if "@" in plain or (":" not in plain) or port.isdecimal() else rest.rfind("@")
 
 
 def uses_proxy(name: str, server: str) -> bool:

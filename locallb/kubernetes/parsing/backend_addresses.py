@@ -9,7 +9,7 @@ Manifests may: whoever writes them can write to this host. Pure.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from ipaddress import IPv6Address
+from ipaddress import IPv6Address, ip_address, ip_network
 
 from msgspec.structs import replace
 
@@ -18,13 +18,27 @@ from locallb.kubernetes.parsing.objects import Parsed
 from locallb.model.identities import ClusterName, IPAddress
 from locallb.model.objects import EndpointSlice, Node
 
+_ANY = ip_network("0.0.0.0/8")
+"""Addresses of this host, which some kernels take for 0.0.0.0."""
+_BROADCAST = ip_address("255.255.255.255")
+_COMPATIBLE = ip_network("::/96")
+_METADATA = frozenset(map(ip_address, ("fd00:ec2::254", "100.100.100.200", "168.63.129.16")))
+"""Of AWS, Alibaba Cloud and Azure; those of others are link-local."""
+
 
 def refusal(address: IPAddress, *, loopback: bool) -> str:
     """Return what kind of address no backend of a running cluster may have; empty for those that it may have."""
     meant = address.ipv4_mapped or address if isinstance(address, IPv6Address) else address
     if meant.is_loopback:
         return "" if loopback else "loopback"
-    kinds = {"unspecified": meant.is_unspecified, "link-local": meant.is_link_local, "multicast": meant.is_multicast}
+    kinds = {
+        "unspecified": meant.is_unspecified or meant in _ANY,
+        "IPv4-compatible": meant in _COMPATIBLE,
+        "broadcast": meant == _BROADCAST,
+        "link-local": meant.is_link_local,
+        "multicast": meant.is_multicast,
+        "metadata": meant in _METADATA,
+    }
     return next((kind for kind, is_so in kinds.items() if is_so), "")
 
 

@@ -33,6 +33,8 @@ class MachinesSource(Struct, frozen=True):
     kubeconfig: str = ""
     """That cluster's, as that of a source; one that is named here may belong to another user."""
     context: ContextName = ContextName("")
+    consents: ClassVar[str] = ""
+    """Nobody is asked about it: a cluster that isn't of this host is named by its context."""
     type: ClassVar[str] = "kubernetes"
     live: ClassVar[bool] = True
 

@@ -20,7 +20,7 @@ from locallb.kubernetes.identity import Identity
 from locallb.kubernetes.watch_pace import WatchPace
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey
 from locallb.model.snapshot import Access
-from locallb.sources.consents import allowed_meaning, remember
+from locallb.sources.consents import allowed_meaning, note_served
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.followed.kinds import NOBODY
 from locallb.sources.kubernetes.followed.told_writers import hold_back
@@ -157,9 +157,8 @@ class Following(Struct):
         live.read, live.keep_at = with_stale(live.read), 0.0
 
     def _remember(self, source: KubernetesSource, meant: Meaning) -> None:
-        """Write down that this cluster is served. Raises SourceError."""
-        if source.consents and not source.context:
-            remember(Path(source.consents), source.cluster, meant)
+        """Write down that this source is served. Raises SourceError."""
+        note_served(source, meant, Path(self.home.root))
 
     def _refresh(self, live: _Live, *, everything: bool) -> None:
         """Take over what is known by now."""

@@ -13,10 +13,11 @@ from functools import partial
 from pathlib import Path
 
 from locallb.kubernetes.access.errors import KubeError, UnreachableError
-from locallb.kubernetes.access.kubeconfig import kubeconfig_path, resolve
+from locallb.kubernetes.access.kubeconfig import kubeconfig_path
 from locallb.model.memory import Memory
 from locallb.model.network.routes import PodRoute
 from locallb.model.pacing import Pace
+from locallb.sources.consents import allowed
 from locallb.sources.kept_access import put
 from locallb.sources.kubernetes.entry import KubernetesSource, MachinesSource
 from locallb.sources.kubernetes.last_looks import LAST_LOOKS, Look, Looking
@@ -99,7 +100,7 @@ def _looked(finder: MachinesSource, root: Path, apis: Memory[MachinesApi]) -> Lo
 def _ask(finder: MachinesSource, root: Path, apis: Memory[MachinesApi]) -> tuple[PodRoute, ...]:
     """Ask for the ways. Raises KubeError."""
     client = ForeignMachinesApi if finder.kubeconfig else MachinesApi
-    api = apis.of(None, client, resolve(finder.kubeconfig, finder.context, root))
+    api = apis.of(None, client, allowed(finder, root, key="nodes"))
     pods = api.machines_there(finder.namespace)
     ways = node_routes(pods[: MOST_WAYS + 1]).get(finder.namespace.removeprefix(INFRA), ())
     if max(len(pods), len(ways)) > MOST_WAYS:

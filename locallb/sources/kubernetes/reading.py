@@ -31,7 +31,7 @@ from locallb.model.snapshot import Access, Contents
 from locallb.planning.backends.node_health import KUBE_PROXY_PORT
 from locallb.planning.left_out import few_kinds
 from locallb.sources import SourceError
-from locallb.sources.consents import allowed_meaning, remember
+from locallb.sources.consents import allowed_meaning, note_served
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.gateway_listing import list_routed, of_gateways
 from locallb.sources.kubernetes.missing_rights import list_objects, slice_notices
@@ -93,8 +93,7 @@ def read_kubernetes(
     ranges, unknown = list_ranges(access, last) if source.reads_pod_ranges else ((), "")
     objects = _interesting([*listed, *(document for _, listing in listings for document in listing.objects), *ranges])
     if keep:
-        if source.consents and not source.context:
-            remember(Path(source.consents), source.cluster, meant)
+        note_served(source, meant, root)
         readings.keep(source.cluster, {access.context: objects})
     parsed = _parsed(source, objects)
     contents = Contents(source.cluster, few_kinds(kinds_of(objects)))
