@@ -28,6 +28,7 @@ from locallb.model.gateway.ingresses import (
     everything_refused,
 )
 from locallb.model.gateway.objects import NO_HOST
+from locallb.model.gateway.precedence import Placed, ordered
 from locallb.model.http.routes import Answer, Match, PathKind, PathMatch, Route, ValueMatch
 from locallb.model.http.serving import ANY, HttpRoutes, VirtualHost
 
@@ -35,9 +36,12 @@ Routes: TypeAlias = tuple[Route, ...]
 Act: TypeAlias = Callable[[Ingress, str, IngressPath], Routes]
 """Says what becomes of requests for a path of a host, or, without a match, for what no rule takes: the routes to be
 asked one after the other, each with the path."""
+UNAVAILABLE = Answer(503)
+"""What is answered where a path leads nowhere, or isn't understood."""
 MISDIRECTED = 421
 """What a client is answered who asks for a host on a connection to another one: it connects again."""
 _WILDCARD = "*."
+_ESCAPED = re.compile(r"\\(?=.)")
 
 
 class Conflict(NamedTuple):
@@ -54,6 +58,9 @@ class _Entry(NamedTuple):
     """Exact paths, then the longest, be it a prefix or an expression."""
     number: int
     routes: Routes
+    namespace: str
+    among_others: tuple[bool, int]
+    """Its rank among those of other namespaces: of a refused path that of the part which is understood."""
 
 
 class Hosts(Struct):
@@ -122,12 +129,14 @@ class Hosts(Struct):
         match = path.match or EVERY_PATH
         entries = self._entries[host]
         if path.problem:
-            entries.append(_Entry(path.rank or FIRST, len(entries), routes))
+            own = path.rank or FIRST
+            entries.append(_Entry(own, len(entries), routes, ingress.meta.key.namespace, max(own, _understood(match))))
             return
         value = match.value.rstrip("/") if match.kind is PathKind.PREFIX else match.value
         winner = self._owners.setdefault((host, match.kind, value), ingress)
         length = len((path.written if match.kind is PathKind.REGEX else match.value).rstrip("/"))
-        entry = _Entry((match.kind is not PathKind.EXACT, -length), len(entries), routes)
+        rank = (match.kind is not PathKind.EXACT, -length)
+        entry = _Entry(rank, len(entries), routes, ingress.meta.key.namespace, rank)
         if winner is ingress and (host, match) not in self._paths:
             self._paths.add((host, match))
             entries.append(entry)
@@ -143,8 +152,13 @@ class Hosts(Struct):
 
     def _every(self, name: str) -> Iterator[Route]:
         for host in dict.fromkeys((name, *above(name), "")):
-            for entry in sorted(self._entries.get(host, ()), key=lambda candidate: candidate[:2]):
-                yield from _of_host(entry.routes, name, host)
+            placed = (
+                Placed(entry.namespace, (entry.rank, entry.number), (entry.among_others, entry.number), "", entry)
+                for entry in self._entries.get(host, ())
+            )
+            for entry, is_refused in ordered(placed):
+                routes = tuple(Route(each.match, UNAVAILABLE) for each in entry.routes) if is_refused else entry.routes
+                yield from _of_host(routes, name, host)
         for host in dict.fromkeys((name, *above(name), "")):
             yield from _of_host(self._defaults.get(host, ()), name, host)
 
@@ -201,6 +215,14 @@ def _paths_of(ingress: Ingress) -> Counter[str]:
             count = sum(_entries(rule.host, path.match) for path in rule.paths) or _is_whole(rule)
             paths[rule.host] += count * ingress.routes_a_path
     return paths
+
+
+def _understood(match: PathMatch) -> tuple[bool, int]:
+    """Return the rank of what a refused path closes: of its beginning, or after all paths where it has none."""
+    if match == EVERY_PATH:
+        return True, 1
+    beginning = match.value.removeprefix("(?i)").removesuffix(".*") if match.kind is PathKind.REGEX else match.value
+    return match.kind is not PathKind.EXACT, -len(_ESCAPED.sub("", beginning).rstrip("/"))
 
 
 def _entries(host: str, path: PathMatch | None) -> int:

@@ -12,15 +12,13 @@ from msgspec.structs import replace
 
 from locallb.ingress.annotations.policy import Canary, Location, Policy
 from locallb.ingress.backends import IngressBackends
-from locallb.ingress.hosts import Routes, above
+from locallb.ingress.hosts import UNAVAILABLE, Routes, above
 from locallb.model.gateway.ingresses import Ingress, IngressBackend, IngressPath
 from locallb.model.gateway.objects import Named
 from locallb.model.http.policies import HeaderChanges
 from locallb.model.http.routes import Answer, Forward, Match, PathRewrite, Redirect, Route, Target
 from locallb.model.identities import UpstreamName
 
-_UNAVAILABLE = Answer(503)
-"""What is answered where a backend leads nowhere."""
 _TO_HTTPS = 308
 _CHALLENGE = "/.well-known/acme-challenge"
 """What is asked for by plain HTTP so that there be a certificate: nobody is sent to HTTPS from there."""
@@ -160,7 +158,7 @@ def _place(ingress: Ingress, host: str, path: IngressPath) -> _Place:
 
 
 def _nobody(path: IngressPath) -> Route:
-    return Route(Match(path.match), _UNAVAILABLE)
+    return Route(Match(path.match), UNAVAILABLE)
 
 
 def _sent(path: IngressPath, location: Location) -> Route:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import sys
 from copy import deepcopy
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from locallb.gateway.routes import attachment
 from locallb.gateway.translation import BoundGateway
 from locallb.model.http import regexes
 from locallb.model.http.serving import TcpForward
@@ -306,3 +308,67 @@ def test_without_re2_an_expression_closes_every_path(monkeypatch: pytest.MonkeyP
     refused = {"matches": [{"path": {"type": "RegularExpression", "value": "/admin/.*"}}]}
     one = only(gateway(), route(refused, OPEN["spec"]["rules"][0]), *SERVICES)
     assert (answered(one, "a.t", "/admin/x"), answered(one, "a.t", "/shop")) == ("500", "500")
+
+
+_own_rules = st.lists(_rules, min_size=1, max_size=2)
+
+
+@given(_own_rules, _own_rules, st.sampled_from(["a.t", "*.t"]), st.data())
+def test_a_refused_route_takes_no_request_of_an_older_one_of_another_namespace(
+    old: list[JsonObject], new: list[JsonObject], hostname: str, data: st.DataObject
+) -> None:
+    """But for requests that it would have had as it was before, or that begin as a path of it does."""
+    old_route = _of_namespace("first", old, hostname, "2026-01-01T00:00:00Z")
+    late = _of_namespace("late", new, hostname, "2026-01-02T00:00:00Z")
+    broader = deepcopy(late)
+    for each in broader["spec"]["rules"]:
+        for match in each["matches"]:
+            match.pop("method", None)
+            if match["path"]["value"] != "/":
+                match["path"] = {"type": "RegularExpression", "value": f"{match['path']['value']}.*"}
+    path = data.draw(st.sampled_from([path for path in fields(late) if "rules" in path]))
+    at: Any = late
+    for key in path:
+        at = at[key]
+    texts = _TEXTS.get(at if path[-1] == "value" else str(path[-1]), [])
+    changed = broken([late], (0, *path), data.draw(st.sampled_from([*RUBBISH[type(at)], *texts])))
+    beside = [
+        gateway(listener(allowedRoutes={"namespaces": {"from": "All"}})),
+        *(service(name, namespace=name) for name in ("first", "late")),
+    ]
+    alone, refused = only(*beside, old_route), only(*beside, old_route, *changed)
+    wanted = [only(*beside, old_route, each) for each in (late, broader)]
+    too_large = _without_room(*beside, old_route, late)
+    for request in REQUESTS:
+        was = answered(alone, *request)
+        if was == "first":
+            assert answered(too_large, *request) == was, request
+            may_take = "late" in {answered(each, *request) for each in wanted}
+            assert may_take or answered(refused, *request) == was, request
+
+
+def _of_namespace(name: str, rules: list[JsonObject], hostname: str, created: str) -> JsonObject:
+    """Make a route of a namespace that leads to the Service of this name there."""
+    made = [{**deepcopy(each), "backendRefs": [backend(name)]} for each in rules]
+    return route(*made, namespace=name, hostnames=[hostname], created=created)
+
+
+def _without_room(*documents: JsonObject) -> BoundGateway:
+    """Bind a Gateway of which the older route takes all the room."""
+    size = sum(len(rule["matches"]) for rule in documents[-2]["spec"]["rules"])
+    with mock.patch.object(attachment, "MOST_ENTRIES", size):
+        return only(*documents)
+
+
+def test_a_refused_rule_stops_its_own_namespace_beside_others() -> None:
+    """What it might match reaches no rule of its author, and older routes of others keep their requests."""
+    unclear = {"matches": [{"path": {"type": "RegularExpression", "value": "((("}}], "backendRefs": [backend("late")]}
+    late = [unclear, rule("/x", backends=[backend("late")])]
+    documents = [
+        gateway(listener(allowedRoutes={"namespaces": {"from": "All"}})),
+        _of_namespace("first", [rule("/")], "a.t", "2026-01-01T00:00:00Z"),
+        _of_namespace("late", late, "a.t", "2026-01-02T00:00:00Z"),
+        *(service(name, namespace=name) for name in ("first", "late")),
+    ]
+    one = only(*documents)
+    assert (answered(one, "a.t", "/x/y"), answered(one, "a.t", "/z")) == ("500", "first")

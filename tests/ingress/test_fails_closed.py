@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -121,3 +122,50 @@ def test_hosts_of_an_ingress_for_which_there_is_no_room_are_refused(monkeypatch:
     many = rule(*(path(f"/p{number}", to="guarded") for number in range(20)), host="a.test")
     one = only(ingress(many, name="z-late"), OPEN, *SERVICES)
     assert (answered(one, "a.test", "/p7"), answered(one, "b.test", "/p7")) == ("503", "open")
+
+
+@given(_rules, _rules, st.data())
+def test_a_refused_ingress_takes_no_request_of_an_older_one_of_another_namespace(
+    old: list[tuple[str, list[tuple[str, str]]]], new: list[tuple[str, list[tuple[str, str]]]], data: st.DataObject
+) -> None:
+    """But for requests that it would have had as it was before, or of hosts that it names more exactly."""
+    first = _of_namespace("first", old, "2026-01-01T00:00:00Z")
+    late = _of_namespace("late", new, "2026-01-02T00:00:00Z")
+    where = data.draw(st.sampled_from([path for path in fields(late) if "paths" in path]))
+    at: Any = late
+    for key in where:
+        at = at[key]
+    changed = broken([late], (0, *where), data.draw(st.sampled_from([*RUBBISH[type(at)], *_UNCLEAR])))
+    every = _of_namespace("late", [(host, [("/", "Prefix")]) for host, _ in new], "2026-01-02T00:00:00Z")
+    services = [service(name, namespace=name) for name in ("first", "late")]
+    alone, refused = only(first, *services), only(first, *changed, *services)
+    before, whole = only(first, late, *services), only(first, every, *services)
+    many = deepcopy(late)
+    for entry in many["spec"]["rules"]:
+        entry["http"]["paths"] *= 50
+    with mock.patch.object(translation, "MOST_ENTRIES", 50):
+        too_large = only(first, many, *services)
+    for host in HOSTS:
+        for asked in PATHS:
+            if answered(alone, host, asked) == "first" and answered(whole, host, asked) == "first":
+                assert answered(too_large, host, asked) == "first", (host, asked)
+                assert answered(before, host, asked) == "late" or answered(refused, host, asked) == "first", asked
+
+
+_UNCLEAR = ["/((((", "/x((((", "Glob"]
+
+
+def _of_namespace(name: str, rules: list[tuple[str, list[tuple[str, str]]]], created: str) -> JsonObject:
+    """Make an Ingress of a namespace that leads to the Service of this name there."""
+    made = [rule(*(path(value, kind, name) for value, kind in paths), host=host) for host, paths in rules]
+    return ingress(*made, namespace=name, metadata={"creationTimestamp": created})
+
+
+@pytest.mark.parametrize("unclear", [path("/((((", "ImplementationSpecific", "late"), "no path"])
+def test_a_refused_path_stops_its_own_namespace_beside_others(unclear: JsonObject) -> None:
+    """What it might match reaches no path of its author, and older Ingresses of others keep their requests."""
+    late = _of_namespace("late", [("a.test", [("/x", "Prefix")])], "2026-01-02T00:00:00Z")
+    late["spec"]["rules"][0]["http"]["paths"].append(unclear)
+    first = _of_namespace("first", [("a.test", [("/", "Prefix"), ("/xy", "Exact")])], "2026-01-01T00:00:00Z")
+    one = only(first, late, *(service(name, namespace=name) for name in ("first", "late")))
+    assert [answered(one, "a.test", asked) for asked in ("/x/y", "/xy", "/z")] == ["503", "first", "first"]

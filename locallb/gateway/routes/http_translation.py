@@ -14,7 +14,7 @@ from locallb.gateway.hostnames import covering, covers, specificity
 from locallb.gateway.routes.attachment import Attached
 from locallb.gateway.routes.backends import Upstreams
 from locallb.model.gateway.objects import Route
-from locallb.model.gateway.precedence import Rank
+from locallb.model.gateway.precedence import Placed, Rank, ordered, rank_among_others
 from locallb.model.gateway.rules import BackendRef, Rule
 from locallb.model.http.policies import Mirror
 from locallb.model.http.routes import Answer, Forward, Match, Redirect, Target
@@ -76,8 +76,9 @@ class _Served:
 
     def __init__(self, route: Route, upstreams: Upstreams) -> None:
         self._route, self._upstreams = route, upstreams
+        self.namespace = route.meta.key.namespace
         self.matches = [
-            ((rank, route.meta.age, number, place), served)
+            ((rank, rank_among_others(served.match, rank)), (route.meta.age, number, place), served)
             for number, rule in enumerate(route.rules)
             for place, (rank, served) in enumerate(self._matches(rule))
         ]
@@ -123,12 +124,18 @@ def _routes(
         for route in routes_by_name.get(theirs, ()):
             nearest.setdefault(id(route), theirs)
     sorted_routes = [
-        ((specificity(theirs), *order), match)
+        Placed(
+            served[route_id].namespace,
+            (specificity(theirs), own, *order),
+            (specificity(theirs), among_others, *order),
+            match.match.method,
+            match,
+        )
         for route_id, theirs in nearest.items()
-        for order, match in served[route_id].matches
+        for (own, among_others), order, match in served[route_id].matches
     ]
-    for _, match in sorted(sorted_routes, key=lambda entry: entry[0]):
-        yield match
+    for match, is_refused in ordered(sorted_routes):
+        yield ServedRoute(match.match, REFUSED) if is_refused else match
         if match == _ALL_REFUSED:
             return
 

@@ -1,21 +1,61 @@
 """The order of matches: the more specific one, then that of the older route, then the earlier one.
 
-The proxy takes the first match that fits, so sorting is all that the API's rules of precedence need. Not here:
-hostnames, which decide before (`gateway.hostnames`).
+The proxy takes the first match that fits, so sorting is all that the API's rules of precedence need. A refused match
+that closes more than is written precedes those of its own namespace only (`ordered`). Not here: hostnames, which decide
+before (`gateway.hostnames`).
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from locallb.model.http.routes import GrpcMethod, Match, PathKind, PathMatch
 
+_Item = TypeVar("_Item")
 Rank: TypeAlias = tuple[int, int, int, bool, int, int]
 FIRST: Rank = (-1, 0, 0, False, 0, 0)
 """Before every match."""
 PATH_RANKS = {PathKind.EXACT: 0, PathKind.REGEX: 1, PathKind.PREFIX: 2}
 """Exact paths, then regular expressions, of which the API leaves it open, then prefixes."""
 _WITHOUT_PATH = 3
+_LAST: Rank = (_WITHOUT_PATH, 0, 0, True, 0, 0)
+_ANY = "any"
+_WHOLE = (None, PathMatch(PathKind.PREFIX, "/"))
+
+
+class Placed(NamedTuple, Generic[_Item]):
+    """A match among those of all namespaces."""
+
+    namespace: str
+    order: tuple[Any, ...]
+    """Its place among matches of its own namespace."""
+    among_others: tuple[Any, ...]
+    """Its place among those of others: later than `order` where a refused match closes more than is written."""
+    method: str
+    item: _Item
+
+
+def ordered(matches: Iterable[Placed[_Item]]) -> Iterator[tuple[_Item, bool]]:
+    """Return matches in the order in which requests are compared, each with whether its requests are refused.
+
+    They are refused where a refused match of the same namespace precedes them, but comes after those of others.
+    """
+    listed = sorted(matches, key=lambda match: match.order)
+    if len({match.namespace for match in listed}) < 2:  # noqa: PLR2004 - only others can be harmed
+        yield from ((match.item, False) for match in listed)
+        return
+    closed: dict[tuple[str, str], tuple[Any, ...]] = {}
+    found = []
+    for match in listed:
+        kinds = (match.method, "") if match.method else (_ANY,)
+        is_closed = any(match.among_others < closed.get((match.namespace, kind), ()) for kind in kinds)
+        found.append((match.among_others, match.item, is_closed))
+        if match.among_others > match.order:
+            for kind in (match.method, _ANY):
+                key = (match.namespace, kind)
+                closed[key] = max(closed.get(key, ()), match.among_others)
+    yield from ((item, is_closed) for _, item, is_closed in sorted(found, key=lambda each: each[0]))
 
 
 def rank(match: Match) -> Rank:
@@ -25,6 +65,17 @@ def rank(match: Match) -> Rank:
     """
     kind, first, second = path_rank(match.path)
     return kind, first, second, not match.method, -len(match.headers), -len(match.query)
+
+
+def rank_among_others(match: Match, own: Rank) -> Rank:
+    """Return the rank of a match among those of other namespaces; `own` is that of what is written.
+
+    A refused match has that of what it closes, and comes last where its path isn't understood at all.
+    """
+    compared = rank(match)
+    if own >= compared:
+        return own
+    return _LAST if match.path in _WHOLE and own[:3] != compared[:3] else compared
 
 
 def path_rank(path: PathMatch | GrpcMethod | None) -> tuple[int, int, int]:
