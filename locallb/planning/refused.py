@@ -37,6 +37,10 @@ class Refusal(Struct, frozen=True):
     """The cause, in Envoy's words."""
     wholly: bool = True
     """Whether a route or Ingress adds nothing to the configuration; otherwise it answers requests with an error."""
+    beside: Digest = Digest("")
+    """What it was refused with, as `beside` has it; it holds only as long as that is the same."""
+    together: bool = False
+    """Whether it is refused only together with other objects."""
 
 
 def name_of(cluster: ClusterName, thing: Refusable) -> str:
@@ -59,8 +63,62 @@ def content_of(thing: Refusable) -> Digest:
     return Digest(hashlib.sha256(packed).hexdigest())
 
 
+def beside(
+    objects: Iterable[ObjectOfCluster], cluster: ClusterName, *, together: bool, contents: Contents | None = None
+) -> Digest:
+    """Digest what an object is refused with: what has listeners, or (`together`) all that may be refused."""
+    contents = Contents() if contents is None else contents
+    kinds = REFUSABLE if together else (Gateway, ListenerSet)
+    things = (each.object for each in objects if each.cluster == cluster and isinstance(each.object, kinds))
+    of_names = sorted(f"{name_of(cluster, thing)} {contents.of(thing)}" for thing in things)
+    return Digest(hashlib.sha256("\n".join(of_names).encode()).hexdigest())
+
+
+def current(snapshot: Snapshot, refusals: Iterable[Refusal], contents: Contents | None = None) -> tuple[Refusal, ...]:
+    """Return the refusals of objects that are as they were, beside others that are as they were."""
+    contents = Contents() if contents is None else contents
+    present: dict[str, tuple[ClusterName, Refusable]] = {
+        str(service.key): (service.key.cluster, service) for service in snapshot.services
+    }
+    for cluster, thing in snapshot.gateway_api:
+        if isinstance(thing, Route | Ingress | ListenerSet | Gateway | TlsSecret | AuthorityBundle):
+            present[name_of(cluster, thing)] = cluster, thing
+    digests: dict[tuple[ClusterName, bool], Digest] = {}
+
+    def holds(refusal: Refusal) -> bool:
+        if refusal.name not in present:
+            return False
+        cluster, thing = present[refusal.name]
+        if contents.of(thing) != refusal.content:
+            return False
+        place = cluster, refusal.together
+        if place not in digests:
+            digests[place] = beside(snapshot.gateway_api, cluster, together=refusal.together, contents=contents)
+        return not refusal.beside or digests[place] == refusal.beside
+
+    return tuple(refusal for refusal in refusals if holds(refusal))
+
+
 def _plain(value: object) -> object:
     return dict(value) if isinstance(value, Mapping) else str(value)
+
+
+class Contents(Struct):
+    """Digests of objects, each made once as long as the object is the same. For one thread."""
+
+    _known: dict[int, tuple[Refusable, Digest]] = field(default_factory=dict)
+
+    def of(self, thing: Refusable) -> Digest:
+        """Return the digest of an object."""
+        before = self._known.get(id(thing))
+        if before is None or before[0] is not thing:
+            before = self._known[id(thing)] = thing, content_of(thing)
+        return before[1]
+
+    def keep(self, things: Iterable[object]) -> None:
+        """Forget all others."""
+        present = {id(thing) for thing in things}
+        self._known = {key: each for key, each in self._known.items() if key in present}
 
 
 class RefusedObjects(Struct):
@@ -71,22 +129,21 @@ class RefusedObjects(Struct):
     _refusals: tuple[Refusal, ...] = ()
     _planned: Snapshot | None = None
     _made: dict[str, tuple[object, Refusal, ObjectOfCluster]] = field(default_factory=dict)
+    _contents: Contents = field(default_factory=Contents)
 
     def of(self, snapshot: Snapshot, refusals: tuple[Refusal, ...]) -> Snapshot:
         """Return what is planned of a snapshot: the identical one where nothing in it is refused."""
         if self._planned is None or self.read is not snapshot or self._refusals != refusals:
             self.read, self._refusals = snapshot, refusals
-            self._planned = self._without(snapshot, refusals) if refusals else snapshot
+            valid = current(snapshot, refusals, self._contents)
+            self._contents.keep((*snapshot.services, *(each.object for each in snapshot.gateway_api)))
+            self._planned = self._without(snapshot, valid) if valid else snapshot
         return self._planned
 
     def _without(self, snapshot: Snapshot, refusals: Iterable[Refusal]) -> Snapshot:
         by_name = {refusal.name: refusal for refusal in refusals}
         objects = tuple(self._object(each, by_name) for each in snapshot.gateway_api)
-        refused = {
-            service.key: refusal
-            for service in snapshot.services
-            if (refusal := by_name.get(str(service.key))) and refusal.content == content_of(service)
-        }
+        refused = {service.key: refusal for service in snapshot.services if (refusal := by_name.get(str(service.key)))}
         malformed = tuple(
             MalformedService(
                 service.key,
@@ -115,8 +172,7 @@ class RefusedObjects(Struct):
             return each
         before = self._made.get(refusal.name)
         if before is None or before[0] is not thing or before[1] != refusal:
-            is_same = refusal.content == content_of(thing)
-            before = thing, refusal, each._replace(object=refused(thing, refusal)) if is_same else each
+            before = thing, refusal, each._replace(object=refused(thing, refusal))
             self._made[refusal.name] = before
         return before[2]
 

@@ -8,28 +8,31 @@ by halves until what remains is accepted. Works for whatever reason Envoy refuse
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from random import SystemRandom
 
 import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from locallb import __version__
 from locallb.config.settings import Settings
+from locallb.envoy.binary import installed
 from locallb.envoy.fragments import as_files
 from locallb.envoy.validation import why_refused
 from locallb.gateway.translation import BoundGateway
 from locallb.ingress.translation import BoundIngresses
 from locallb.model.errors import ClientError
 from locallb.model.gateway.ingresses import Ingress
-from locallb.model.gateway.objects import Gateway
+from locallb.model.gateway.objects import Gateway, Route
 from locallb.model.gateway.of_cluster import AuthorityBundle, ObjectOfCluster, TlsSecret
-from locallb.model.identities import ClusterName, Home, ObjectKey, ObjectKind
+from locallb.model.identities import ClusterName, Digest, Home, ObjectKey, ObjectKind
 from locallb.model.snapshot import Snapshot
 from locallb.planning.gateways.gateways import gateways_of
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from locallb.planning.refused import REFUSABLE, Refusable, Refusal, RefusedObjects, content_of, name_of
+from locallb.planning.refused import Refusable, Refusal, RefusedObjects, beside, content_of, current, name_of
 from locallb.storage import files, paths
 from locallb.storage.paths import REFUSALS, stack_directory
 from locallb.storage.proxy_directories import Proxies
@@ -37,22 +40,32 @@ from locallb.storage.proxy_directories import Proxies
 _LARGEST = 4 << 20
 _MAX_REFUSALS = 1000
 _BUDGET = 5.0
-"""Seconds of a search that has found anything; the rest is found after the next update that fails."""
+"""Seconds after which no other load balancer is searched, nor one in which an offender was found.
+
+The rest is found after the next update that fails.
+"""
 
 
 class _Kept(Struct, frozen=True):
-    version: int = 1
+    version: int = 2
+    envoy: str = ""
+    program: str = ""
+    """The versions that refused, of Envoy and of local-lb: others may accept it."""
     refused: tuple[Refusal, ...] = ()
 
 
+def _kept(refused: Iterable[Refusal] = ()) -> _Kept:
+    return _Kept(envoy=installed().version, program=__version__, refused=tuple(refused))
+
+
 def read_refusals(home: Home) -> tuple[Refusal, ...]:
-    """Read what is remembered: nothing where that can't be read, as it is found again."""
+    """Read what is remembered of these versions: nothing where that can't be read, as it is found again."""
     try:
         text = files.read_shared(stack_directory(home) / REFUSALS, _LARGEST)
-        kept = msgspec.json.decode(text, type=_Kept) if text else _Kept()
+        kept = msgspec.json.decode(text, type=_Kept) if text else None
+        return kept.refused if kept and kept == _kept(kept.refused) else ()
     except (ClientError, msgspec.MsgspecError, UnicodeError):
         return ()
-    return kept.refused if kept.version == 1 else ()
 
 
 def find_refusals(
@@ -62,14 +75,17 @@ def find_refusals(
 
     `read` is the snapshot without regard to refusals. What isn't as it was refused any more is forgotten.
     """
-    known, until = read_refusals(home), time.monotonic() + _BUDGET
+    until = time.monotonic() + _BUDGET
+    known = current(read, read_refusals(home))
     wanted, found = set(keys), list[Refusal]()
-    for placement in plan.placements:
-        if placement.key in wanted:
+    placements = [placement for placement in plan.placements if placement.key in wanted]
+    for placement in SystemRandom().sample(placements, len(placements)):  # each is reached some time
+        if time.monotonic() < until:
             search = _Search.of(read, settings, placement.key, _directory(plan, placement.proxy), until)
             found += search.offenders((*known, *found))
     if found:
-        _remember(home, [*found, *_current(read, known, {refusal.name for refusal in found})])
+        names = {refusal.name for refusal in found}
+        _remember(home, [*found, *(refusal for refusal in known if refusal.name not in names)])
     return tuple(found)
 
 
@@ -77,23 +93,10 @@ def _directory(plan: Plan, proxy: str) -> Path:
     return Proxies.ours().path(next(each.proxy.id for each in plan.proxies if each.proxy.name == proxy))
 
 
-def _current(read: Snapshot, known: Iterable[Refusal], others: Collection[str]) -> Iterable[Refusal]:
-    """Return refusals of objects that are still as they were."""
-    by_name: dict[str, Refusable] = {str(service.key): service for service in read.services}
-    for cluster, thing in read.gateway_api:
-        if isinstance(thing, REFUSABLE):
-            by_name[name_of(cluster, thing)] = thing
-    for refusal in known:
-        present = by_name.get(refusal.name)
-        if present and refusal.name not in others and content_of(present) == refusal.content:
-            yield refusal
-
-
 def _remember(home: Home, refusals: Sequence[Refusal]) -> None:
     directory = stack_directory(home)
     paths.private_directory(directory)
-    kept = _Kept(refused=tuple(refusals[:_MAX_REFUSALS]))
-    files.write(directory / REFUSALS, msgspec.json.encode(kept).decode())
+    files.write(directory / REFUSALS, msgspec.json.encode(_kept(refusals[:_MAX_REFUSALS])).decode())
 
 
 class _Search(Struct):
@@ -105,6 +108,8 @@ class _Search(Struct):
     """What it is made from, and little besides."""
     directory: Path
     until: float
+    objects: Sequence[ObjectOfCluster]
+    """All that were read, of whatever load balancer."""
     _causes: dict[str, str] = field(default_factory=dict)
     """Why each offender is refused, by name."""
 
@@ -113,24 +118,44 @@ class _Search(Struct):
         """Narrow the snapshot to one load balancer."""
         services = tuple(service for service in read.services if service.key == key)
         objects = tuple(each for each in read.gateway_api if each.cluster == key.cluster and _may_concern(each, key))
-        return cls(key, settings, replace(read, services=services, gateway_api=objects), directory, until)
+        narrowed = replace(read, services=services, gateway_api=objects)
+        return cls(key, settings, narrowed, directory, until, read.gateway_api)
 
     def offenders(self, known: tuple[Refusal, ...]) -> list[Refusal]:
         """Return the refusals that aren't known yet: none where Envoy accepts its configuration, or can't be asked."""
         cause = self._cause(known)
         if not cause:
             return []
-        done = {refusal.name for refusal in known}
-        parts = [refusal for refusal in self._parts(cause) if refusal.name not in done]
-        every = {refusal.name: refusal for refusal in parts}
-        if self._cause((*known, *parts)):
-            whole = [_refusal(self.key.cluster, thing, cause) for thing in self._whole()]
-            return [refusal for refusal in whole if refusal.name not in done]
-        left = self._search(parts, every, known)
-        found = [replace(refusal, why=self._causes.get(name, cause)) for name, refusal in left.items()]
-        found = [refusal for refusal in found if refusal.name in self._causes]
+        parts = [refusal for refusal in self._parts(cause) if refusal.name not in {each.name for each in known}]
+        found = self._guess(parts, cause, known) or self._halve(parts, cause, known)
         gentle = [replace(refusal, wholly=False) for refusal in found]
         return gentle if found and not self._cause((*known, *gentle)) else found
+
+    def _guess(self, parts: Sequence[Refusal], cause: str, known: tuple[Refusal, ...]) -> list[Refusal]:
+        """Try the youngest object, which halves would find as well if it is to blame: most often it is."""
+        if not parts or self._cause((*known, parts[-1])):
+            return []
+        return [self._dependent(replace(parts[-1], why=cause), parts, known)]
+
+    def _halve(self, parts: Sequence[Refusal], cause: str, known: tuple[Refusal, ...]) -> list[Refusal]:
+        every = {refusal.name: refusal for refusal in parts}
+        if self._cause((*known, *parts)):
+            return [
+                replace(_refusal(self.key.cluster, thing, cause), beside=self._beside(together=True), together=True)
+                for thing in self._whole()
+            ]
+        rest = self._search(parts, every, known)
+        found = [replace(refusal, why=self._causes[name]) for name, refusal in rest.items() if name in self._causes]
+        return [self._dependent(refusal, parts, known) for refusal in found]
+
+    def _dependent(self, refusal: Refusal, parts: Sequence[Refusal], known: tuple[Refusal, ...]) -> Refusal:
+        """Let it last as long as what it was refused with: without any of the others, or only with them."""
+        others = [each for each in parts if each.name != refusal.name]
+        together = bool(others) and (time.monotonic() > self.until or not self._cause((*known, *others)))
+        return replace(refusal, beside=self._beside(together=together), together=together)
+
+    def _beside(self, *, together: bool) -> Digest:
+        return beside(self.objects, self.key.cluster, together=together)
 
     def _search(
         self, some: Sequence[Refusal], excluded: Mapping[str, Refusal], known: tuple[Refusal, ...]
@@ -151,7 +176,8 @@ class _Search(Struct):
 
     def _cause(self, refusals: tuple[Refusal, ...]) -> str:
         """Return why Envoy refuses what is planned with these objects left out; empty where it doesn't."""
-        plan = make_plan(RefusedObjects().of(self.snapshot, refusals), self.settings)
+        as_parts = tuple(replace(refusal, beside=Digest("")) for refusal in refusals)
+        plan = make_plan(RefusedObjects().of(self.snapshot, as_parts), self.settings)
         placement = next((each for each in plan.placements if each.key == self.key), None)
         if placement is None:
             return ""
@@ -167,15 +193,16 @@ class _Search(Struct):
         things: list[Refusable] = [thing for _, thing in objects if isinstance(thing, TlsSecret | AuthorityBundle)]
         match bound:
             case BoundGateway():
-                attached = (one.route for routes in bound.attachment.routes.values() for one in routes)
-                routes = {route.reference: route for route in attached}.values()
+                attached = {one.route.reference for routes in bound.attachment.routes.values() for one in routes}
+                written = (thing for _, thing in objects if isinstance(thing, Route))
+                routes = [route for route in written if route.reference in attached]
                 by_age = sorted(routes, key=lambda route: route.meta.age)
                 things += [*bound.sets, *by_age]
             case BoundIngresses():
                 mine = {ingress.meta.key for ingress in bound.ingresses}
-                written = [thing for _, thing in objects if isinstance(thing, Ingress) and thing.meta.key in mine]
-                things += [*sorted(written, key=lambda ingress: ingress.meta.age)]
-        return [_refusal(self.key.cluster, thing, why) for thing in things if not getattr(thing, "problem", "")]
+                ingresses = [thing for _, thing in objects if isinstance(thing, Ingress) and thing.meta.key in mine]
+                things += [*sorted(ingresses, key=lambda ingress: ingress.meta.age)]
+        return [_refusal(self.key.cluster, thing, why) for thing in things]
 
     def _whole(self) -> Iterable[Refusable]:
         """Return what stands for all of it."""

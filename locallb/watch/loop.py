@@ -20,6 +20,7 @@ from locallb.envoy import logs
 from locallb.model.errors import ClientError
 from locallb.model.identities import Home, ObjectKey
 from locallb.model.serving import Proxy
+from locallb.model.state_resource import REACHABLE
 from locallb.planning.planned import Plan
 from locallb.planning.status import Observation
 from locallb.sources import SourceError
@@ -204,7 +205,7 @@ class Loop:
         self._planner.ended()
         if outcome.failed:
             self._planner.surprised()
-            if self._planner.find_refusals(plan, outcome.failed):
+            if outcome.result.has_failed(REACHABLE) and self._planner.find_refusals(plan, outcome.failed):
                 self._take(Mark(Cause.RETRY))
         repaired = self._troubles.repaired(ended, batch, outcome)
         done = [key for key in batch.keys if key not in outcome.failed]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from locallb.model.gateway.objects import Meta, Named, Route, RouteKind
@@ -10,7 +11,7 @@ from locallb.model.gateway.rules import Rule
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.objects import Service
 from locallb.model.snapshot import Snapshot
-from locallb.planning.refused import Refusal, RefusedObjects, content_of, name_of
+from locallb.planning.refused import Refusal, RefusedObjects, beside, content_of, name_of
 
 CLUSTER = ClusterName("c")
 ROUTE = Route(RouteKind.HTTP, Meta(Named("shop", "bad"), generation=1), hostnames=("a.test",), rules=(Rule(),))
@@ -51,6 +52,16 @@ def test_another_content_is_not_refused() -> None:
     changed = replace(ROUTE, hostnames=("b.test",))
     planned = RefusedObjects().of(snapshot(changed), (refusal(ROUTE),))
     assert planned.gateway_api[0].object is changed
+
+
+@pytest.mark.parametrize(("together", "is_refused"), [(True, False), (False, True)])
+def test_one_refused_together_with_others_is_not_beside_others(*, together: bool, is_refused: bool) -> None:
+    """One that is refused by itself stays so, whatever becomes of other routes."""
+    read, changed = snapshot(ROUTE, OTHER), snapshot(ROUTE, replace(OTHER, hostnames=("b.test",)))
+    digest = beside(read.gateway_api, CLUSTER, together=together)
+    known = (replace(refusal(ROUTE), beside=digest, together=together),)
+    assert RefusedObjects().of(read, known).gateway_api[0].object is not ROUTE
+    assert (RefusedObjects().of(changed, known).gateway_api[0].object is not ROUTE) is is_refused
 
 
 def test_the_same_object_stands_in_place_of_a_refused_one_each_time() -> None:

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from locallb.config.settings import Settings
+from locallb.engine.deploy.events import Op, Result, StepRecord, Subject
 from locallb.kubernetes.api.unreachable import UNREACHABLE
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey
 from locallb.model.snapshot import Access, Snapshot
+from locallb.model.state_resource import GATEWAY_STATUS, PROCESS, REACHABLE
 from locallb.planning.planned import Plan
 from locallb.sources.snapshot import SnapshotResult
 from locallb.watch.converging.outcome import Outcome
@@ -21,6 +23,7 @@ from locallb.watch.events import Cause, Converged, LoopEvent, Mark
 from locallb.watch.loop import Loop
 from locallb.watch.marks import schedule
 from locallb.watch.marks.schedule import OF_OTHERS, UPDATES
+from locallb.watch.planner import Planner
 from locallb.watch.troubles.troubles import Troubles
 
 HOME = Home("p", "s", "/p")
@@ -120,10 +123,27 @@ def test_a_cluster_counts_as_silent_as_long_as_it_is_stale(loop: Loop, world: Wo
     assert not UNREACHABLE.why(ACCESS[AWAY])
 
 
+@pytest.mark.parametrize(("type_", "searches"), [(REACHABLE, 1), (GATEWAY_STATUS, 0), (PROCESS, 0)])
+def test_only_a_proxy_that_did_not_take_its_configuration_is_searched_for_what_envoy_refuses(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch, type_: str, searches: int
+) -> None:
+    """A status that can't be written, or a runtime that is away, says nothing of it, and a search takes seconds."""
+    subject = Subject("urn", type_, "demo/n/web", "")
+    result = Result(ok=False, steps=(StepRecord(Op.UPDATE, subject, failed=True),))
+    key = ObjectKey(DEMO, "n", "web")
+    outcome, searched = Outcome(result, {key: "it failed"}), list[object]()
+    converger: Any = SimpleNamespace(update=lambda *_: outcome, learn=lambda: None, applied={}, is_overtaken=False)
+    loop._converger = converger
+    monkeypatch.setattr(Planner, "find_refusals", lambda _self, _plan, keys: searched.append(keys))
+    loop._read(frozenset(), 0.0)
+    loop._update(Plan(), {}, Work(changed=(key,)), 0.0)
+    assert len(searched) == searches
+
+
 def test_failures_of_a_silent_cluster_are_retried_once_it_answers_and_rarely_before(loop: Loop, world: World) -> None:
     """Looking at this host again wouldn't help; failures of other clusters may be this host's fault."""
     keys = of_away, of_demo = ObjectKey(AWAY, "n", "web"), ObjectKey(DEMO, "n", "web")
-    result: Any = SimpleNamespace(changes={})
+    result: Any = SimpleNamespace(changes={}, has_failed=lambda _type: False)
     outcome = Outcome(result, dict.fromkeys(keys, "it can't be written"))
     converger: Any = SimpleNamespace(
         update=lambda _plan, _wanted, _batch: outcome, learn=lambda: None, applied={}, is_overtaken=False
@@ -146,7 +166,7 @@ def test_converged_is_reported_only_after_all_of_the_plan_is_done(
 ) -> None:
     """Not by a loop that was stopped in between, nor by one that looks again before it goes on."""
     keys = tuple(ObjectKey(DEMO, "n", f"s{number}") for number in range(2 * MOST))
-    result: Any = SimpleNamespace(changes={})
+    result: Any = SimpleNamespace(changes={}, has_failed=lambda _type: False)
     batches = list[int]()
 
     def update(_plan: Plan, _wanted: object, batch: Batch) -> Outcome:
@@ -184,7 +204,7 @@ def test_what_is_new_is_served_although_something_changes_all_the_time(
     def update(_plan: Plan, _wanted: object, batch: Batch) -> Outcome:
         done.extend(batch.keys)
         loop.mark(Mark(Cause.SOURCE, "demo"))
-        result: Any = SimpleNamespace(changes={})
+        result: Any = SimpleNamespace(changes={}, has_failed=lambda _type: False)
         return Outcome(result)
 
     def work(*_: object) -> Work:

@@ -19,6 +19,7 @@ from locallb.engine.deploy.events import Result
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.urns import name_of
 from locallb.model.formatting import counted
+from locallb.model.state_resource import REACHABLE
 
 if TYPE_CHECKING:
     from locallb.cli.program import Program
@@ -54,7 +55,7 @@ def up(session: Session, args: Arguments, out: Out) -> int:
 
 def _finds_refusals(session: Session, program: Program, result: Result) -> bool:
     """Return whether Envoy refused objects that weren't known to be: the rest is served without them."""
-    if program.outcome is None or result.interrupted:
+    if program.outcome is None or result.interrupted or not result.has_failed(REACHABLE):
         return False
     _, plan = program.outcome
     broken = set(map(name_of, result.broken))

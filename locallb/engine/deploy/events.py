@@ -129,6 +129,10 @@ class Result(Struct, frozen=True):
     is_whole: bool = True
     """Whether the run came to its end."""
 
+    def has_failed(self, type_: str) -> bool:
+        """Return whether a resource of a type failed."""
+        return any(step.failed and step.subject.type == type_ for step in self.steps)
+
     @property
     def unchanged(self) -> bool:
         """Whether nothing was, or would be, changed."""
