@@ -306,7 +306,9 @@ def test_a_cluster_of_another_host_needs_its_name_and_a_yes(place: Path, words: 
     """What its proxy calls 127.0.0.1 is not this host. One sentence with the remedy, and nothing is begun."""
     write_contexts(place, "my cloud", "shop", server="http://127.0.0.1:9", proxy="http://127.0.0.1:9")
     done = run(*words.split())
-    assert (done.code, done.out) == (Exit.FAILED, "")
+    assert done.code == Exit.FAILED
+    errors = [line.removeprefix("error: ") for line in done.err.splitlines()]
+    assert (json.loads(done.out)["errors"] if "--json" in words else done.out) == (errors if "--json" in words else "")
     assert told in done.err.replace(str(Path(sys.executable).parent) + "/", "")
     assert not (place / "data").exists()
 

@@ -84,7 +84,8 @@ def test_a_stack_that_never_was_is_not_said_to_be_gone(play: Stage, words: list[
     """It has a misspelt name: what was meant goes on serving."""
     before = play.files()
     done = play.run("--stack", "prdo", *words)
-    assert (done.code, done.out) == (Exit.FAILED, "")
+    assert done.code == Exit.FAILED
+    assert (done.json["ok"] is False) if "--json" in words else (done.out == "")
     assert "there is no stack 'prdo'" in done.err
     assert play.files() == before
 
@@ -96,7 +97,8 @@ def test_misspelt_stack_name_fails_beside_another_stacks_leftovers(play: Stage, 
     ledger = Ledger(paths.ledger_directory())
     ledger.claim(ip_address(play.at(30)), gone)
     done = play.run("--stack", "prdo", "gc", *words)
-    assert (done.code, done.out) == (Exit.FAILED, "")
+    assert done.code == Exit.FAILED
+    assert (done.json["ok"] is False) if "--json" in words else (done.out == "")
     assert "there is no stack 'prdo'" in done.err
     assert [claim.owner for claim in ledger.claims()] == [gone]
     assert "not this stack's: left alone" in play.run("gc").out
