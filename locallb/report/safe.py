@@ -19,8 +19,8 @@ _CALLS = re.compile(r"&#(?:33|35|36|37|38|64|94|126);")
 """Signs with which GitHub and GitLab begin mentions, issues, labels and the like, as references."""
 _NUMBERED = re.compile(r"(?i:\bgh(?=-\d))|\b[A-Z][A-Z0-9]+(?=-\d)")
 """What GitHub links without any sign: issues by GH-1 and trackers' keys."""
-_HASH = re.compile(r"\b[0-9a-f]{7,}\b")
-"""What it takes for a commit."""
+_HASH = re.compile(r"\b[0-9a-f]{7,40}\b")
+"""What it takes for a commit. The digest of an image has 64 digits, and is copied as it is."""
 _BREAK = "&#8203;"
 """A space of no width, which keeps what stands around it from being one word."""
 _COMMAND = "##["
