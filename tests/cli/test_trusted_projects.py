@@ -134,8 +134,15 @@ def test_a_directory_in_a_project_names_only_itself(place: Path, project: Path) 
     assert ran(place) == set()
 
 
-def test_a_module_of_another_user_is_not_imported(place: Path, project: Path) -> None:
+def forget_components(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have `components` imported again: programs of other tests in this process had modules of the same names."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "components"]:
+        monkeypatch.delitem(sys.modules, name)
+
+
+def test_a_module_of_another_user_is_not_imported(place: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever in the project it is; the program's own are."""
+    forget_components(monkeypatch)
     program = project / "__main__.py"
     module = project / "components" / "hosts.py"
     program.write_text(f"from components.hosts import here\nhere()\n{program.read_text()}")
@@ -144,7 +151,7 @@ def test_a_module_of_another_user_is_not_imported(place: Path, project: Path) ->
     assert ran(place) == {"program-ran", "module-ran"}
     for name in ran(place):
         (place / name).unlink()
-    del sys.modules["components.hosts"]
+    forget_components(monkeypatch)
     os.chown(module, OTHER, OTHER)
     done = run("preview")
     assert done.code == Exit.FAILED
