@@ -158,7 +158,13 @@ def test_destroy_takes_back_only_what_is_ours(cluster: Objects, play: Stage, bac
         "message": "",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
-    cluster.change_status("web", {"status": {"conditions": [theirs], "loadBalancer": {"ingress": [FOREIGN]}}})
+    play.up()  # a Service that another controller had served before would be left to it
+    ours = (cluster.read("web") or {})["status"]
+    both = {
+        "conditions": [theirs, *ours["conditions"]],
+        "loadBalancer": {"ingress": [*ingress(cluster, "web"), FOREIGN]},
+    }
+    cluster.change_status("web", {"status": both})
     play.up()
     assert [entry["ip"] for entry in ingress(cluster, "web")][1:] == [FOREIGN["ip"]]
     assert finalizers(cluster, "web") == ["example.com/mine", FINALIZER]
