@@ -120,6 +120,7 @@ def test_a_token_that_is_replaced_in_its_file_is_used_at_once_and_gardeners_righ
         del settings[elsewhere]
     del settings["sources"][0]["kubernetes"]["nodes"]
     settings["sources"][0]["kubernetes"]["kubeconfig"] = str(volume / "kubeconfig")
+    settings["sources"][0]["kubernetes"]["loopbackBackends"] = True  # this cluster's Node is processes on this host
     with stage() as play:
         play.configure(**settings)
         with watching(play) as watch:

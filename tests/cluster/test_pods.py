@@ -87,6 +87,7 @@ def pods(plane: ControlPlane, account: str, image: str, tool: str) -> Iterator[S
     (stack,) = (document for document in deployed() if document["kind"] == "ConfigMap")
     told = yaml.safe_load(stack["data"]["Pulumi.dev.yaml"])["config"]
     config = {key.partition(":")[2]: value for key, value in told.items()}
+    config["sources"][0]["kubernetes"]["loopbackBackends"] = True  # this cluster's Node is processes on this host
     config["leaderElection"].update({"leaseDuration": 6, "renewDeadline": 4, "retryPeriod": 0.5})
     place = Served(image, config)
     files = place.root / "account"
