@@ -51,7 +51,8 @@ def test_the_wheel_says_what_it_is_made_of(wheel: Path) -> None:
         bill = json.loads(archive.read("locallb/shipped/sbom.cdx.json"))
         (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         metadata = archive.read(name).decode().splitlines()
-    required = {line.removeprefix("Requires-Dist: ").partition(";")[0] for line in metadata if line.startswith("Requires-Dist: ")}
+    named = [line.removeprefix("Requires-Dist: ") for line in metadata if line.startswith("Requires-Dist: ")]
+    required = {requirement.partition(";")[0] for requirement in named}
     libraries = [each for each in bill["components"] if each["type"] == "library"]
     assert {f"{each['name']}=={each['version']}" for each in libraries} == required
     (data,) = (each for each in bill["components"] if each["type"] == "data")
