@@ -5,7 +5,7 @@ Not here: statuses, which say the same to the cluster (`status`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from locallb.gateway.backend_tls.statuses import policy_sentences
@@ -20,7 +20,7 @@ from locallb.model.gateway.objects import CONTROLLER, ListenerProtocol, Named, R
 from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.http.routes import Answer, Forward, GrpcMethod, Match, PathKind, Redirect, Route, Target
 from locallb.model.http.serving import Chain, HttpRoutes
-from locallb.model.identities import ClusterName, UpstreamName
+from locallb.model.identities import ClusterName, ObjectKey, UpstreamName
 from locallb.model.memory import AnyMemory, Memory, RowCache
 
 _EXAMPLES = 3
@@ -105,10 +105,7 @@ def sentences(
     """
     memory = memory or Memory()
     shared, reported = shared_objects(objects, memory), set[Reference]()
-    backends = Backends(shared)
-    known: RowCache[list[tuple[Reference | None, list[str]]]] = memory.of((objects.cluster, "sentences"), RowCache)
-    known.within(shared)
-    for route, said in chain.from_iterable(known.of(lambda gateway: _sentences(gateway, backends), bound)):
+    for route, said in chain.from_iterable(_of_each(shared, bound, memory)):
         if route is None or route not in reported:
             yield from said
         reported |= {route} if route else set()
@@ -117,10 +114,32 @@ def sentences(
     services = frozenset[Named]().union(*(gateway.services for gateway in bound))
     yield from memory.of(
         (objects.cluster, "policies"),
-        lambda known, used: list(policy_sentences(known.cluster, backends.policies, used)),
+        lambda known, used: list(policy_sentences(known.cluster, Backends(known).policies, used)),
         shared,
         services,
     )
+
+
+def refusals(
+    objects: GatewayObjects, bound: Collection[BoundGateway], memory: AnyMemory
+) -> Mapping[ObjectKey, tuple[str, ...]]:
+    """Return what of each Gateway's listeners and routes isn't taken, where there is anything."""
+    of_gateways = zip(bound, _of_each(shared_objects(objects, memory), bound, memory), strict=True)
+    return {
+        gateway.key: tuple(chain.from_iterable(said for _, said in groups))
+        for gateway, groups in of_gateways
+        if any(said for _, said in groups)
+    }
+
+
+def _of_each(
+    shared: GatewayObjects, bound: Collection[BoundGateway], memory: AnyMemory
+) -> Sequence[list[tuple[Reference | None, list[str]]]]:
+    """Return the sentences about each Gateway; `memory` has those from before."""
+    known: RowCache[list[tuple[Reference | None, list[str]]]] = memory.of((shared.cluster, "sentences"), RowCache)
+    known.within(shared)
+    backends = Backends(shared)
+    return known.of(lambda gateway: _sentences(gateway, backends), bound)
 
 
 def _sentences(gateway: BoundGateway, backends: Backends) -> list[tuple[Reference | None, list[str]]]:

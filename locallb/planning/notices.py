@@ -25,7 +25,7 @@ FAULT = "FaultOrdered"
 """Connections fail because a fault was ordered."""
 DRAIN = "Drained"
 """Backends get no new connections because a drain was ordered."""
-ORDERED = "is ordered by"
+_ORDERED = "is ordered by"
 """In every sentence about one of the two."""
 _OF_ORDERS = frozenset({FAULT, DRAIN})
 TOLD_OF_THE_STACK = _OF_ORDERS | {FAMILY, OTHERS, PROXY_PROTOCOL}
@@ -79,7 +79,7 @@ def of_faults(service: Service, faults: Mapping[str, Fault]) -> tuple[Notice, ..
     end = "remove the annotation to end it before"
     said = {} if service.failing else faults
     return tuple(
-        Notice(FAULT, f"{service.key}: {name}: a fault {ORDERED} its annotation local-lb.dev/fault: {fault}; {end}")
+        Notice(FAULT, f"{service.key}: {name}: a fault {_ORDERED} its annotation local-lb.dev/fault: {fault}; {end}")
         for name, fault in said.items()
     )
 
@@ -97,14 +97,14 @@ def _ordered(service: Service) -> str:
     by, end = "its annotation local-lb.dev/fault", "remove the annotation to end it before"
     if service.ordered.fault or down:
         by, end = "a command", f"`locallb fault {service.key} --end` ends it before"
-    return f"{service.key}: a fault {ORDERED} {by}: {'; '.join(faults)}; {end}"
+    return f"{service.key}: a fault {_ORDERED} {by}: {'; '.join(faults)}; {end}"
 
 
 def _drained(service: Service) -> str:
     names = service.ordered.drained
     who = "none of its backends" if ALL in names else f"of its backends not {few(sorted(names))}"
     end = f"`locallb drain {service.key} --undo` ends it"
-    return f"{service.key}: a drain {ORDERED} a command: {who} gets new connections; {end}"
+    return f"{service.key}: a drain {_ORDERED} a command: {who} gets new connections; {end}"
 
 
 def _only_tcp(service: Service) -> str:

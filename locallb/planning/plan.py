@@ -63,6 +63,7 @@ def _plan_everything(snapshot: Snapshot, settings: Settings, memory: PlanMemory)
         rejections=_rejections(inputs.snapshot, settings, admission.refused, len(placed)),
         routes=_routes_of_host(inputs),
         notices=(*_notices(inputs, placed), *gateways.notices),
+        refused=gateways.refused,
     )
     plan = with_names(plan, inputs.snapshot, gateways.bound, inputs.frame)
     plan = with_statuses(plan, gateways, inputs.snapshot, settings, memory.statuses)

@@ -227,6 +227,8 @@ class Plan(Struct, frozen=True):
     zones: tuple[PlannedZones, ...] = ()
     """What the CoreDNS of running clusters is told."""
     notices: tuple[str, ...] = ()
+    refused: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
+    """The notices about each Gateway, or Ingresses with one address, where there are any."""
     left_out: tuple[str, ...] = ()
     """Which Services aren't this stack's, and what was read where it serves none: a sentence each, for information."""
 

@@ -7,6 +7,7 @@ Each is planned as a Service that has a proxy of its own. Not here: what it serv
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 from locallb.config.settings import Settings
 from locallb.gateway.gathering import Gathering
 from locallb.gateway.routes.bound import Bound
-from locallb.gateway.texts import left_out, missing_classes, sentences
+from locallb.gateway.texts import left_out, missing_classes, refusals, sentences
 from locallb.gateway.translation import bind
 from locallb.ingress import classes
 from locallb.ingress.translation import bind_ingresses
@@ -36,6 +37,8 @@ class Gateways(NamedTuple):
     """What of listeners, routes and rules isn't served."""
     left_out: tuple[str, ...] = ()
     """Which are somebody else's."""
+    refused: Mapping[ObjectKey, tuple[str, ...]] = MappingProxyType({})
+    """The notices about each Gateway, or Ingresses with one address, where there are any."""
     clusters: Mapping[ClusterName, GatewayObjects] = MappingProxyType({})
     """All that each cluster has."""
 
@@ -55,16 +58,19 @@ def gateways_of(
     by_cluster, names = gathering.of(objects), settings.gateway_classes
     notices, others = [*missing_classes(by_cluster, names)], list[str]()
     bound: dict[ObjectKey, Bound] = {}
+    refused: dict[ObjectKey, tuple[str, ...]] = {}
     for objects_of_cluster in by_cluster.values():
         mine = bind(objects_of_cluster, names, memory, authority)
         ingresses = bind_ingresses(objects_of_cluster, settings, memory, authority)
         bound |= {served.key: served for served in (*mine, *ingresses)}
         notices += sentences(objects_of_cluster, mine, memory)
         notices += classes.class_notices(objects_of_cluster, settings.ingress)
-        notices += (sentence for ingress in ingresses for sentence in ingress.notices)
+        of_ingresses = {ingress.key: said for ingress in ingresses if (said := ingress.notices)}
+        notices += chain.from_iterable(of_ingresses.values())
+        refused |= {**refusals(objects_of_cluster, mine, memory), **of_ingresses}
         others += (*left_out(objects_of_cluster, names), *classes.left_out(objects_of_cluster, settings))
     memory.evict_unused()
-    return Gateways(bound, tuple(notices), tuple(others), by_cluster)
+    return Gateways(bound, tuple(notices), tuple(others), refused, by_cluster)
 
 
 def with_gateways(snapshot: Snapshot, gateways: Mapping[ObjectKey, Bound]) -> Snapshot:

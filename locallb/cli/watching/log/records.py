@@ -7,7 +7,8 @@ Not here: the output formats (`lines`), and the current state (`board`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from msgspec import Struct, field
 
@@ -17,7 +18,6 @@ from locallb.cli.watching.log.where import planned_places, where
 from locallb.cli.watching.relay import Batch
 from locallb.model.formatting import counted, few
 from locallb.model.identities import ObjectKey, ObjectKind
-from locallb.planning.notices import ORDERED
 from locallb.planning.planned import Plan
 from locallb.planning.status import State
 from locallb.watch.events import (
@@ -34,6 +34,8 @@ from locallb.watch.events import (
 
 _NAMED = 3
 """Services that a sentence names."""
+_MAX_TEXTS = 50
+"""Complaints, or notices, that one plan may add to the log."""
 _ALWAYS_TOLD = {Cause.START, Cause.CONFIGURATION}
 
 
@@ -109,7 +111,7 @@ class Narrator(Struct):
             yield _plan(at, planned)
         self._planned_for, self._plan = summary, planned.plan
         yield from _differences(at, self._complaints, planned.complaints, "complaint", Level.ERROR)
-        notices = (*planned.notices, *(text for text in planned.plan.notices if ORDERED in text))
+        notices = (*planned.notices, *planned.plan.notices)
         yield from _differences(at, self._notices, notices, "notice", Level.WARNING)
         self._complaints, self._notices = planned.complaints, notices
         for text in planned.plan.left_out:
@@ -169,13 +171,21 @@ def started(at: float, stack: str, version: str, pid: int, places: Mapping[str, 
 def _differences(
     at: float, before: Sequence[str], after: Sequence[str], event: str, level: Level
 ) -> Iterator[LogRecord]:
-    """Return a record for each text that is new, then one for each that is no longer true."""
-    for text in after:
-        if text not in before:
-            yield LogRecord(at, level, event, text, {"message": text})
-    for text in before:
-        if text not in after:
-            yield LogRecord(at, Level.INFO, "resolved", f"no longer: {text}", {"message": text})
+    """Return a record for each text that is new, then one for each that is no longer true; of many the first."""
+    for text in _first(_without(after, frozenset(before))):
+        yield LogRecord(at, level, event, text, {"message": text})
+    for text in _first(_without(before, frozenset(after))):
+        yield LogRecord(at, Level.INFO, "resolved", f"no longer: {text}", {"message": text})
+
+
+def _without(texts: Iterable[str], others: Collection[str]) -> Collection[str]:
+    return dict.fromkeys(text for text in texts if text not in others)
+
+
+def _first(texts: Collection[str]) -> list[str]:
+    """Return the first of these texts, and how many more there are."""
+    more = len(texts) - _MAX_TEXTS
+    return [*islice(texts, _MAX_TEXTS), *([f"{more} more; `locallb status` lists all"] if more > 0 else [])]
 
 
 def _service(at: float, view: View) -> LogRecord:
