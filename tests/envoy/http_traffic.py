@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent import futures
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
@@ -31,7 +31,8 @@ from tests.envoy.traffic import PATIENCE
 class Echo:
     """A backend: it answers with what it was asked, as JSON.
 
-    `/status/<n>` is answered with that status, `/fails/<k>` with 503 until it was asked k times, `/slow` after 0.6 s.
+    `/status/<n>` is answered with that status, `/fails/<k>` with 503 until it was asked k times, `/slow` after 0.6 s,
+    `/endless` with a body that goes on.
     """
 
     def __init__(self, name: str, address: str, context: ssl.SSLContext | None = None) -> None:
@@ -80,6 +81,9 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers.get("upgrade") == "websocket":
             self._upgrade()
             return
+        if self.path == "/endless":
+            self._go_on()
+            return
         time.sleep(0.6 if self.path == "/slow" else 0)
         told = {"by": echo.name, "method": self.command, "path": self.path, "headers": self._headers()}
         body = json.dumps(told).encode()
@@ -100,6 +104,17 @@ class _Handler(BaseHTTPRequestHandler):
         if kind == "fails":
             return 503 if echo.asked.count(self.path) <= int(number) else 200
         return int(number) if kind == "status" else 200
+
+    def _go_on(self) -> None:
+        """Send a body piece by piece, until nobody takes it."""
+        self.close_connection = True
+        self.send_response(200)
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        with suppress(OSError):
+            while True:
+                self.wfile.write(b"1\r\n.\r\n")
+                time.sleep(0.02)
 
     def _upgrade(self) -> None:
         self.send_response(101)

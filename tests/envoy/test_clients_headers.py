@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.envoy.http.clients_headers import without_doubles
+from locallb.envoy.http.clients_headers import of_route
 from locallb.model.http.backends import HttpBackends, Speaks
 from locallb.model.http.policies import MAX_SEPARATORS, HeaderChanges
 from locallb.model.http.routes import Forward, GrpcMethod, Match, Route, Target
@@ -93,7 +93,7 @@ def test_header_that_a_route_decides_has_no_double(by_share: bool, serve: ServeH
 @given(st.from_regex(r"[a-z0-9.]{1,3}([-_][a-z0-9.]{1,3}){0,6}", fullmatch=True), st.data())
 def test_every_spelling_of_a_decided_header_but_its_own_is_removed(name: str, data: st.DataObject) -> None:
     """Whatever hyphens and underscores it has; a name with other letters is another one."""
-    expressions = re.findall(r'"regex": "([^"]*)"', json.dumps(without_doubles([name])).replace("\\\\", "\\"))
+    expressions = re.findall(r'"regex": "([^"]*)"', json.dumps(of_route([name])).replace("\\\\", "\\"))
     spelling = "".join(data.draw(st.sampled_from("-_")) if letter in "-_" else letter for letter in name)
     assert any(re.fullmatch(expression, spelling) for expression in expressions) == (spelling != name)
     assert not any(re.fullmatch(expression, f"{spelling}x") for expression in expressions)
@@ -105,7 +105,7 @@ _LONG = st.from_regex(r"[a-z0-9.]{1,3}([-_]{1,3}[a-z0-9.]{0,3}){9,40}", fullmatc
 @given(_LONG, st.data())
 def test_every_spelling_of_a_name_of_many_separators_is_removed(name: str, data: st.DataObject) -> None:
     """Its own as well, by a single expression."""
-    (expression,) = re.findall(r'"regex": "([^"]*)"', json.dumps(without_doubles([name])).replace("\\\\", "\\"))
+    (expression,) = re.findall(r'"regex": "([^"]*)"', json.dumps(of_route([name])).replace("\\\\", "\\"))
     spelling = "".join(data.draw(st.sampled_from("-_")) if letter in "-_" else letter for letter in name)
     assert re.fullmatch(expression, spelling)
     assert not re.fullmatch(expression, f"{spelling}x")
@@ -114,8 +114,8 @@ def test_every_spelling_of_a_name_of_many_separators_is_removed(name: str, data:
 @given(st.lists(st.text("a-_.", min_size=1, max_size=256), max_size=16))
 def test_size_of_what_removes_spellings_grows_with_names_and_their_lengths(names: list[str]) -> None:
     """Whatever separators they have; not with the square of a length."""
-    one = len(json.dumps(without_doubles(["a-a"])))
-    rendered = len(json.dumps(without_doubles(names)))
+    one = len(json.dumps(of_route(["a-a"])))
+    rendered = len(json.dumps(of_route(names)))
     assert rendered <= one * (1 + len(names)) * (1 + MAX_SEPARATORS) + 4 * MAX_SEPARATORS * sum(map(len, names))
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+
 import pytest
 
 from locallb.model.http.policies import Cors, Mirror, Retry, Session, SessionKind
@@ -18,10 +21,19 @@ from locallb.model.http.routes import (
 from locallb.model.identities import UpstreamName
 from tests.envoy.conftest import ServeHttp, Start
 from tests.envoy.http_traffic import Client, Echo, rendering, upstream
-from tests.envoy.traffic import Block, eventually
+from tests.envoy.traffic import PATIENCE, Block, eventually
 
 pytestmark = pytest.mark.envoy
+ENDED_BY_THE_SERVER = (18, 92)
+"""Exit codes of curl: a response isn't whole, in HTTP/1.1 and in HTTP/2."""
 WEB = Forward((Target(UpstreamName("web")),))
+
+
+def endless(address: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Read a response that goes on until the proxy ends it."""
+    limit = ["--max-time", str(PATIENCE), "--silent", "--write-out", "%{response_code}"]
+    command = ["curl", *limit, *options, f"http://{address}:8080/endless"]
+    return subprocess.run(command, check=False, capture_output=True, text=True)
 
 
 def prefix(path: str) -> PathMatch:
@@ -84,6 +96,42 @@ def test_timeouts_answer_504_and_named_statuses_are_retried(serve: ServeHttp, ec
     assert client.ask("/fails/1").status == 503
     asked = echoes["a"].asked
     assert [asked.count(path) for path in ("/slow", "/fails/3", "/fails/9", "/fails/1")] == [3, 4, 4, 1]
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        Forward(WEB.targets, timeout=300),
+        Forward(WEB.targets, attempt_timeout=300),
+        Forward(WEB.targets, attempt_timeout=300, retry=Retry((503,), 3, 10)),
+    ],
+    ids=["request", "backendRequest", "retried"],
+)
+@pytest.mark.parametrize("protocol", ["--http1.1", "--http2-prior-knowledge"])
+def test_response_that_goes_on_ends_with_its_time(
+    protocol: str, forward: Forward, serve: ServeHttp, echoes: dict[str, Echo], block: Block
+) -> None:
+    """HTTPRouteTimeouts.backendRequest: until "the full response has been received from the backend"; not repeated."""
+    serve(Route(Match(), forward))
+    ended = endless(block[9], protocol)
+    assert ended.returncode in ENDED_BY_THE_SERVER
+    assert re.fullmatch(r"\.+200", ended.stdout)
+    assert echoes["a"].asked == ["/endless"]
+
+
+@pytest.mark.parametrize("header", ["upgrade: 0", "upgrade: websocket", "x-envoy-upstream-stream-duration-ms: 600000"])
+def test_no_client_lengthens_the_time_of_an_attempt(header: str, serve: ServeHttp, block: Block) -> None:
+    """Neither by Envoy's own header nor by that of an upgrade which isn't one: the response ends."""
+    serve(Route(Match(), Forward((Target(UpstreamName("web")),), attempt_timeout=300)))
+    assert endless(block[9], "--header", header).returncode in ENDED_BY_THE_SERVER
+
+
+def test_no_backend_gets_the_command_that_ends_an_attempt(serve: ServeHttp) -> None:
+    """Neither the first nor one that is asked again."""
+    again = Forward((Target(UpstreamName("web")),), attempt_timeout=5000, retry=Retry((503,), 3, 10))
+    answer = serve(Route(Match(), again)).ask("/fails/1")
+    assert answer.status == 200
+    assert not [name for name in answer.seen["headers"] if name.startswith("x-envoy")]
 
 
 def test_a_backend_that_takes_nothing_is_passed_over(start: Start, block: Block, echoes: dict[str, Echo]) -> None:

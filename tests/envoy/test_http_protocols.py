@@ -200,10 +200,12 @@ def test_websocket_upgrades_pass_both_ways(running: ExitStack, tmp_path: Path, b
         assert (head.partition(b"\r\n\r\n")[2] + client.recv(4096)).endswith(b"hello")
 
 
-def test_a_websocket_outlives_the_timeout_of_its_request(running: ExitStack, tmp_path: Path, block: Block) -> None:
-    """HTTPRouteTimeouts.request: the specification leaves open what ends upgraded connections; here, it doesn't."""
+@pytest.mark.parametrize("limited", [Forward(WEB.targets, timeout=2000), Forward(WEB.targets, attempt_timeout=2000)])
+def test_a_websocket_outlives_the_timeouts_of_its_request(
+    limited: Forward, running: ExitStack, tmp_path: Path, block: Block
+) -> None:
+    """HTTPRouteTimeouts: the specification leaves open what ends upgraded connections; here, neither of them does."""
     echo = running.enter_context(Echo("a", block[1]))
-    limited = Forward((Target(UpstreamName("web")),), timeout=2000)
     start(running, tmp_path, rendering(block[9], [Route(Match(), limited)], [upstream("web", echo)]))
     with socket.create_connection((block[9], 8080), PATIENCE) as client:
         client.sendall(b"GET / HTTP/1.1\r\nhost: a.test\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n")

@@ -1,4 +1,4 @@
-"""Request headers that no client may send, as Envoy or a route decides them.
+"""Request headers that no client may send, as Envoy or a route decides them; the one by which a route commands Envoy.
 
 Many backends read `-` and `_` in a header's name as one (CGI, WSGI, Rack): `x_user` of a client would pass beside the
 `x-user` that a route sets or removes. Such doubles are removed, and no other header with `_`: those are names of
@@ -16,6 +16,10 @@ from locallb.model.http.policies import MAX_SEPARATORS
 _FILTER = "envoy.filters.http.header_mutation"
 _KIND = "envoy.extensions.filters.http.header_mutation.v3"
 _ENVOYS = "x-envoy-"
+_DURATION = "x-envoy-upstream-stream-duration-ms"
+"""The router takes it off each request that it sends."""
+_LATER = 20
+"""Milliseconds: an attempt without any response is ended by its other limit, with 504 instead of 408."""
 _DECIDED = ("x-forwarded-for", "x-forwarded-proto")
 """Headers in which every backend gets what Envoy has seen."""
 _ANY = "[-_]"
@@ -29,12 +33,24 @@ def clients_headers() -> Message:
     return {"name": _FILTER, "typed_config": config}
 
 
-def without_doubles(names: Iterable[str]) -> Mapping[str, Message]:
-    """Make the filter's settings of a route that decides headers with these names."""
-    removals = list(_removals(sorted({name.lower() for name in names})))
-    if not removals:
+def of_route(decided: Iterable[str], attempt_timeout: int = 0) -> Mapping[str, Message]:
+    """Make the filter's settings of a route that decides headers and bounds attempts (milliseconds, or 0)."""
+    mutations = list(_removals(sorted({name.lower() for name in decided})))
+    if attempt_timeout:
+        mutations.append(_bounded(attempt_timeout))
+    if not mutations:
         return {}
-    return {_FILTER: typed(f"{_KIND}.HeaderMutationPerRoute", mutations={"request_mutations": removals})}
+    return {_FILTER: typed(f"{_KIND}.HeaderMutationPerRoute", mutations={"request_mutations": mutations})}
+
+
+def _bounded(attempt_timeout: int) -> Message:
+    """Bound an attempt from its first byte to the last of its response: Envoy's other limit ends with the headers.
+
+    An open WebSocket has no end: with the protocol behind it, the value is no number, and the router ignores it. The
+    manager removes `upgrade` from any request that isn't an upgrade which it serves.
+    """
+    header: Message = {"key": _DURATION, "value": f"{attempt_timeout + _LATER}%REQ(upgrade)%"}
+    return {"append": {"header": header, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}}
 
 
 def _removals(names: Iterable[str]) -> Iterator[Message]:

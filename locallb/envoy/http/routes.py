@@ -11,7 +11,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from locallb.envoy import overload
 from locallb.envoy.document import Message
 from locallb.envoy.http.actions import NOBODY, Entrance, action, header_changes
-from locallb.envoy.http.clients_headers import without_doubles
+from locallb.envoy.http.clients_headers import of_route
 from locallb.envoy.http.faults import awake
 from locallb.envoy.http.policies import per_filter
 from locallb.model.faults import Fault
@@ -94,9 +94,10 @@ The filter ignores routes with a direct response.
 
 def _route(route: Route, entrance: Entrance, host: str, *, failing: bool) -> Message:
     """Make a route of a host; `failing` heeds its own fault."""
+    attempt_timeout = route.action.attempt_timeout if isinstance(route.action, Forward) else 0
     filters = {
         **per_filter(route),
-        **without_doubles(_decided(route)),
+        **of_route(_decided(route), attempt_timeout),
         **(awake(route.fault) if route.fault and failing else {}),
     }
     return {
