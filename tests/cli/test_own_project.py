@@ -7,6 +7,8 @@ import io
 import json
 import os
 import pwd
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -509,8 +511,10 @@ def test_init_begins_a_project_whose_own_test_passes(place: Path) -> None:
     done = run("init", "new", "--manifests", str(write_manifests(place)))
     assert done.code == Exit.OK, done.err
     root = place / "here/new"
-    first, second = done.out.splitlines()
+    first, wheel, second = done.out.splitlines()
     assert first.startswith(f"Began a project in {root}; ")
+    (installed,) = (line for line in (root / "requirements.txt").read_text().splitlines() if not line.startswith("#"))
+    assert wheel.endswith(f": {installed.removeprefix('./')}")
     assert second == f"Wrote {root}/stacks/Pulumi.dev.yaml. Look at it, then: `locallb -C new up`"
     expected = {"Pulumi.yaml", "__main__.py", "requirements.txt", ".gitignore", ".gitlab-ci.yml", "components", "tests"}
     assert {path.name for path in root.iterdir()} >= {*expected, "stacks", ".github", ".state"}
@@ -539,6 +543,43 @@ def test_init_refuses_a_directory_with_other_files(place: Path, there: list[str]
     assert (done.code == Exit.OK) == (told == "")
     assert told in done.err
     assert all((place / "here" / name).read_text() == "x" for name in there)
+
+
+@pytest.mark.parametrize(
+    "words", [["init"], ["init", "--manifests", "manifests"], ["init", ".", "--manifests", "manifests/"]]
+)
+def test_a_project_begins_around_its_manifests(place: Path, words: list[str]) -> None:
+    """Which need not be moved for that, and are served."""
+    write_manifests(place, "here/manifests")
+    done = run(*words)
+    assert (done.code, done.err) == (Exit.OK, "")
+    assert 'manifests: "manifests"' in (place / "here/stacks/Pulumi.dev.yaml").read_text()
+    assert run("preview").code == Exit.OK
+
+
+def test_the_remedy_for_a_directory_with_other_files_begins_a_project(place: Path) -> None:
+    """As it is printed, also with a space in the directory's name."""
+    write_manifests(place, "here/my files")
+    refused = " ".join(run("init", "my files").err.split())
+    remedy = re.search(r"`locallb ([^`]*)` begins one", refused)
+    assert remedy
+    done = run(*shlex.split(remedy[1]))
+    assert done.code == Exit.OK, done.err
+    root = place / "here/my files-lb"
+    assert run("-C", str(root), "preview").code == Exit.OK
+    assert [path.name for path in (place / "here/my files").iterdir()] == ["all.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("given", "written"), [("shop", "../shop"), ("./new/shop", "shop"), ("new/../shop", "../shop"), ("/srv", "/srv")]
+)
+def test_manifests_of_a_new_project_are_named_from_where_one_is(place: Path, given: str, written: str) -> None:
+    """As a shell completes them; the stack has them relative to the project, which may be cloned elsewhere."""
+    (place / "here/new").mkdir()
+    (place / "here" / given).mkdir(exist_ok=True)
+    done = run("init", "new", "--manifests", given)
+    assert (done.code, done.err) == (Exit.OK, "")
+    assert sources(place / "here/new/stacks/Pulumi.dev.yaml") == [{"manifests": written}]
 
 
 def test_a_project_cannot_begin_where_a_file_is(place: Path) -> None:

@@ -92,7 +92,7 @@ def test_manifests_are_served_without_a_project(tool: Path, user: Path) -> None:
 def test_a_project_of_init_is_served_by_the_tool(tool: Path, user: Path) -> None:
     """With a component of its own, which finds ours beside it."""
     (user / "work/shop.yaml").write_text(yaml.safe_dump_all([node(), service("web", port(8080, 30001))]))
-    run(tool, user, "init", "mine", "--manifests", "../shop.yaml")
+    run(tool, user, "init", "mine", "--manifests", "shop.yaml")
     root = user / "work/mine"
     with (root / "stacks/Pulumi.dev.yaml").open("a") as stack:
         stack.write(f"  local-lb:pools: [{{name: own, addresses: [{free_prefix()}.0/27]}}]\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +17,7 @@ from locallb.cli.failures import Refused
 from locallb.cli.projects.begin import begin
 from locallb.cli.projects.choice import require_ours
 from locallb.cli.projects.first_sources import clusters_of
-from locallb.cli.projects.layout import Sources, stack_text
+from locallb.cli.projects.layout import MANIFESTS, WHEEL, Sources, stack_text
 from locallb.cli.projects.place import PROJECT_FILE
 from locallb.cli.projects.trust import require_trusted
 from locallb.cli.session import Session
@@ -77,11 +78,12 @@ def _cells(stack: dict[str, Any]) -> tuple[str, str, str]:
 def init(args: Arguments, out: Out) -> int:
     """Write the configuration of a new stack, and a project where there is none; change nothing that exists."""
     check_stack_name(args.stack)
-    sources = [{key: value} for key, value in args.sources] or [{"manifests": "manifests"}]
-    settings = parse_settings({"sources": sources})  # a mistake is reported before anything is written
     directory = args.place or args.directory
+    sources = [{key: _seen_from(directory, key, value, args)} for key, value in args.sources]
+    sources = sources or [{"manifests": MANIFESTS}]
+    settings = parse_settings({"sources": sources})  # a mistake is reported before anything is written
     begins = not (directory / PROJECT_FILE).is_file()
-    project = _project(directory, args, begins=begins)
+    project = _project(directory, args, sources, begins=begins)
     path = project.stack_file(args.stack)
     try:
         path.parent.mkdir(exist_ok=True)
@@ -93,6 +95,7 @@ def init(args: Arguments, out: Out) -> int:
     else:
         if begins:
             out.line(f"Began a project in {project.root}; `locallb help tool` tells what is in it.")
+            out.line(f"For its jobs in CI put local-lb's wheel there, too: {WHEEL}")
         out.line(f"Wrote {path}. Look at it, then: `locallb up`")
     for url in _of_other_hosts(sources, project.root):
         out.warning(f"{url} isn't an API server of this host: `locallb up` and `locallb watch` serve its Services")
@@ -101,10 +104,17 @@ def init(args: Arguments, out: Out) -> int:
     return Exit.OK
 
 
-def _project(directory: Path, args: Arguments, *, begins: bool) -> Project:
+def _seen_from(directory: Path, key: str, value: object, args: Arguments) -> object:
+    """Return a source's value for a stack in `directory`; paths are given relative to where the command runs."""
+    if key != "manifests" or args.place is None or Path(str(value)).is_absolute():
+        return value
+    return os.path.relpath(Path(str(value)).resolve(), directory.resolve())
+
+
+def _project(directory: Path, args: Arguments, sources: Sources, *, begins: bool) -> Project:
     """Open the project there, or create one. Raises Refused where something else is there."""
     if begins:
-        begin(directory)
+        begin(directory, sources)
     else:
         require_trusted(directory.resolve(), args)
         require_ours(directory)

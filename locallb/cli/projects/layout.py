@@ -12,6 +12,10 @@ import yaml
 from locallb import __version__
 
 Sources = Sequence[Mapping[str, object]]
+MANIFESTS = "manifests"
+"""The directory of a project's manifests, unless its sources are named."""
+WHEEL = f"wheels/local_lb-{__version__}-py3-none-any.whl"
+"""What a project's jobs in CI install, which no index has."""
 PROGRAM = '''\
 """The program, for `locallb up` and for `pulumi up`: serve the stack's Services. Resources of your own may follow."""
 
@@ -115,6 +119,10 @@ _IGNORED = """\
 !/.state/.gitkeep
 __pycache__/
 """
+_REQUIREMENTS = f"""\
+# No index has local-lb: commit its wheel here, of a release or built by `make wheel` in a checkout.
+./{WHEEL}
+"""
 _INSTALL = "python -m venv .venv && .venv/bin/pip install -r requirements.txt"
 
 
@@ -135,7 +143,7 @@ def project_files(jobs: Mapping[str, str]) -> Mapping[str, str]:
         ".gitignore": _IGNORED,
         ".state/.gitkeep": "",
         "components/hosts.py": _COMPONENT,
-        "requirements.txt": f"local-lb=={__version__}\n",
+        "requirements.txt": _REQUIREMENTS,
         "tests/test_stacks.py": _TEST,
         **{path: text.replace("make setup", _INSTALL) for path, text in jobs.items()},
     }
