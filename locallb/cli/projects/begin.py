@@ -68,6 +68,6 @@ def _require_room(directory: Path, manifests: frozenset[str]) -> None:
         elsewhere = f"locallb init {shlex.quote(f'{here}-lb')} --manifests {shlex.quote(here)}"
         raise Refused(
             f"{directory} is no project, it has no {PROJECT_FILE}, but {others[0]}: a project begins in an empty"
-            f" directory, or around {MANIFESTS}/; `--manifests {directory}` names it in another project, and `{elsewhere}`"
-            " begins one beside it"
+            f" directory, or around {MANIFESTS}/; `--manifests {directory}` names it in another project, and"
+            f" `{elsewhere}` begins one beside it"
         )
