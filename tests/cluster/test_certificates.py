@@ -78,7 +78,7 @@ def test_an_https_gateway_of_a_cluster_has_a_certificate_of_the_local_authority(
     (text,) = blocks("apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\n")
     documents = {**example, "Gateway": yaml.safe_load(text)} if source == "page" else example
     (settings,) = blocks("config:\n  local-lb:certificates: local")
-    (commands,) = [block for block in blocks("$ locallb ca export") if "curl" in block]
+    (commands,) = [block for block in blocks("locallb ca export") if "curl" in block]
     assert install(play, plane, "--yes").code == 0
     (made,) = yaml.safe_load_all((EXAMPLE / "service.yaml").read_text())
     made["spec"]["ports"][0].pop("nodePort")
@@ -89,12 +89,11 @@ def test_an_https_gateway_of_a_cluster_has_a_certificate_of_the_local_authority(
         eventually(partial(is_applied, owner, document), f"{document['kind']} is taken")
     bin_directory = str(Path(sys.executable).parent)
     surroundings = {"XDG_DATA_HOME": str(play.root / "d"), "PATH": f"{bin_directory}:{os.environ['PATH']}"}
-    script = "\n".join(line.removeprefix("$ ") for line in commands.splitlines())
     with lent(surroundings), answering("web", port=node_port), watching(play) as watch:
 
         def answer() -> str:
             done = subprocess.run(
-                ["sh", "-ec", script], cwd=play.root, capture_output=True, text=True, check=False, timeout=60
+                ["sh", "-ec", commands], cwd=play.root, capture_output=True, text=True, check=False, timeout=60
             )
             return done.stdout
 

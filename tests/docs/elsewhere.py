@@ -25,7 +25,9 @@ CLI = "it needs the Pulumi CLI"
 SYSTEMD = Never("a systemd of the user's own")
 SHOP = Elsewhere("it goes on until it is stopped", "tests/e2e/test_example.py", "examples/shop/backends.py")
 INGRESS = Elsewhere("it serves at addresses that others may have", "tests/e2e/test_ingresses.py", "Pulumi.ingress.yaml")
-CERTIFIED = Elsewhere("it needs a cluster that serves", "tests/cluster/test_certificates.py", 'removeprefix("$ ")')
+CERTIFIED = Elsewhere(
+    "it needs a cluster that serves", "tests/cluster/test_certificates.py", 'blocks("locallb ca export")'
+)
 HTTPS = Elsewhere(
     "it serves at addresses that others may have", "tests/e2e/test_local_certificates.py", "Pulumi.gateway.yaml"
 )
@@ -65,7 +67,7 @@ NOT_RUN_HERE: dict[str, Elsewhere | Never] = {
     "curl -H 'Host: shop.test' http://$address:8080/api/v1": INGRESS,
     "address=$(.venv/bin/locallb --stack ingress status --json | python3 -c"
     " 'import json, sys; print(json.load(sys.stdin)[0][\"addresses\"][0])')": INGRESS,
-    ".venv/bin/locallb --stack ingress destroy": INGRESS,
+    ".venv/bin/locallb --stack ingress destroy --yes": INGRESS,
     "locallb ca export my-ca.crt": Elsewhere(
         "it needs an authority", "tests/cli/host/test_ca.py", '"export", str(file)'
     ),
@@ -78,7 +80,7 @@ NOT_RUN_HERE: dict[str, Elsewhere | Never] = {
     "address=$(.venv/bin/locallb --stack gateway status --json | python3 -c"
     " 'import json, sys; print(json.load(sys.stdin)[0][\"addresses\"][0])')": HTTPS,
     ".venv/bin/locallb ca export my-ca.crt": HTTPS,
-    ".venv/bin/locallb --stack gateway destroy": HTTPS,
+    ".venv/bin/locallb --stack gateway destroy --yes": HTTPS,
     "locallb logs -f shop/web": Elsewhere(
         "it goes on until it is stopped", "tests/figures/test_logs.py", '"logs", "-f"'
     ),

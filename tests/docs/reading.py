@@ -18,6 +18,13 @@ _FENCE = re.compile(r"^( *)(`{3,}|~{3,})([^\n`]*)\n(.*?)^ *\2$", re.DOTALL | re.
 _CODE = re.compile(r"`([^`\n]+)`")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _COMMENT = re.compile(r"\s+# .*")
+SHELL = "sh"
+"""The language of blocks that a reader copies into a shell."""
+_ASSIGNED = re.compile(r"\w+=\$\(.*\)$")
+_TAKES_INPUT = re.compile(
+    r"\bsudo\b|\b(locallb|pulumi)\b(?!.* --yes\b).* (up|destroy|refresh|watch)\b|make watch| -f$| logs -f "
+)
+"""A command that reads what is typed after it."""
 _PROGRAMS = re.compile(
     r"(sudo |\w+=\S* )*(\S*/)?(locallb|make|pulumi|kubectl|kind|helm|docker|podman|pip3?|pipx|uvx?|python3?|curl|dig"
     r"|git|apt|apt-get|brew|systemctl|journalctl|loginctl|sudo|cp|mv|rm|mkdir|cd|cat|echo|export|sed|source) "
@@ -41,21 +48,33 @@ def fences(page: Path) -> Iterator[Fence]:
 
 
 def commands(page: Path) -> Iterator[str]:
-    """Return the commands that a page shows behind a prompt, without their comments."""
+    """Return the commands that a page shows, in blocks for a shell."""
     for fence in fences(page):
-        for line in _lines(fence):
-            if line.startswith("$ "):
-                yield _COMMENT.sub("", line.removeprefix("$ "))
+        if fence.language == SHELL:
+            yield from lines(fence)
 
 
-def unprompted(page: Path) -> Iterator[str]:
-    """Return the lines of the page's blocks that look like commands, and stand behind no prompt."""
+def misplaced(page: Path) -> Iterator[str]:
+    """Return the lines of the page's other blocks that look like commands, and of those for a shell that aren't one.
+
+    A reader copies whole blocks: a prompt, output or (to zsh) a comment fails, and a line behind a command that asks or
+    goes on until it is stopped becomes its answer.
+    """
     for fence in fences(page):
+        typed = lines(fence)
         if fence.language in {"", "text"}:
-            yield from filter(_PROGRAMS.match, _lines(fence))
+            yield from (line for line in typed if _PROGRAMS.match(line.removeprefix("$ ")))
+        elif fence.language == SHELL:
+            yield from (line for line in typed if _COMMENT.search(line) or not _is_command(line))
+            yield from filter(_TAKES_INPUT.search, typed[:-1])
 
 
-def _lines(fence: Fence) -> list[str]:
+def _is_command(line: str) -> bool:
+    return bool(_PROGRAMS.match(f"{line} ") or _ASSIGNED.match(line))
+
+
+def lines(fence: Fence) -> list[str]:
+    """Return the lines of a block as a shell joins them."""
     return re.sub(r"\s*\\\n\s*", " ", fence.text).splitlines()
 
 

@@ -19,7 +19,7 @@ import yaml
 from locallb.cli.syntax.grammar import COMMANDS, make_parser
 from locallb.config.parsing.settings import parse_settings
 from tests.docs.elsewhere import NOT_RUN_HERE, Elsewhere
-from tests.docs.reading import CHECKOUT, PAGES, anchors, commands, fences, links, unprompted, words_of_code
+from tests.docs.reading import CHECKOUT, PAGES, SHELL, anchors, commands, fences, lines, links, misplaced, words_of_code
 from tests.docs.test_sessions import SESSIONS
 from tests.e2e.support import free_prefix
 
@@ -28,10 +28,16 @@ README = CHECKOUT / "README.md"
 
 
 ALL = [(IDS[number], command) for number, page in enumerate(PAGES) for command in commands(page)]
+BLOCKS = [
+    (IDS[number], "\n".join(command for command in lines(fence) if command not in NOT_RUN_HERE))
+    for number, page in enumerate(PAGES)
+    for fence in fences(page)
+    if fence.language == SHELL
+]
 RUN = [
-    pytest.param(command, id=f"{page}: {command}", marks=[pytest.mark.envoy] if " up" in command else [])
-    for page, command in ALL
-    if command not in NOT_RUN_HERE and page not in SESSIONS
+    pytest.param(pasted, id=f"{page}: {pasted}", marks=[pytest.mark.envoy] if " up" in pasted else [])
+    for page, pasted in BLOCKS
+    if pasted and page not in SESSIONS
 ]
 
 
@@ -87,12 +93,13 @@ def installed(venv: Path) -> None:
     (venv / "runtime").touch()
 
 
-@pytest.mark.parametrize("command", RUN)
-def test_a_command_of_the_pages_does_what_it_says(project: Path, command: str) -> None:
-    """In a checkout of one's own it ends well, and says nothing on standard error."""
+@pytest.mark.parametrize("pasted", RUN)
+def test_a_block_of_the_pages_does_what_it_says_when_it_is_pasted(project: Path, pasted: str) -> None:
+    """In one's own checkout it ends well, and says nothing on standard error; no command takes the next as input."""
     done = subprocess.run(
-        ["bash", "-eo", "pipefail", "-c", command],
+        ["bash", "-eo", "pipefail"],
         cwd=project,
+        input=pasted,
         capture_output=True,
         text=True,
         check=False,
@@ -111,10 +118,10 @@ def test_each_exempt_command_is_on_a_page_and_run_elsewhere_as_stated() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
-def test_every_command_on_a_page_stands_behind_a_prompt(page: Path) -> None:
-    """Each stands behind `$ `, where it is seen here; a block has no language that could be a shell's."""
-    assert {fence.language for fence in fences(page)} <= {"", "text", "yaml", "json", "python"}
-    assert list(unprompted(page)) == []
+def test_every_block_with_commands_can_be_copied_whole(page: Path) -> None:
+    """It has the shell's language, by which it is found here, and nothing that a shell wouldn't run."""
+    assert {fence.language for fence in fences(page)} <= {"", "text", "yaml", "json", "python", SHELL}
+    assert list(misplaced(page)) == []
 
 
 @pytest.mark.parametrize(
@@ -124,20 +131,29 @@ def test_every_command_on_a_page_stands_behind_a_prompt(page: Path) -> None:
         "   ```text\n   sudo apt install x\n   ```",
         "~~~\nout\npipx install x\n~~~",
         "````\nuv x\n````",
+        "```\n$ locallb up\n```",
+        "```sh\n$ locallb up\n```",
+        "```sh\nlocallb top --once  # now\n```",
+        "```sh\ncurl http://127.77.0.1\nweb: hello\n```",
+        "```sh\nlocallb up\nlocallb status\n```",
+        "```sh\nsudo make\nmake up\n```",
+        "```sh\nlocallb destroy\nmake down\n```",
     ],
 )
-def test_a_command_without_a_prompt_is_found(tmp_path: Path, block: str) -> None:
-    """Indented, in any fence, below what another one printed."""
+def test_a_block_that_cannot_be_copied_is_found(tmp_path: Path, block: str) -> None:
+    """Commands in another block, prompts, comments and output, and what would take the next line as its answer."""
     page = tmp_path / "page.md"
     page.write_text(f"# Page\n\n{block}\n")
-    assert len(list(unprompted(page))) == 1
+    assert len(list(misplaced(page))) == 1
 
 
 def test_a_command_of_several_lines_is_one(tmp_path: Path) -> None:
-    """Without their comments; what it prints is none."""
+    """What it prints, in a block of its own, is none."""
     page = tmp_path / "page.md"
-    page.write_text("1. a\n   ```\n   $ locallb up \\\n       --yes  # now\n   made\n   $ locallb status\n   ```\n")
+    typed = "   ```sh\n   locallb up \\\n       --yes\n   locallb status\n   ```\n"
+    page.write_text(f"1. a\n{typed}   ```text\n   made\n   ```\n")
     assert list(commands(page)) == ["locallb up --yes", "locallb status"]
+    assert list(misplaced(page)) == []
 
 
 def test_the_reader_of_pages_finds_commands() -> None:
