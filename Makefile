@@ -144,12 +144,14 @@ wheel: .venv/dev ## Build dist/local_lb-*.whl, which needs no checkout: for pipx
 
 .venv/release: .venv/dev requirements-release.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-release.txt
+	@$(BIN)/python -m tests.packaging.pins
 	@touch $@
 
 docs: .venv/release ## Build the documentation as a site in build/site; a link that leads nowhere fails
 	@rm -rf .cache/site build/site && mkdir -p .cache/site
 	@git ls-files | grep -vE '^(tests|locallb)/|^docs/mkdocs.yml$$' | tar -cf - -T - | tar -xf - -C .cache/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --config-file docs/mkdocs.yml
+	@$(BIN)/python -m tests.docs.site build/site
 
 release: .venv/release ## Build all of a release in dist/: wheel, sdist, bill of materials, site, checksums (DRAFT=yes: also before CHANGELOG.md is cut; IMAGE=NAME: an image too)
 	@deploy/release $(BIN)/python "$(DRAFT)" "$(if $(filter command environment,$(origin IMAGE)),$(IMAGE))" "$(BASE)"
