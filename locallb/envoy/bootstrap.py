@@ -6,6 +6,8 @@ the proxy's own, so that the bootstrap is the same bytes on every machine.
 
 from __future__ import annotations
 
+import re
+
 from locallb.envoy import overload
 from locallb.envoy.document import Message, subscription
 from locallb.model.serving import Proxy
@@ -35,7 +37,7 @@ The drain time is how long a stream lives on after its listener was removed or i
 
 def bootstrap(proxy: Proxy) -> Message:
     """Make the Bootstrap of a proxy: identity, admin socket, where the rest is read from, limits."""
-    bounds = overload.MANAGER if proxy.bounded else {"resource_monitors": [overload.CONNECTIONS]}
+    bounds = overload.manager(proxy.max_heap) if proxy.bounded else {"resource_monitors": [overload.CONNECTIONS]}
     return {
         "node": {"id": proxy.id, "cluster": proxy.name},
         "admin": {"address": {"pipe": {"path": f"./{ADMIN_SOCKET}", "mode": ADMIN_MODE}}},
@@ -52,9 +54,13 @@ def takes_http(text: str) -> bool:
     return _LIMIT in text
 
 
-def is_bounded(text: str) -> bool:
-    """Return whether a bootstrap of any version of ours bounds the memory of its proxy."""
-    return overload.HEAP in text
+def max_heap(text: str) -> int:
+    """Return the bytes beyond which a bootstrap of any version of ours bounds the heap; 0 where it doesn't."""
+    found = _HEAP.search(text)
+    return int(found[1]) if found else 0
+
+
+_HEAP = re.compile(r'"max_heap_size_bytes": ?(\d{1,15})\b')
 
 
 _LIMIT = "re2.max_program_size.error_level"

@@ -28,7 +28,7 @@ MAX_STREAMS = 250
 MAX_SESSIONS = 10_000
 """UDP sessions of one port. Each is a socket, and Envoy ends if it can't open one."""
 MAX_HEAP = 1 << 30
-"""Bytes of the heap: some sixty times of what an idle proxy has."""
+"""Bytes of the heap: some sixty times of what an idle proxy has. A container with less memory has a smaller one."""
 MAX_CONNECTIONS = 100_000
 """Client connections of one proxy: far above what a local cluster sees. Set because Envoy warns about an unlimited
 proxy; the limits that bite first are the process's open files and its heap."""
@@ -58,21 +58,25 @@ def _action(name: str, trigger: Message) -> Message:
     return {"name": f"envoy.overload_actions.{name}", "triggers": [trigger]}
 
 
-MANAGER: Message = {
-    "refresh_interval": "0.250s",
-    "resource_monitors": [
-        CONNECTIONS,
-        {
-            "name": HEAP,
-            "typed_config": typed(f"{_MONITORS}.fixed_heap.v3.FixedHeapConfig", max_heap_size_bytes=MAX_HEAP),
-        },
-    ],
-    "actions": [
-        _action("shrink_heap", _above(0.8)),
-        _action("disable_http_keepalive", _above(0.85)),
-        _action("reset_high_memory_stream", _between(0.85, 0.98)),
-        _action("stop_accepting_requests", _above(0.9)),
-        _action("stop_accepting_connections", _above(0.95)),
-    ],
-    "buffer_factory_config": {"minimum_account_to_track_power_of_two": _LEAST_TRACKED},
-}
+def manager(max_heap: int | None) -> Message:
+    """Return what Envoy refuses with `max_heap` bytes of its heap in use; None for `MAX_HEAP`."""
+    return {
+        "refresh_interval": "0.250s",
+        "resource_monitors": [
+            CONNECTIONS,
+            {
+                "name": HEAP,
+                "typed_config": typed(
+                    f"{_MONITORS}.fixed_heap.v3.FixedHeapConfig", max_heap_size_bytes=max_heap or MAX_HEAP
+                ),
+            },
+        ],
+        "actions": [
+            _action("shrink_heap", _above(0.8)),
+            _action("disable_http_keepalive", _above(0.85)),
+            _action("reset_high_memory_stream", _between(0.85, 0.98)),
+            _action("stop_accepting_requests", _above(0.9)),
+            _action("stop_accepting_connections", _above(0.95)),
+        ],
+        "buffer_factory_config": {"minimum_account_to_track_power_of_two": _LEAST_TRACKED},
+    }

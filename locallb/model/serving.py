@@ -171,8 +171,14 @@ class Proxy(Struct, frozen=True):
     may_serve_http: bool = False
     """HTTP listeners may come while it runs: its bootstrap, which never changes, has what those need."""
     names: tuple[NameListener, ...] = ()
-    bounded: bool = True
-    """Whether its memory is bounded; False for a proxy of an earlier version, which only a replacement could bound."""
+    max_heap: int | None = None
+    """Bytes of its heap beyond which it refuses; None for what a process of this host may have; 0 for no bounds of its
+    memory at all, as a proxy of an earlier version has none, which only a replacement could bound."""
+
+    @property
+    def bounded(self) -> bool:
+        """Return whether its memory is bounded."""
+        return self.max_heap != 0
 
     @property
     def certificates(self) -> tuple[AnyCertificate, ...]:

@@ -38,6 +38,7 @@ _MAPPED = re.compile(r"(\d{1,5})/(TCP|UDP|SCTP)=(\d{1,5})", re.ASCII)
 _NO_ORDERS: Mapping[ObjectKey, Order] = MappingProxyType({})
 _NO_ACCESS: Mapping[ClusterName, Access] = MappingProxyType({})
 _NO_ROUTES: Mapping[ClusterName, tuple[PodRoute, ...]] = MappingProxyType({})
+_NO_HEAPS: Mapping[ProxyName, int] = MappingProxyType({})
 _NO_HEALTH_PORTS: Mapping[ClusterName, frozenset[Family]] = MappingProxyType({})
 
 
@@ -125,8 +126,8 @@ class HeldProxy(Struct, frozen=True):
     """Whether its listeners hold clients (`serving.Listener.patient`); None where it has none for TCP."""
     may_fail: bool | None = None
     """Whether its listeners take faults (`http.serving.HttpListener.may_fail`); None where it has none for HTTP."""
-    bounded: bool = True
-    """As `serving.Proxy` has it."""
+    max_heap: int | None = None
+    """As `serving.Proxy` has it; None where nothing shows it."""
 
 
 class HeldProxyAssignment(NamedTuple):
@@ -232,8 +233,8 @@ class Snapshot(Struct, frozen=True):
     """Names of the proxies in the state that are the stack's and not one Service's: shared ones and spares."""
     http_proxies: frozenset[ProxyName] = frozenset()
     """Those of them to which HTTP may come."""
-    unbounded_proxies: frozenset[ProxyName] = frozenset()
-    """Those of them that an earlier version started, without bounds of their memory."""
+    max_heaps: Mapping[ProxyName, int] = field(default_factory=lambda: _NO_HEAPS)
+    """The limits of their heaps, as `HeldProxy` has it; absent where nothing shows it."""
     assignments: tuple[HeldProxyAssignment, ...] = ()
     """Who is served by one of those."""
     host: HostFacts = field(default_factory=HostFacts)

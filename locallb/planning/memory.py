@@ -137,11 +137,11 @@ class PlanMemory(Struct):
         """Return the stack's proxies, without those that belong to one Service as a whole."""
         self._of_stack.within(frame)
 
-        def planned(name: ProxyName, http: bool, bounded: bool) -> PlannedProxy:  # noqa: FBT001 - as `Memory` gives it
-            return proxy_of_stack(name, frame, may_serve_http=http, bounded=bounded)
+        def planned(name: ProxyName, http: bool, max_heap: int | None) -> PlannedProxy:  # noqa: FBT001 - as `Memory` gives it
+            return proxy_of_stack(name, frame, may_serve_http=http, max_heap=max_heap)
 
         proxies = [
-            self._of_stack.of(name, planned, name, name in assigned.http, name not in assigned.unbounded)
+            self._of_stack.of(name, planned, name, name in assigned.http, assigned.max_heaps.get(name))
             for name in assigned.proxies
         ]
         self._of_stack.evict_unused()
@@ -243,7 +243,7 @@ def _same_assignments(question: _AssignmentInputs, other: _AssignmentInputs) -> 
 
 def _assignment_facts(snapshot: Snapshot) -> tuple[object, ...]:
     """Return all of a snapshot that decides about proxies, Services apart."""
-    of_stack = snapshot.stack_proxies, snapshot.http_proxies, snapshot.unbounded_proxies, snapshot.assignments
+    of_stack = snapshot.stack_proxies, snapshot.http_proxies, snapshot.max_heaps, snapshot.assignments
     return snapshot.host.watches, snapshot.proxies, of_stack
 
 

@@ -54,16 +54,18 @@ def holding(snapshot: Snapshot, plan: Plan) -> Snapshot:
                 proxy.proxy.discovery,
                 patient=_patient(proxy.proxy.listeners),
                 may_fail=next((listener.may_fail for listener in proxy.proxy.http), None),
-                bounded=proxy.proxy.bounded,
+                max_heap=proxy.proxy.max_heap,
             )
             for proxy in plan.proxies
             if proxy.root.cluster
         ),
         stack_proxies=tuple(proxy.proxy.name for proxy in plan.proxies if not proxy.key.cluster),
         http_proxies=frozenset(proxy.proxy.name for proxy in plan.proxies if proxy.proxy.may_serve_http),
-        unbounded_proxies=frozenset(
-            proxy.proxy.name for proxy in plan.proxies if not proxy.key.cluster and not proxy.proxy.bounded
-        ),
+        max_heaps={
+            proxy.proxy.name: proxy.proxy.max_heap
+            for proxy in plan.proxies
+            if not proxy.key.cluster and proxy.proxy.max_heap is not None
+        },
         assignments=(
             *(
                 HeldProxyAssignment(placement.key, placement.proxy, _patient(placement.part.part.listeners))

@@ -6,8 +6,10 @@ import json
 import secrets
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +98,55 @@ def test_a_port_more_needs_no_other_container_and_cuts_no_stream(shop: Stage, ba
         assert answers.readline() == b"web: two\n"
     assert ask(at["n/web"], 81) == "extra: hello"
     assert (shop.addresses(), identities(shop)) == (at, before)
+
+
+def test_stalled_uploads_wait_before_the_kernel_ends_a_small_container(shop: Stage) -> None:
+    """What is open goes on; what comes later is accepted once some of it has ended."""
+    with ExitStack() as running, _deaf() as (backend, accepted):
+        shop.write("web.yaml", service("web", port(80, backend)))
+        configure(shop, limits={"memory": 64})
+        shop.up()
+        place, before = (shop.addresses()["n/web"], 80), containers(shop)["web"]["State"]
+        uploads = [running.enter_context(socket.socket()) for _ in range(160)]
+        for upload in uploads:
+            _send_until_it_stalls(upload, place)
+        served, after = len(accepted), containers(shop)["web"]["State"]
+        assert (after["Pid"], after["OOMKilled"]) == (before["Pid"], False)
+        assert served < len(uploads)
+        for upload in uploads[: served // 2]:
+            upload.close()
+        eventually(lambda: len(accepted) > served, "those that waited are accepted")
+
+
+@contextmanager
+def _deaf() -> Iterator[tuple[int, list[socket.socket]]]:
+    """Accept connections at a port, and never read from them."""
+    accepted: list[socket.socket] = []
+    with socket.create_server(("127.0.0.1", 0), backlog=500) as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+
+        def accept() -> None:
+            with suppress(OSError):
+                while True:
+                    accepted.append(server.accept()[0])
+
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
+        try:
+            yield server.getsockname()[1], accepted
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
+            for connection in accepted:
+                connection.close()
+
+
+def _send_until_it_stalls(upload: socket.socket, place: tuple[str, int]) -> None:
+    upload.settimeout(0.05)
+    with suppress(TimeoutError):
+        upload.connect(place)
+        while True:
+            upload.send(b"x" * 65_536)
 
 
 @each_harm

@@ -398,7 +398,7 @@ OTHER_FACTS: Mapping[str, Any] = {
     "stack_proxies": (ProxyName("spare-1"),),
     "name_servers": ((FIRST, 53),),
     "http_proxies": frozenset({ProxyName("spare-1")}),
-    "unbounded_proxies": frozenset({ProxyName("spare-1")}),
+    "max_heaps": {ProxyName("spare-1"): 0},
     "assignments": (HeldProxyAssignment(A.key, ProxyName("shared-1")),),
     "host": HostFacts(unprivileged_port_start=1024),
     "access": {C: Access("/kubeconfig", ContextName("demo"))},

@@ -18,6 +18,7 @@ from locallb.engine.state.snapshot import Snapshot
 from locallb.envoy import render, render_empty
 from locallb.envoy.document import text
 from locallb.envoy.listeners import listener
+from locallb.envoy.overload import MAX_HEAP
 from locallb.model.identities import Home, ObjectKey, ObjectKind, Owner, Protocol, ProxyId, ProxyName, Uid, UpstreamName
 from locallb.model.naming import owner_fields, proxy_owner
 from locallb.model.objects import Discovery
@@ -93,8 +94,8 @@ def test_addresses_proxies_and_processes_are_found(tmp_path: Path) -> None:
             Claim(ip_address("fd00::5"), owner("dual")),
         ),
         proxies=(
-            HeldProxy(key("dual"), Discovery.STATIC, bounded=False),
-            HeldProxy(key("web"), Discovery.EDS, bounded=False),
+            HeldProxy(key("dual"), Discovery.STATIC, max_heap=0),
+            HeldProxy(key("web"), Discovery.EDS, max_heap=0),
         ),
         pids=(815, 4711),
         runtimes=frozenset({"process"}),
@@ -103,9 +104,7 @@ def test_addresses_proxies_and_processes_are_found(tmp_path: Path) -> None:
 
 def test_a_proxy_without_upstreams_keeps_no_way(tmp_path: Path) -> None:
     """Nothing shows how it would learn endpoints, so it may choose again."""
-    assert read_held(state(tmp_path, config("idle", clusters=0))).proxies == (
-        HeldProxy(key("idle"), None, bounded=False),
-    )
+    assert read_held(state(tmp_path, config("idle", clusters=0))).proxies == (HeldProxy(key("idle"), None, max_heap=0),)
 
 
 def test_seats_at_proxies_of_the_stack_are_held(tmp_path: Path) -> None:
@@ -119,12 +118,14 @@ def test_seats_at_proxies_of_the_stack_are_held(tmp_path: Path) -> None:
     assert held.assignments == (HeldProxyAssignment(key("web"), ProxyName("spare-1")),)
 
 
-@pytest.mark.parametrize("bounded", [True, False])
-def test_proxies_without_bounds_of_memory_are_known_by_their_bootstrap(tmp_path: Path, *, bounded: bool) -> None:
-    """A Service's own and the stack's: what an earlier version started is planned as it was."""
+@pytest.mark.parametrize(
+    ("max_heap", "held_as"), [(None, MAX_HEAP), (MAX_HEAP, MAX_HEAP), (48 << 20, 48 << 20), (0, 0)]
+)
+def test_bounds_of_memory_are_known_by_the_bootstrap(tmp_path: Path, max_heap: int | None, held_as: int) -> None:
+    """A Service's own and the stack's: what an earlier version started, without or with others, is kept."""
     name = ProxyName("spare-1")
-    spare = Proxy(name, ProxyId("1" * 12), Discovery.STATIC, bounded=bounded)
-    own = Proxy(ProxyName("web"), ProxyId("2" * 12), Discovery.STATIC, bounded=bounded)
+    spare = Proxy(name, ProxyId("1" * 12), Discovery.STATIC, max_heap=max_heap)
+    own = Proxy(ProxyName("web"), ProxyId("2" * 12), Discovery.STATIC, max_heap=max_heap)
     resources = [
         resource(
             "ProxyConfig",
@@ -133,8 +134,8 @@ def test_proxies_without_bounds_of_memory_are_known_by_their_bootstrap(tmp_path:
         for proxy, of in ((spare, proxy_owner(HOME, name)), (own, owner("web")))
     ]
     held = read_held(state(tmp_path, *resources))
-    assert held.unbounded_proxies == (set() if bounded else {name})
-    assert [proxy.bounded for proxy in held.proxies] == [bounded]
+    assert held.max_heaps == {name: held_as}
+    assert [proxy.max_heap for proxy in held.proxies] == [held_as]
 
 
 @pytest.mark.parametrize("may_serve_http", [True, False])
@@ -148,7 +149,7 @@ def test_a_spare_says_what_it_can_serve_and_whom_it_serves_whole(tmp_path: Path,
     assert waiting.http_proxies == ({name} if may_serve_http else set())
     files = {**render_empty(empty).files, "eds-a.json": "{}", "eds-b.json": "{}"}
     taken = read_held(state(tmp_path, resource("ProxyConfig", {**its, "files": files, "serves": str(gateway)})))
-    assert taken.proxies == (HeldProxy(gateway, Discovery.EDS, 2),)
+    assert taken.proxies == (HeldProxy(gateway, Discovery.EDS, 2, max_heap=MAX_HEAP),)
     assert taken.assignments == (HeldProxyAssignment(gateway, name, whole=True),)
     assert taken.stack_proxies == (name,)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from msgspec import Struct
+from msgspec import field as struct_field
 from msgspec.structs import replace
 
 from locallb.config.settings import ProxySettings, Sharing
@@ -46,8 +47,8 @@ class ProxyAssignment:
     """Whether the listeners that it has hold clients: they stay so, as another listener would end open connections."""
     may_fail: bool | None = None
     """Whether those take faults of requests: likewise, until one is ordered."""
-    bounded: bool = True
-    """As `serving.Proxy` has it."""
+    max_heap: int | None = None
+    """As `serving.Proxy` has it, of a proxy that runs; None for a new one."""
 
     @property
     def in_part(self) -> bool:
@@ -63,8 +64,8 @@ class ProxyAssignments(Struct, frozen=True):
     """The stack's proxies that are to run, without those that belong to one Service as a whole."""
     http: frozenset[ProxyName] = frozenset()
     """Those of them that may serve HTTP."""
-    unbounded: frozenset[ProxyName] = frozenset()
-    """Those of them without bounds of their memory."""
+    max_heaps: Mapping[ProxyName, int] = struct_field(default_factory=dict)
+    """The limits of their heaps, of those that run."""
 
 
 def assign_proxies(
@@ -89,8 +90,8 @@ def assign_proxies(
     left = replace(snapshot.host, watches=snapshot.host.watches - _each(settings) * soon)
     alone = replace(snapshot, host=left, stack_proxies=spares)
     own = _per_service(gateways, alone, settings, files)
-    proxies, unbounded = (*shared.proxies, *own.proxies), shared.unbounded | own.unbounded
-    return ProxyAssignments({**shared.assignments, **own.assignments}, proxies, own.http, unbounded)
+    proxies = *shared.proxies, *own.proxies
+    return ProxyAssignments({**shared.assignments, **own.assignments}, proxies, own.http, snapshot.max_heaps)
 
 
 def _each(settings: ProxySettings) -> int:
@@ -102,7 +103,7 @@ def _shared(services: Sequence[ObjectKey], snapshot: Snapshot, settings: ProxySe
     wanted = assign_shared(services, snapshot.assignments, settings, settings.count or len(services) + 1)
     room = max(0, snapshot.host.watches - _leaving(snapshot, wanted.proxies, (), settings)) // _each(settings)
     given = assign_shared(services, snapshot.assignments, settings, room)
-    return ProxyAssignments(_assignments(given, snapshot), given.proxies, unbounded=snapshot.unbounded_proxies)
+    return ProxyAssignments(_assignments(given, snapshot), given.proxies, max_heaps=snapshot.max_heaps)
 
 
 def _per_service(
@@ -127,11 +128,12 @@ def _per_service(
         settings.spares,
         _room_for_spares(needs, budget, per_proxy, len({*given.proxies} - {*given.assignments.values()})),
     )
-    unbounded = snapshot.unbounded_proxies
-    kept = {proxy.service: (proxy.patient, proxy.may_fail, proxy.bounded) for proxy in snapshot.proxies}
+    kept = {proxy.service: (proxy.patient, proxy.may_fail, proxy.max_heap) for proxy in snapshot.proxies}
     ways = share_out(needs, budget - per_proxy * spares)
     own = {
-        key: ProxyAssignment(way, proxy, *kept.get(key, (None, None, proxy not in unbounded)), whole=key in whole)
+        key: ProxyAssignment(
+            way, proxy, *kept.get(key, (None, None, snapshot.max_heaps.get(proxy))), whole=key in whole
+        )
         for key, way in ways.items()
         for proxy in [whole.get(key, ProxyName(""))]
     }
@@ -139,7 +141,7 @@ def _per_service(
     given = with_spares(Assignment(others, parts), snapshot.stack_proxies, spares)
     able = (name for name in given.proxies if name in snapshot.http_proxies or name not in snapshot.stack_proxies)
     assignments = {**_assignments(given, snapshot), **own}
-    return ProxyAssignments(assignments, given.proxies, frozenset(able), snapshot.unbounded_proxies)
+    return ProxyAssignments(assignments, given.proxies, frozenset(able), snapshot.max_heaps)
 
 
 def _room_for_spares(needs: Sequence[Need], budget: int, per_proxy: int, waiting: int) -> int:
@@ -166,9 +168,7 @@ def _apart(
 def _assignments(given: Assignment, snapshot: Snapshot) -> Mapping[ObjectKey, ProxyAssignment]:
     held = {(assignment.service, assignment.proxy): assignment.patient for assignment in snapshot.assignments}
     return {
-        key: ProxyAssignment(
-            Discovery.STATIC, proxy, held.get((key, proxy)), bounded=proxy not in snapshot.unbounded_proxies
-        )
+        key: ProxyAssignment(Discovery.STATIC, proxy, held.get((key, proxy)), max_heap=snapshot.max_heaps.get(proxy))
         for key, proxy in given.assignments.items()
     }
 

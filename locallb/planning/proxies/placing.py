@@ -77,7 +77,7 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
     """Put one Service on its addresses, behind a proxy of its own or one of the stack's."""
     service, assignment = given.service, given.assignment
     ports, listeners, http, served = _served(given, frame)
-    if not (assignment.bounded or given.gateway):
+    if assignment.max_heap == 0 and not given.gateway:
         # Another listener would end open connections in time; HTTP's are kept only as safe as they can be made.
         listeners = tuple(replace(listener, bounded=False) for listener in listeners)
         served = tuple(replace(upstream, bounded=False) for upstream in served)
@@ -120,7 +120,7 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
         served,
         http=http,
         may_serve_http=may_serve_http,
-        bounded=assignment.bounded,
+        max_heap=assignment.max_heap,
     )
     return Placed(
         placement, _taken(placement, proxy, frame) if assignment.whole else _own(placement, proxy, given, frame)
@@ -160,11 +160,11 @@ def _prefix(given: PlacementInputs) -> str:
 
 
 def proxy_of_stack(
-    name: ProxyName, frame: PlanContext, *, may_serve_http: bool = False, bounded: bool = True
+    name: ProxyName, frame: PlanContext, *, may_serve_http: bool = False, max_heap: int | None = None
 ) -> PlannedProxy:
     """Plan a proxy of the stack; what it serves comes from the placements of its Services."""
     identity = proxy_id(frame.home, name)
-    empty = Proxy(name, identity, Discovery.STATIC, may_serve_http=may_serve_http, bounded=bounded)
+    empty = Proxy(name, identity, Discovery.STATIC, may_serve_http=may_serve_http, max_heap=max_heap)
     owner, proxy, run = _run_of_stack(empty, frame)
     return PlannedProxy(proxy, owner, render_empty(proxy), run)
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from locallb.envoy.overload import MAX_HEAP
 from locallb.model.fields import object_of, objects_of, text_of
 from locallb.model.identities import ObjectKey
 from locallb.model.serving import Proxy
@@ -25,6 +27,8 @@ from locallb.runtimes.docker.port_mapping import internal_addresses, publish
 
 def plan_container(proxy: Proxy, inputs: RunInputs, runtime: str) -> tuple[Proxy, ProxyContainer]:
     """Publish the places of a Service's own proxy where the configuration wants that."""
+    if proxy.max_heap is None:
+        proxy = replace(proxy, max_heap=max_heap_within(inputs.settings.container.memory))
     if not inputs.settings.container.network or not inputs.addresses:
         return proxy, container_of(proxy, inputs, runtime)
     proxy = publish(proxy, inputs.places)
@@ -32,6 +36,11 @@ def plan_container(proxy: Proxy, inputs: RunInputs, runtime: str) -> tuple[Proxy
     subnets, pools = inputs.host.subnets, inputs.settings.pools
     own = () if mapped else internal_addresses(inputs.addresses, subnets, pools, proxy.id)
     return proxy, container_of(proxy, inputs, runtime, tuple(own))
+
+
+def max_heap_within(memory: int) -> int:
+    """Return the bytes of the heap at which Envoy refuses in a container of `memory` MiB, before the kernel ends it."""
+    return min(MAX_HEAP, (memory << 20) * 3 // 4)
 
 
 def declared_words(declared: Mapping[str, object], network: object) -> tuple[str, ...]:

@@ -38,8 +38,8 @@ class HeldByState(Struct, frozen=True):
     """Names of the proxies that are the stack's and not one Service's."""
     http_proxies: frozenset[ProxyName] = frozenset()
     """Those of them to which HTTP may come."""
-    unbounded_proxies: frozenset[ProxyName] = frozenset()
-    """Those of them that an earlier version started, without bounds of their memory."""
+    max_heaps: Mapping[ProxyName, int] = field(default_factory=dict)
+    """The limits of their heaps, as `HeldProxy` has it; absent where nothing shows it."""
     assignments: tuple[HeldProxyAssignment, ...] = ()
     """Who is served by one of those."""
     name_servers: tuple[tuple[IPAddress, int], ...] = ()
@@ -126,7 +126,7 @@ def _held(every: tuple[object, ...]) -> HeldByState:
         frozenset(run.runtime for run in of(Run)),
         tuple(sorted(names.values())),
         frozenset(config.name for config in of_stack if config.may_serve_http),
-        frozenset(config.name for config in of_stack if not config.bounded),
+        {config.name: config.max_heap for config in of_stack if config.max_heap is not None},
         tuple(sorted(assignments)),
         tuple(place for config in of_stack for place in config.answers_at),
         next((authority.fingerprint for authority in of(Authority)), Fingerprint("")),

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from locallb.envoy import rollout
-from locallb.envoy.bootstrap import is_bounded, takes_http
+from locallb.envoy.bootstrap import max_heap, takes_http
 from locallb.envoy.http.faults import may_fail
 from locallb.envoy.listeners import holds_clients
 from locallb.model.identities import Fingerprint, IPAddress, ObjectKey, ProxyId, ProxyName
@@ -70,7 +70,7 @@ class OfStack(Struct, frozen=True):
     id: ProxyId
     name: ProxyName
     may_serve_http: bool = False
-    bounded: bool = True
+    max_heap: int | None = None
     serves: HeldProxy | None = None
     """What it is like where it serves nothing else."""
     answers_at: tuple[tuple[IPAddress, int], ...] = ()
@@ -111,13 +111,13 @@ def _config(inputs: Mapping[str, object]) -> HeldProxy | OfStack:
     if service.cluster:
         return _serving(service, inputs)
     serves = str(inputs.get("serves", ""))
-    # A refresh that found files missing has none: it counts as it is made now, so that the same is written again.
+    # A refresh that found files missing has none: it counts as it is made now.
     bootstrap = as_object(inputs["files"]).get(rollout.BOOTSTRAP)
     return OfStack(
         ProxyId(str(inputs["proxy"])),
         ProxyName(str(inputs["name"])),
         bootstrap is None or takes_http(str(bootstrap)),
-        bootstrap is None or is_bounded(str(bootstrap)),
+        None if bootstrap is None else max_heap(str(bootstrap)),
         _serving(ObjectKey.parse(serves), inputs) if serves else None,
         _answers_at(as_object(inputs["files"])) if inputs["name"] == NAME_SERVER else (),
     )
@@ -136,11 +136,11 @@ def _serving(service: ObjectKey, inputs: Mapping[str, object]) -> HeldProxy:
     endpoint_files = sum(name.startswith(rollout.ENDPOINTS) for name in names)
     listeners = str(names.get(rollout.LISTENERS, ""))
     patient, fails = holds_clients(listeners), may_fail(listeners)
-    bounded = rollout.BOOTSTRAP not in names or is_bounded(str(names[rollout.BOOTSTRAP]))
+    heap = max_heap(str(names[rollout.BOOTSTRAP])) if rollout.BOOTSTRAP in names else None
     if watched := endpoint_files + rollout.new_references({}, _texts(names)):
-        return HeldProxy(service, Discovery.EDS, watched, patient, fails, bounded)
+        return HeldProxy(service, Discovery.EDS, watched, patient, fails, heap)
     clusters = as_object(json.loads(str(names.get(rollout.CLUSTERS, "{}")))).get("resources")
-    return HeldProxy(service, Discovery.STATIC if clusters else None, 1, patient, fails, bounded)
+    return HeldProxy(service, Discovery.STATIC if clusters else None, 1, patient, fails, heap)
 
 
 def _pid(outputs: Mapping[str, object]) -> int:
