@@ -23,6 +23,7 @@ from locallb.gateway.parsing.gateways import (
 )
 from locallb.gateway.parsing.policies import parse_policy
 from locallb.gateway.parsing.routes import parse_route
+from locallb.model.fields import StructuralFault, text_of
 from locallb.model.gateway.ingresses import Ingress, IngressClass
 from locallb.model.gateway.objects import GROUP, Gateway, GatewayClass, ListenerSet, Meta, Route, RouteKind
 from locallb.model.gateway.of_cluster import (
@@ -96,17 +97,63 @@ def parse_api_object(document: Document, kinds: Mapping[str, ApiKind] = KINDS) -
     kind = kind_of_object(document, kinds)
     meta = parse_meta(document, namespaced=kind.namespaced) if kind else None
     parsed = kind.parse(meta, document) if kind and meta else None
-    return _with_problem_of(meta, parsed) if meta and meta.problem else parsed
+    return _refused(parsed, meta.problem) if meta and meta.problem else parsed
 
 
-def _with_problem_of(meta: Meta, parsed: ApiObject | None) -> ApiObject | None:
-    """Return an object whose metadata isn't understood: one that requests are for as refused, any other as absent."""
+def _refused(parsed: ApiObject | None, why: str) -> ApiObject | None:
+    """Return an object that isn't understood: one that requests are for as refused, any other as absent."""
     if not isinstance(parsed, Gateway | ListenerSet | Route | BackendTlsPolicy | Ingress):
         return None
-    problem = "; ".join(filter(None, (meta.problem, parsed.problem)))
+    problem = "; ".join(filter(None, (why, parsed.problem)))
     if not isinstance(parsed, ListenerSet):
         return replace(parsed, problem=problem)
     return replace(parsed, problem=problem, listeners=refused_listeners(parsed.listeners, problem))
+
+
+def with_faults(parsed: ApiObject, document: Document, faults: Sequence[StructuralFault]) -> ApiObject | None:
+    """Return an object with these faults: a rule or listener that has one is refused, for any other the whole object.
+
+    What the parser refused by itself keeps that reason. None where nothing of it can be used any more.
+    """
+    if isinstance(parsed, Route):
+        return _route_with_faults(parsed, faults)
+    if isinstance(parsed, Gateway | ListenerSet):
+        names = _listener_names(document)
+        of_listeners = {
+            names[number]: fault.sentence
+            for fault in reversed(faults)
+            if (number := _number(fault, "listeners", names)) is not None
+        }
+        listeners = tuple(
+            replace(listener, problem=listener.problem or of_listeners.get(listener.name, ""))
+            for listener in parsed.listeners
+        )
+        parsed = replace(parsed, listeners=listeners)
+        faults = [fault for fault in faults if _number(fault, "listeners", names) is None]
+    return _refused(parsed, faults[0].sentence) if faults and not getattr(parsed, "problem", "") else parsed
+
+
+def _listener_names(document: Document) -> Sequence[str]:
+    spec = document.get("spec")
+    listed = spec.get("listeners") if isinstance(spec, Mapping) else None
+    entries = listed if isinstance(listed, list) else []
+    return [text_of(entry.get("name")) if isinstance(entry, Mapping) else "" for entry in entries]
+
+
+def _route_with_faults(route: Route, faults: Sequence[StructuralFault]) -> Route:
+    of_rules = {_number(fault, "rules", route.rules): fault.sentence for fault in reversed(faults)}
+    rules = tuple(
+        rule.refused(of_rules[number]) if number in of_rules else rule for number, rule in enumerate(route.rules)
+    )
+    return replace(route, rules=rules, problem=route.problem or of_rules.get(None, ""))
+
+
+def _number(fault: StructuralFault, field: str, entries: Sequence[object]) -> int | None:
+    """Return in which of a field's entries a fault is; None for any other place."""
+    match fault.path:
+        case (str(name), int(number), *_) if name == field and number < len(entries):
+            return number
+    return None
 
 
 def gathered(objects: Iterable[ObjectOfCluster]) -> Mapping[ClusterName, GatewayObjects]:

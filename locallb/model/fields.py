@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from ipaddress import ip_address
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -29,6 +29,13 @@ LABEL_REMEDY = "use at most 63 lower-case letters, digits and inner hyphens"
 
 class FieldError(Exception):
     """A field can't be used: its path and value and, after a semicolon, the remedy."""
+
+
+class StructuralFault(NamedTuple):
+    """Where in its spec an object isn't as the definition of its kind demands, and a sentence."""
+
+    path: tuple[str | int, ...]
+    sentence: str
 
 
 class Fields(Struct, frozen=True):

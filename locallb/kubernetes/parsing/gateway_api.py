@@ -5,12 +5,13 @@ Not here: what such an object means (`gateway.kinds`, `ingress.kinds`), and Serv
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
-from locallb.gateway.kinds import KINDS, kind_of_object, parse_api_object
+from locallb.gateway.kinds import KINDS, kind_of_object, parse_api_object, with_faults
 from locallb.gateway.parsing.referred import is_reference, parse_referred
 from locallb.ingress.kinds import ROUTED_KINDS
+from locallb.model.fields import StructuralFault
 from locallb.model.formatting import shown
 from locallb.model.gateway.ingresses import Ingress, IngressClass
 from locallb.model.gateway.objects import GROUP, Gateway, GatewayClass, ListenerSet, Route
@@ -19,6 +20,8 @@ from locallb.model.identities import ClusterName
 from locallb.model.memory import AnyMemory
 
 Document = Mapping[Any, Any]
+Definitions: TypeAlias = Callable[[Document], Sequence[StructuralFault]]
+"""Returns what an API server would refuse of an object that never met one."""
 _READ = (Gateway, GatewayClass, ListenerSet, Route, IngressClass, Ingress)
 
 
@@ -52,6 +55,18 @@ def parse_gateway_api(cluster: ClusterName, document: Document, known: AnyMemory
 def _parsed(cluster: ClusterName, document: Document) -> tuple[ObjectOfCluster, ...]:
     read = parse_api_object(document, ROUTED_KINDS) or parse_referred(document)
     return (ObjectOfCluster(cluster, read),) if read else ()
+
+
+def held_against(
+    definitions: Definitions, cluster: ClusterName, document: Document, read: tuple[ObjectOfCluster, ...]
+) -> tuple[tuple[ObjectOfCluster, ...], str]:
+    """Refuse what of an object isn't as its definition demands; return why if nothing is left that could report it."""
+    faults = definitions(document) if read and kind_of_object(document) else ()
+    if not faults:
+        return read, ""
+    checked = [with_faults(each.object, document, faults) for each in read]
+    used = tuple(ObjectOfCluster(cluster, each) for each in checked if each)
+    return used, "" if used else faults[0].sentence
 
 
 def of_use(objects: Iterable[ObjectOfCluster]) -> tuple[ObjectOfCluster, ...]:

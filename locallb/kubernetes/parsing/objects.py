@@ -20,7 +20,7 @@ from locallb.gateway.status.observed import ObservedRouteStatus
 from locallb.kubernetes import pod_ranges
 from locallb.kubernetes.frontend import Frontend, FrontendRead, frontends
 from locallb.kubernetes.identity import Identity
-from locallb.kubernetes.parsing.gateway_api import of_use, parse_gateway_api
+from locallb.kubernetes.parsing.gateway_api import Definitions, held_against, of_use, parse_gateway_api
 from locallb.kubernetes.parsing.nodes_endpoints import parse_node, parse_slice
 from locallb.kubernetes.parsing.relevant import Document, relevant
 from locallb.kubernetes.status_patch import ObservedStatus
@@ -79,13 +79,19 @@ class ParseMemory(Struct):
     """And what they came to."""
 
 
-def parse_objects(cluster: ClusterName, objects: Iterable[object], known: ParseMemory | None = None) -> Parsed:
+def parse_objects(
+    cluster: ClusterName,
+    objects: Iterable[object],
+    known: ParseMemory | None = None,
+    definitions: Definitions | None = None,
+) -> Parsed:
     """Take the objects of one cluster; among those of one name the first counts. Never raises.
 
-    `known` has what the very same objects of the same cluster were understood as before.
+    `known` has what the very same objects of the same cluster were understood as before. Objects that never met an API
+    server are held against `definitions`.
     """
     known = known or ParseMemory()
-    rows = known.objects.of(partial(_understood, cluster), objects)
+    rows = known.objects.of(partial(_understood, cluster, definitions), objects)
     known.parsed = _with_other_services(known, rows) or _gathered(cluster, rows)
     known.rows = rows
     return known.parsed
@@ -137,18 +143,22 @@ def _service_alone(row: tuple[ParsedObject, ...], parsed: Parsed) -> Service | N
     return None if read.external_ips or read.malformed or read.observed_status != _SILENT else read.wanted
 
 
-def _understood(cluster: ClusterName, given: object) -> tuple[ParsedObject, ...]:
+def _understood(cluster: ClusterName, definitions: Definitions | None, given: object) -> tuple[ParsedObject, ...]:
     """Understand an object, or those of a list."""
     documents, notices = relevant([given])
     of_none = ParsedObject({}, Identity("", "", ""), notices=tuple(f"{cluster}: {notice}" for notice in notices))
-    return (*([of_none] if notices else []), *(_meant(cluster, document) for document in documents))
+    return (*([of_none] if notices else []), *(_meant(cluster, document, definitions) for document in documents))
 
 
-def _meant(cluster: ClusterName, document: Document) -> ParsedObject:
+def _meant(cluster: ClusterName, document: Document, definitions: Definitions | None) -> ParsedObject:
     """Understand one object of a kind that is read."""
     document = cleaned(document)
     identity, kind = Identity.of(document), text_of(document.get("kind"))
     understood = ParsedObject(document, identity, gateway_api=parse_gateway_api(cluster, document, Memory()))
+    if definitions:
+        checked, refusal = held_against(definitions, cluster, document, understood.gateway_api)
+        refused = (_left_out(cluster, identity, refusal),) if refusal else ()
+        understood = replace(understood, gateway_api=checked, notices=refused)
     if kind in frontends():
         read = frontends()[kind].read(cluster, document)
         notices = (*read.notices, *([_left_out(cluster, identity, read.left_out)] if read.left_out else []))
@@ -161,7 +171,8 @@ def _meant(cluster: ClusterName, document: Document) -> ParsedObject:
     except FieldError as error:
         return replace(understood, notices=(_left_out(cluster, identity, str(error)),))
     odd = other.odd if isinstance(other, Node | PodRanges) else ()
-    return replace(understood, other=other, notices=tuple(f"{cluster}: {identity}: {fault}" for fault in odd))
+    of_other = (f"{cluster}: {identity}: {fault}" for fault in odd)
+    return replace(understood, other=other, notices=(*understood.notices, *of_other))
 
 
 _OTHERS: Mapping[str, Callable[[ClusterName, Document], _Other | None]] = {

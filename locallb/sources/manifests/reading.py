@@ -17,6 +17,7 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from locallb.crds.structure import structural_faults
 from locallb.guarded.reader import expanded
 from locallb.kubernetes.identity import Identity
 from locallb.kubernetes.parsing.objects import ParseMemory, parse_objects
@@ -247,7 +248,8 @@ def _sentences(cluster: ClusterName, broken: dict[str, str], remedy: str) -> Ite
 def _reading(
     cluster: ClusterName, objects: FilesOfObjects, fresh: FilesNow, stale: tuple[str, ...], known: ParseMemory
 ) -> SourceResult:
-    parsed = parse_objects(cluster, chain.from_iterable(map(objects.__getitem__, sorted(objects))), known)
+    listed = chain.from_iterable(map(objects.__getitem__, sorted(objects)))
+    parsed = parse_objects(cluster, listed, known, structural_faults)
     notices = (*(f"{cluster}: {notice}" for notice in fresh.notices), *parsed.notices)
     contents = Contents(cluster, fresh.kinds, len(fresh.objects))
     return SourceResult(replace(parsed, notices=notices), stale, contents)
