@@ -56,8 +56,10 @@ def _validator(kind: str, version: str) -> jsonschema_rs.Draft7Validator | None:
     schema = _schemas().get((kind, version))
     if schema is None:
         return None
-    import jsonschema_rs  # noqa: PLC0415 - few stacks have manifests of Gateway API
-
+    try:
+        import jsonschema_rs  # noqa: PLC0415 - few stacks have manifests of Gateway API
+    except ImportError:  # where it can't be had; what decides about clients is checked while parsing, too
+        return None
     return jsonschema_rs.Draft7Validator(dict(schema), keywords={_KEYS: _DistinctKeys})
 
 
