@@ -19,8 +19,8 @@ from locallb.model.identities import Family, IPNetwork, Protocol
 from locallb.model.naming import upstream_name
 from locallb.model.serving import Listener, NameListener, ServedName
 
-MAX_DATAGRAM = 9000
-"""Bytes of a datagram that pass whole, both ways."""
+_MAX_DATAGRAM, _FORMER_MAX_DATAGRAM = 65_535, 9000
+"""Bytes of a datagram that pass whole, both ways: IP's own bound is below; and before proxies were bounded."""
 CONNECT_ATTEMPTS = 4
 """Upstream connects for one client connection: up to three dead backends are passed over."""
 PATIENT_ATTEMPTS = 12
@@ -106,16 +106,18 @@ def _tcp(spec: Listener) -> Message:
 
 
 def _udp(spec: Listener) -> Message:
+    # Another size is another listener, which would end the sessions of the one that an earlier version made.
+    size: Message = {"max_rx_datagram_size": _MAX_DATAGRAM if spec.bounded else _FORMER_MAX_DATAGRAM}
     proxy = typed(
         "envoy.extensions.filters.udp.udp_proxy.v3.UdpProxyConfig",
         stat_prefix="udp",
         matcher=_matcher(spec),
         idle_timeout=UDP_IDLE,
-        upstream_socket_config={"max_rx_datagram_size": MAX_DATAGRAM},
+        upstream_socket_config=size,
         **(_UDP_BY_CLIENT if spec.client_ip_affinity else {}),
     )
     return {
-        "udp_listener_config": {"downstream_socket_config": {"max_rx_datagram_size": MAX_DATAGRAM}},
+        "udp_listener_config": {"downstream_socket_config": size},
         "listener_filters": [{"name": "envoy.filters.udp_listener.udp_proxy", "typed_config": proxy}],
     }
 

@@ -61,8 +61,8 @@ def unused_port(nodes: Serve) -> int:
     return server.port
 
 
-@pytest.mark.parametrize("size", [1, 1472, 1473, 8192, 9000])
-def test_datagrams_up_to_9000_bytes_pass_whole(size: int, start: Start, nodes: Serve, block: Block) -> None:
+@pytest.mark.parametrize("size", [1, 1472, 1473, 9000, 9001, 32_768, 65_507])
+def test_datagrams_of_every_size_pass_whole(size: int, start: Start, nodes: Serve, block: Block) -> None:
     """A datagram of `size` bytes goes in, and one of the same size comes out."""
     start(rendering(serve(block[100], nodes("A"), UDP)))
     assert ask_udp(block[100], 8080, size=size) == "A"
@@ -119,3 +119,21 @@ def test_affinity_outlives_a_change_of_backends(protocol: Protocol, start: Start
     assert len(moved) <= 3, "Maglev moves about one of 500; three of 80 is far from what a rehash would move"
     envoy.apply(rendering(serve(block[100], three, protocol, affinity=True)))
     assert {client: ask(protocol)(block[100], 8080, client) for client in clients} == before
+
+
+def test_clients_with_affinity_move_only_to_added_backends(start: Start, nodes: Serve, block: Block) -> None:
+    """From two to four backends half of the clients move; back to two they are where they were."""
+    four = nodes("ABCD")
+    clients = [f"127.200.{number // 250}.{number % 250 + 1}" for number in range(2000)]
+
+    def answered(by: list[Server]) -> list[str]:
+        envoy.apply(rendering(serve(block[100], by, affinity=True)))
+        envoy.wait(rendering(serve(block[100], by, affinity=True)))
+        return [ask_tcp(block[100], 8080, client) for client in clients]
+
+    envoy = start(rendering(serve(block[100], four[:2], affinity=True)))
+    first, more, again = (answered(four[:count]) for count in (2, 4, 2))
+    moved = [new for old, new in zip(first, more, strict=True) if new != old]
+    assert 0.45 < len(moved) / len(clients) < 0.55
+    assert len([new for new in moved if new in "AB"]) / len(clients) < 0.02
+    assert again == first
