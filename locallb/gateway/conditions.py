@@ -17,6 +17,7 @@ INSECURE_VALIDATION = "InsecureFrontendValidationMode"
 FAULT_ORDERED, DRAINED = "local-lb.dev/FaultOrdered", "local-lb.dev/Drained"
 """Of our own: a fault that was ordered."""
 INVALID, PENDING, UNSUPPORTED = "Invalid", "Pending", "UnsupportedValue"
+INCOMPATIBLE_FILTERS, INVALID_ROUTE_KINDS = "IncompatibleFilters", "InvalidRouteKinds"
 OF_PROGRAMMED: Mapping[Reason, str] = {
     Reason.POOL_EXHAUSTED: "AddressNotAssigned",
     Reason.NO_POOL: "AddressNotAssigned",

@@ -44,6 +44,7 @@ class Rules:
     ) -> None:
         """Take all of them, the oldest first, each with its policy."""
         self._policies, self._backends = policies, backends
+        self.refused: list[tuple[Ingress, str]] = []
         self._canaries: dict[_Place, Canaried] = {}
         self._taken: set[_Place] = set()
         for ingress in ingresses:
@@ -144,7 +145,7 @@ class Rules:
             forward = Forward(targets, path=rewrite, idle=policy.idle)
             return Route(Match(path.match), forward, cors=policy.cors, sources=policy.sources)
         except ValueError as error:
-            self._backends.troubles.append((ingress, f"rewrite-target of {path.written}: {error}"))
+            self.refused.append((ingress, f"rewrite-target of {path.written}: {error}"))
             return _nobody(path)
 
 

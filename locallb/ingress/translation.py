@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from msgspec import field
 from msgspec.structs import replace
@@ -40,11 +41,20 @@ MOST_TOLD = 50
 """Troubles that are told of one Ingress."""
 
 
+class IngressTrouble(NamedTuple):
+    """What isn't served of an Ingress."""
+
+    of: Named
+    message: str
+    is_own: bool = False
+    """It depends on the Ingress alone, so that it doesn't pass by itself."""
+
+
 class BoundIngresses(Bound, frozen=True, kw_only=True):
     """Ingresses that have an address together, the oldest first."""
 
     ingresses: tuple[Ingress, ...]
-    troubles: tuple[tuple[Named, str], ...] = ()
+    troubles: tuple[IngressTrouble, ...] = ()
     """What of which of them isn't served."""
     tls_port: int = 0
     """The port at which hosts with a certificate are served."""
@@ -56,7 +66,7 @@ class BoundIngresses(Bound, frozen=True, kw_only=True):
     @property
     def notices(self) -> tuple[str, ...]:
         """Sentences about what isn't served of its Ingresses, with their names."""
-        return tuple(f"{self.key.cluster}: {_named(name)}: {why}" for name, why in self.troubles)
+        return tuple(f"{self.key.cluster}: {_named(name)}: {why}" for name, why, _ in self.troubles)
 
     @property
     def hostnames(self) -> tuple[str, ...]:
@@ -111,8 +121,14 @@ def _bound(
         secured = Hosts.of([ingress for ingress, policy in main if policy.secured], rules.secured, by_source=by_source)
         by_port[settings.https] = tuple(chains(shown, secured))
         conflicts = [*conflicts, *secured.conflicts]
-    troubles = [
+    annotated = ((ingress, annotation_problem(ingress.meta.annotations, routed=True)) for ingress in readable)
+    refused = [
         *_problems(ingresses),
+        *rules.refused,
+        *((ingress, why) for ingress in ingresses for why in policies[ingress.meta.key].problems),
+        *((ingress, problem) for ingress, problem in annotated if problem),
+    ]
+    troubles = [
         *backends.troubles,
         *rules.canary_troubles(),
         *rules.tls_troubles(readable, shown.by_name),
@@ -127,17 +143,14 @@ def _bound(
         for ingress, older in shadowed
     ]
     troubles += shown.problems
-    troubles += [(ingress, why) for ingress in ingresses for why in policies[ingress.meta.key].problems]
     asked = requested(key, ingresses)
     troubles += asked.troubles
-    annotated = ((ingress, annotation_problem(ingress.meta.annotations, routed=True)) for ingress in readable)
-    troubles += [(ingress, problem) for ingress, problem in annotated if problem]
     return BoundIngresses(
         want=_want(key, ingresses, tuple(map(ServicePort, by_port)), asked),
         chains=by_port,
         targets=backends.targets,
         ingresses=tuple(ingresses),
-        troubles=tuple(_bounded(troubles)),
+        troubles=tuple(_bounded(refused, troubles)),
         tls_port=settings.https,
         secured={
             ingress.meta.key: tuple(host for host in ingress.hosts or ("",) if standing_for(host, shown.by_name))
@@ -147,17 +160,21 @@ def _bound(
     )
 
 
-def _bounded(troubles: Iterable[tuple[Ingress, str]]) -> Iterator[tuple[Named, str]]:
+def _bounded(
+    refused: Iterable[tuple[Ingress, str]], troubles: Iterable[tuple[Ingress, str]]
+) -> Iterator[IngressTrouble]:
     """Return each sentence once; of an Ingress that has many the first, and how many more there are."""
-    named = dict.fromkeys((ingress.meta.key, why) for ingress, why in troubles)
+    named = dict.fromkeys((ingress.meta.key, why) for ingress, why in refused)
+    own = len(named)
+    named |= dict.fromkeys((ingress.meta.key, why) for ingress, why in troubles)
     every, counts = Counter(key for key, _ in named), Counter[Named]()
-    for key, why in named:
+    for number, (key, why) in enumerate(named):
         counts[key] += 1
         if counts[key] <= MOST_TOLD:
-            yield key, why
+            yield IngressTrouble(key, why, number < own)
     for key, many in every.items():
         if many > MOST_TOLD:
-            yield key, f"{many - MOST_TOLD} more of its parts aren't served; correct these first"
+            yield IngressTrouble(key, f"{many - MOST_TOLD} more of its parts aren't served; correct these first")
 
 
 def _want(key: ObjectKey, ingresses: Sequence[Ingress], ports: tuple[ServicePort, ...], asked: Requested) -> Service:

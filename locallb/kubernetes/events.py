@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
+from locallb.gateway.conditions import INCOMPATIBLE_FILTERS, INVALID_ROUTE_KINDS, UNSUPPORTED
 from locallb.ingress.kinds import ROUTED_KINDS
 from locallb.kubernetes.frontend import frontend
 from locallb.kubernetes.status_patch import DOMAIN
 from locallb.model.formatting import few
 from locallb.model.identities import ObjectKind, Owner
-from locallb.model.reasons import Problem, Reason
+from locallb.model.reasons import OF_THE_OBJECT, Problem, Reason
 from locallb.model.status_entries import Event
 from locallb.planning.planned import Placement, PlannedNews, Rejection
 
@@ -33,6 +34,7 @@ SECONDS_A_TOKEN = 300
 """At most so many at once for a Service, and one more every five minutes: client-go's own limit."""
 LONGEST_NOTE, LONGEST_WORD = 1024, 128
 """Bytes of UTF-8 that the API takes as an event's note and as its reporting instance; more is refused as a whole."""
+_OF_THE_OBJECT = OF_THE_OBJECT | {INCOMPATIBLE_FILTERS, INVALID_ROUTE_KINDS, UNSUPPORTED}
 _LONGEST_NAME = 253
 _MOST_PORTS = 10
 """Ports that a note names."""
@@ -69,7 +71,14 @@ def ingress_events(news: PlannedNews, withdrawn: Problem | None = None) -> tuple
     if withdrawn:
         return (_warning(withdrawn),)
     serving = [Event(NORMAL, ENSURED, shortened(news.serving))] if news.serving else []
-    return (*serving, *(Event(WARNING, FAILED, shortened(why)) for why in news.troubles))
+    refused = (Event(WARNING, UNSUPPORTED, shortened(why)) for why in news.refused)
+    return (*serving, *refused, *(Event(WARNING, FAILED, shortened(why)) for why in news.troubles))
+
+
+def may_pass(event: Event) -> bool:
+    """Return whether a Warning may end by itself, without a change of its object: by a Service, a Secret, a Node."""
+    reason = event.note.partition(":")[0] if event.reason == FAILED else event.reason  # as `_warning` writes it
+    return reason not in _OF_THE_OBJECT
 
 
 def _warning(problem: Problem) -> Event:

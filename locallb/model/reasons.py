@@ -88,6 +88,20 @@ OF_THE_HOST = frozenset(
 """Reasons that may clear without an event: what is in the way is another process, stack or setting of this host."""
 
 
+OF_THE_OBJECT = frozenset(
+    {
+        Reason.MALFORMED,
+        Reason.NO_POOL,
+        Reason.OUT_OF_POOL,
+        Reason.SELECTOR_MISMATCH,
+        Reason.FAMILY_MISMATCH,
+        Reason.EXCLUDED,
+        Reason.PROTOCOL_UNSUPPORTED,
+    }
+)
+"""Reasons that stay until the object or the stack's configuration changes: none passes by itself."""
+
+
 class Problem(Struct, frozen=True, order=True):
     """A reason code and one sentence: the object, the value, the remedy."""
 

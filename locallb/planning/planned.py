@@ -110,8 +110,10 @@ class PlannedNews(Struct, frozen=True):
     access: Access
     serving: str = ""
     """What of it is served where; empty where nothing is."""
+    refused: tuple[str, ...] = ()
+    """What isn't because of the Ingress alone, a sentence each."""
     troubles: tuple[str, ...] = ()
-    """What isn't, a sentence each."""
+    """What else isn't."""
 
     @property
     def key(self) -> ObjectKey:

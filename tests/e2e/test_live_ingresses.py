@@ -76,7 +76,7 @@ def test_an_ingress_gets_events_of_what_is_served_and_what_is_not(play: Stage, a
         served = [("EnsuredLoadBalancer", f"serves a.test, b.test on 8080 at {at}"), gone]
         why = "spec has neither rules nor defaultBackend; give it one of both"
         assert events(api) == served
-        assert events(api, "broken") == [("SyncLoadBalancerFailed", why)]
+        assert events(api, "broken") == [("UnsupportedValue", why)]
         play.up()
         assert events(api) == served
         has(api, leading("one"), broken)

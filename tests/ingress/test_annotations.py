@@ -268,7 +268,7 @@ def test_large_expressions_fill_no_proxy_and_affect_no_others() -> None:
     usual = annotated(*(path(f"/{n}(/|$)(.*)", SPECIFIC) for n in range(500)), name="zz", use_regex="true")
     bound = only(evil, canary, usual, annotations=BOTH)
     told = "with it its address would have more than 20000 routes of all hosts, of which a large expression counts as"
-    assert [why for _, why in bound.troubles if told in why] == [
+    assert [why for _, why, _ in bound.troubles if told in why] == [
         f"{told} several; name hosts in its rules, or use simpler expressions"
     ]
     assert len(served(bound)) == 650
@@ -303,3 +303,22 @@ def test_guards_of_traefik_close_an_ingress_too(name: str) -> None:
     guarded = ingress(rule(path(), host="a.test"), metadata={"annotations": annotations})
     (route,) = served(only(guarded, annotations=BOTH))
     assert route.action == Answer(503)
+
+
+@pytest.mark.parametrize(
+    ("document", "is_own"),
+    [
+        (ingress(), True),
+        (ingress(rule(path(), host="-odd-")), True),
+        (ingress(rule({"path": "/a", "pathType": "Odd", "backend": path()["backend"]})), True),
+        (annotated(path("/a", SPECIFIC), use_regex="true", rewrite_target="/$3"), True),
+        (annotated(path("/a(", SPECIFIC), use_regex="true"), True),
+        (annotated(path(), canary="true", canary_weight="10"), False),
+        (ingress(rule(path(to="missing"))), False),
+        (ingress(rule(path(), host="a.test"), tls=[{"hosts": ["a.test"], "secretName": "missing"}]), False),
+    ],
+)
+def test_refusals_that_depend_on_the_ingress_alone_are_known(document: JsonObject, *, is_own: bool) -> None:
+    """A Service, a Secret or another Ingress may come a moment later; the others wait for a change."""
+    bound = only(document, annotations=BOTH)
+    assert {trouble.is_own for trouble in bound.troubles} == {is_own}

@@ -41,7 +41,12 @@ def outputs(plan: Plan) -> Mapping[str, str]:
             {**placement_words(placement), "routes": list(placement.routes)} for placement in plan.placements
         ],
         "news": [
-            {"object": str(news.owner.service), "serving": news.serving, "troubles": list(news.troubles)}
+            {
+                "object": str(news.owner.service),
+                "serving": news.serving,
+                "refused": list(news.refused),
+                "troubles": list(news.troubles),
+            }
             for placement in plan.placements
             for news in placement.news
         ],

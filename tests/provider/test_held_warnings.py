@@ -18,10 +18,12 @@ from locallb.kubernetes.api.held_warnings import LASTING, HeldWarnings
 from locallb.kubernetes.api.limits.quota import QUOTAS
 from locallb.kubernetes.events import ENSURED, FAILED, NORMAL, UNAVAILABLE, WARNING
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, Owner, Uid
+from locallb.model.reasons import OF_THE_OBJECT
 from locallb.model.snapshot import Access
 from locallb.model.status_entries import Event
 from locallb.outputs.events import service_events
 from locallb.outputs.events.service_events import ServiceEvents
+from locallb.planning.notices import NODES
 from locallb.resources.properties import ServiceEventsInputs, ServiceEventsState
 
 ACCESS = Access("/kubeconfig", ContextName("demo"))
@@ -102,6 +104,32 @@ def test_a_warning_is_sent_exactly_if_its_problem_lasted(steps: list[tuple[float
             if since is not None and begin < since + LASTING <= end:
                 expected.append((since + LASTING, problem.note))
     assert sorted(one for one in made.sent if one[1] != SERVES.note) == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    ("reason", "note", "is_held"),
+    [
+        (UNAVAILABLE, "NoBackends: no ready endpoint", True),
+        (FAILED, "PortInUse: another process has it", True),
+        (FAILED, "ServedByAnother: metallb", True),
+        (FAILED, "Service shop/web isn't there; make it, or correct the backend", True),
+        ("BackendNotFound", "Service shop/web isn't there", True),
+        ("RefNotPermitted", "no ReferenceGrant allows it", True),
+        (NODES, "its only Node isn't ready", True),
+        *((FAILED, f"{reason}: what it is", False) for reason in sorted(OF_THE_OBJECT)),
+        ("UnsupportedValue", "rewrite-target of /a: no such group", False),
+        ("IncompatibleFilters", "a redirect and a rewrite", False),
+        ("InvalidRouteKinds", "listener a takes no TCPRoute", False),
+    ],
+)
+def test_a_refusal_that_depends_on_the_object_alone_is_sent_at_once(reason: str, note: str, *, is_held: bool) -> None:
+    """Nothing but a change of the object ends it; whatever another object or the host may end is held."""
+    with world() as (made, held):
+        made.situation(Event(WARNING, reason, note))
+        assert made.sent == ([] if is_held else [(0.0, note)])
+        made.now = LASTING
+        held.send_due()
+        assert made.notes() == [note]
 
 
 def test_a_problem_that_changes_its_words_is_warned_of_in_time() -> None:

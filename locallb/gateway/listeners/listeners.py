@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from locallb.certificates import local
-from locallb.gateway.conditions import Trouble
+from locallb.gateway.conditions import INVALID_ROUTE_KINDS, Trouble
 from locallb.gateway.grants import Grants
 from locallb.gateway.listeners.pairs import named_pair
 from locallb.gateway.listeners.validation import Clients, clients_by_port
@@ -129,7 +129,7 @@ def _bound(owner: Reference, listener: Listener, objects: GatewayObjects, grants
     certificates, resolved = _certificates(owner, listener, objects, grants)
     if odd:
         why = f"listener {listener.name} speaks {listener.protocol} and takes no {', '.join(odd)}"
-        resolved = Trouble("InvalidRouteKinds", f"{why}; allow {' or '.join(possible)}")
+        resolved = Trouble(INVALID_ROUTE_KINDS, f"{why}; allow {' or '.join(possible)}")
     return BoundListener(owner, listener, kinds, accepted, None, resolved, certificates)
 
 
@@ -141,7 +141,7 @@ def _certified(bound: BoundListener, authority: LocalAuthority | None) -> BoundL
     if name and not local.certifies(authority, name):
         why = f"listener {bound.listener.name} names no certificate, and {local.refusal(authority, name)}"
         return replace(bound, resolved=Trouble("InvalidCertificateRef", why))
-    kinds_only = bound.resolved if bound.resolved and bound.resolved.reason == "InvalidRouteKinds" else None
+    kinds_only = bound.resolved if bound.resolved and bound.resolved.reason == INVALID_ROUTE_KINDS else None
     return replace(bound, resolved=kinds_only, authority=authority)
 
 

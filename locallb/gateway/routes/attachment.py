@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from locallb.gateway.conditions import UNSUPPORTED, Trouble
+from locallb.gateway.conditions import INCOMPATIBLE_FILTERS, UNSUPPORTED, Trouble
 from locallb.gateway.hostnames import intersection, intersections
 from locallb.gateway.listeners.capacity import MOST_ENTRIES, Capacity
 from locallb.gateway.listeners.listeners import KINDS, BoundListener
@@ -208,5 +208,5 @@ def invalid(route: Route) -> Trouble | None:
     problems = [rule for rule in route.rules if rule.problem]
     if not problems or len(problems) < len(route.rules):
         return None
-    reason = "IncompatibleFilters" if problems[0].incompatible else UNSUPPORTED
+    reason = INCOMPATIBLE_FILTERS if problems[0].incompatible else UNSUPPORTED
     return Trouble(reason, "; ".join(rule.problem for rule in problems))

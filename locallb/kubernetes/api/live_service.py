@@ -25,7 +25,7 @@ from locallb.kubernetes.api.limits.fence import FENCE
 from locallb.kubernetes.api.limits.quota import QUOTAS
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.api.unreachable import UNREACHABLE
-from locallb.kubernetes.events import WARNING, event_body, namespace_of
+from locallb.kubernetes.events import WARNING, event_body, may_pass, namespace_of
 from locallb.kubernetes.status_patch import Live, is_it
 from locallb.model.identities import ObjectKind, Owner
 from locallb.model.pacing import Pace
@@ -172,10 +172,10 @@ def _patched(access: Access, owner: Owner, patch: Mapping[str, object]) -> tuple
 def tell(access: Access, owner: Owner, event: Event, not_before: float | None = None) -> None:
     """Send an event, if it can be sent: nothing waits for it or for its turn, and nothing fails for want of it.
 
-    A Warning is held back (`held_warnings`) where this process goes on and can see the problem end, until `not_before`
-    (monotonic) if that is given.
+    A Warning that may pass is held back (`held_warnings`) where this process goes on and can see the problem end, until
+    `not_before` (monotonic) if that is given.
     """
-    if event.type == WARNING and QUOTAS.are_put(access):
+    if event.type == WARNING and may_pass(event) and QUOTAS.are_put(access):
         HELD_WARNINGS.hold(owner, event, lambda: _tell_now(access, owner, event), not_before)
     else:
         _tell_now(access, owner, event)

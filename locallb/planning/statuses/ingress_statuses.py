@@ -16,7 +16,7 @@ from locallb.gateway.routes.bound import Bound
 from locallb.gateway.status.statuses import ApiStatus
 from locallb.ingress.kinds import ROUTED_KINDS
 from locallb.ingress.statuses import ingress_statuses, served_in_words
-from locallb.ingress.translation import BoundIngresses
+from locallb.ingress.translation import BoundIngresses, IngressTrouble
 from locallb.model.gateway.objects import Named
 from locallb.model.identities import ClusterName, IPAddress, ObjectKey, ObjectKind, Owner
 from locallb.model.objects import ServicePort
@@ -54,15 +54,18 @@ def _news(
     why: str = "",
 ) -> Iterator[PlannedNews]:
     """Return the events of each Ingress; `why` is the reason if none of them is served."""
-    cluster, troubles = bound.key.cluster, dict[Named, list[str]]()
-    for name, trouble in bound.troubles:
-        troubles.setdefault(name, []).append(trouble)
+    cluster, troubles = bound.key.cluster, dict[Named, list[IngressTrouble]]()
+    for trouble in bound.troubles:
+        troubles.setdefault(trouble.of, []).append(trouble)
     for ingress in bound.ingresses:
         key = ObjectKey(cluster, *ingress.meta.key, ObjectKind.INGRESS)
-        said = tuple([why] if why else []) + tuple(troubles.get(ingress.meta.key, ()))
+        of_it = troubles.get(ingress.meta.key, ())
+        refused = tuple(trouble.message for trouble in of_it if trouble.is_own)
+        others = (*([why] if why else []), *(trouble.message for trouble in of_it if not trouble.is_own))
         is_served = ports and not ingress.problem and ingress.meta.key not in bound.shadowed
         serving = served_in_words(bound, ingress, addresses, ports) if is_served else ""
-        yield PlannedNews(Owner(snapshot.home, key, ingress.meta.uid), snapshot.access[cluster], serving, said)
+        owner = Owner(snapshot.home, key, ingress.meta.uid)
+        yield PlannedNews(owner, snapshot.access[cluster], serving, refused, others)
 
 
 def planned_status(status: ApiStatus, cluster: ClusterName, snapshot: Snapshot) -> PlannedStatus:
