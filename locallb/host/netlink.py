@@ -30,7 +30,7 @@ _NEW, _DELETE, _GET = 24, 25, 26
 _NEW_RULE, _GET_RULE = 32, 34
 _NEW_INTERFACE, _GET_INTERFACE = 16, 18
 _ERROR, _DONE = 2, 3
-_REQUEST, _ACK, _DUMP, _CREATE_NEW, _CREATE_OR_REPLACE = 1, 4, 0x300, 0x600, 0x500
+_REQUEST, _ACK, DUMP, _CREATE_NEW, _CREATE_OR_REPLACE = 1, 4, 0x300, 0x600, 0x500
 _DESTINATION, _OUT, _GATEWAY, _METRIC, _TABLE_NUMBER = 1, 4, 5, 6, 15
 _INTERFACE_NAME, _MASTER, _INTERFACE_INFO, _INTERFACE_KIND = 3, 10, 18, 1
 _RULE_TO, _RULE_FROM, _RULE_IN, _RULE_PRIORITY, _RULE_MARK = 1, 2, 3, 6, 10
@@ -79,7 +79,7 @@ def route_to(address: IPAddress) -> Route | None:
     family, bits = (socket.AF_INET, 32) if address.version == 4 else (socket.AF_INET6, 128)  # noqa: PLR2004 - IP version 4
     body = _ROUTE.pack(family, bits, 0, 0, 0, 0, 0, 0, 0) + _attribute(_DESTINATION, address.packed)
     try:
-        answers = [data for kind, data in _talk(_GET, _ACK, body) if kind == _NEW]
+        answers = [data for kind, data in talk(_GET, _ACK, body) if kind == _NEW]
     except OSError as error:
         if error.errno in _NOWHERE:
             return None
@@ -118,7 +118,7 @@ def _dump(body: bytes, ask: int, answer: int) -> list[bytes]:
     """List what there was in a moment in which nobody changed it. Raises OSError."""
     for attempt in range(_TRIES):
         try:
-            return [data for kind, data in _talk(ask, _DUMP, body) if kind == answer]
+            return [data for kind, data in talk(ask, DUMP, body) if kind == answer]
         except InterruptedError:
             if attempt == _TRIES - 1:
                 raise
@@ -155,7 +155,7 @@ def _change_pod_route(kind: int, flags: int, route: PodRoute, metric: int, what:
     body = head + _attribute(_DESTINATION, route.destination.network_address.packed)
     body += _attribute(_GATEWAY, route.gateway.packed) + _attribute(_METRIC, struct.pack("=I", metric))
     try:
-        for _ in _talk(kind, _ACK | flags, body):
+        for _ in talk(kind, _ACK | flags, body):
             pass
     except OSError as error:
         raise RouteError(f"the route {route} can't be {what}: {error.strerror}", error.errno) from error
@@ -168,7 +168,7 @@ def _change(kind: int, flags: int, prefix: IPNetwork, what: str) -> None:
     try:
         device = struct.pack("=I", socket.if_nametoindex("lo"))
         body = head + _attribute(_DESTINATION, prefix.network_address.packed) + _attribute(_OUT, device)
-        for _ in _talk(kind, _ACK | flags, body):
+        for _ in talk(kind, _ACK | flags, body):
             pass
     except OSError as error:
         raise RouteError(f"the local route {prefix} can't be {what}: {error.strerror}") from error
@@ -179,9 +179,9 @@ def _attribute(kind: int, data: bytes) -> bytes:
     return _ATTRIBUTE.pack(_ATTRIBUTE.size + len(data), kind) + data + padding
 
 
-def _talk(kind: int, flags: int, body: bytes) -> Iterator[tuple[int, bytes]]:
-    """Send one request and give the answer's messages. Raises OSError."""
-    with opened() as link:
+def talk(kind: int, flags: int, body: bytes, protocol: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Send one request about routes, or by another protocol, and return the answer's messages. Raises OSError."""
+    with opened(protocol=protocol) as link:
         link.sendall(_HEADER.pack(_HEADER.size + len(body), kind, _REQUEST | flags, 1, 0) + body)
         while True:
             for answer, data in _messages(link.recv(_BUFFER)):
@@ -195,9 +195,9 @@ def _talk(kind: int, flags: int, body: bytes) -> Iterator[tuple[int, bytes]]:
                 yield answer, data
 
 
-def opened(groups: int = 0) -> Link:
+def opened(groups: int = 0, protocol: int = 0) -> Link:
     """Open a socket for requests, or to hear of what these groups of the kernel tell. Raises OSError."""
-    link = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
+    link = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
     try:
         link.bind((0, groups))
     except OSError:

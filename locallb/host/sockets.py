@@ -13,6 +13,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from locallb.host import socket_diag
 from locallb.host.descriptors import SocketOwners, socket_owners
 from locallb.model.errors import ClientError
 from locallb.model.identities import IPAddress, Protocol, ProxyId
@@ -73,8 +74,15 @@ def _covers(wildcard: IPAddress, address: IPAddress) -> bool:
 def connections(places: Collection[tuple[IPAddress, int]], process: int = 0) -> int:
     """Count the established TCP connections to any of `places`, in the network of a process (0: in our own)."""
     everywhere = {port for address, port in places if address.is_unspecified}
-    established = rows(Protocol.TCP, _ESTABLISHED, process)
-    return sum(1 for row in established if (row.address, row.port) in places or row.port in everywhere)
+    return sum(1 for place in _established(places, process) if place in places or place[1] in everywhere)
+
+
+def _established(places: Collection[tuple[IPAddress, int]], process: int) -> list[tuple[IPAddress, int]]:
+    """Return the own end of each established connection, of those to the ports of `places` at least."""
+    with suppress(OSError):  # another user's process, or a kernel that can't list them
+        if not process or Path("/proc", str(process), "ns/net").samefile("/proc/self/ns/net"):
+            return list(socket_diag.established({port for _, port in places}))
+    return [(row.address, row.port) for row in rows(Protocol.TCP, _ESTABLISHED, process)]
 
 
 def users(places: Collection[tuple[IPAddress, int]]) -> dict[tuple[IPAddress, int], int]:

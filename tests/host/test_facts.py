@@ -291,7 +291,7 @@ def fail_with(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> Iterator[tuple[int, bytes]]:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(netlink, "_talk", refuse)
+    monkeypatch.setattr(netlink, "talk", refuse)
 
 
 def test_where_routes_may_not_be_read_only_what_needs_no_table_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,27 +313,27 @@ def test_a_failure_of_the_moment_says_nothing_about_addresses(monkeypatch: pytes
 def test_a_list_that_changed_while_it_was_read_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel says so; a route that is missing in one answer would take an address from its Service."""
     answers = chain([InterruptedError(errno.EINTR, "changed")], repeat(None))
-    real = netlink._talk
+    real = netlink.talk
 
     def interrupted(*words: Any) -> Iterator[tuple[int, bytes]]:  # noqa: ANN401 - passed on
         if problem := next(answers):
             raise problem
         return real(*words)
 
-    monkeypatch.setattr(netlink, "_talk", interrupted)
+    monkeypatch.setattr(netlink, "talk", interrupted)
     assert here(host_facts((), ()), "127.0.0.1")
 
 
 def test_a_kernel_without_rules_has_routes(monkeypatch: pytest.MonkeyPatch) -> None:
     """As some sandboxes and small kernels are: nothing is led elsewhere then."""
-    real = netlink._talk
+    real = netlink.talk
 
     def without(kind: int, *words: Any) -> Iterator[tuple[int, bytes]]:  # noqa: ANN401 - passed on
         if kind == netlink._GET_RULE:
             raise OSError(errno.EOPNOTSUPP, "not supported")
         return real(kind, *words)
 
-    monkeypatch.setattr(netlink, "_talk", without)
+    monkeypatch.setattr(netlink, "talk", without)
     facts = host_facts((), ())
     assert here(facts, "127.0.0.1")
     assert facts.diversions == ()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import socket
 from ipaddress import ip_address
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from locallb.host import sockets
+from locallb.host import socket_diag, sockets
 from locallb.host.sockets import SocketError
 from locallb.model.identities import Protocol
 
@@ -85,8 +87,39 @@ def test_connections_are_counted_on_the_server_side() -> None:
             assert sockets.connections({another}) == 0
 
 
+def _unlisted(*_: object) -> list[object]:
+    raise PermissionError(errno.EPERM, "in a sandbox")
+
+
+@pytest.mark.parametrize("bound", ["127.0.0.1", "0.0.0.0", "::1", "::", "::ffff:127.0.0.1"])
+@pytest.mark.parametrize("others", [0, 20])
+@pytest.mark.parametrize("refused", [socket_diag, sockets])
+def test_connections_are_those_of_the_kernels_list_or_of_its_table(
+    monkeypatch: pytest.MonkeyPatch, bound: str, others: int, refused: ModuleType
+) -> None:
+    """Each without the other, whatever the family, for one port or many; those in TIME_WAIT don't count."""
+    monkeypatch.setattr(refused, "established" if refused is socket_diag else "rows", _unlisted)
+    with socket.socket(socket.AF_INET6 if ":" in bound else socket.AF_INET) as server:
+        server.bind((bound, 0))
+        server.listen()
+        port = server.getsockname()[1]
+        place = (LOCAL if bound == "::ffff:127.0.0.1" else ip_address(bound), port)
+        places = {place, *((LOCAL, other) for other in range(1, others))}
+        reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(bound, str(place[0]))
+        for _ in range(3):
+            with socket.create_connection((reached, port)) as closed:
+                served, _ = server.accept()
+                served.close()
+                closed.recv(1)
+        with socket.create_connection((reached, port)):
+            assert sockets.connections(places) == 1
+            assert sockets.connections(places, os.getpid()) == 1
+        assert sockets.connections({(ip_address("127.0.0.2"), port)}) == 0
+
+
 def test_a_connection_that_the_kernel_names_twice_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it may where tens of thousands come and go while they are read."""
+    monkeypatch.setattr(socket_diag, "established", _unlisted)
     read = sockets._lines
     monkeypatch.setattr(sockets, "_lines", lambda table: [*(lines := read(table)), *lines[1:]])
     with serve(port := unused_port()), socket.create_connection((str(LOCAL), port)):
