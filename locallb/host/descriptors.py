@@ -58,6 +58,18 @@ def socket_owners(inodes: Collection[str], our_pids: Collection[int]) -> SocketO
     return totals
 
 
+def inotify_holders() -> list[tuple[int, str]]:
+    """Return how many inotify instances each of this user's processes has, as `name (pid)`, the most first."""
+    found = list[tuple[int, str]]()
+    with suppress(OSError, DescriptorsError):
+        for pid in _pids():
+            with _hidden_or_gone():
+                count = list(_links(pid)).count(_INOTIFY)
+                if count and Path(f"/proc/{pid}").stat().st_uid == os.geteuid():
+                    found.append((count, f"{_name(pid)} ({pid})"))
+    return sorted(found, key=lambda holder: -holder[0])
+
+
 @contextmanager
 def _hidden_or_gone() -> Iterator[None]:
     """Pass over a process whose descriptors can't be seen. Raises DescriptorsError for what isn't about it."""

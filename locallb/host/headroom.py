@@ -40,6 +40,8 @@ class Limits(Struct, frozen=True):
     """Free addresses of the stack's pools that this host can bind."""
     files: int
     """Open files that a process may have."""
+    watch_holders: tuple[str, ...] = ()
+    """Which processes have how many inotify instances, the most first."""
 
 
 class Headroom(Struct, frozen=True):
@@ -63,7 +65,8 @@ def headroom(limits: Limits) -> Headroom:
             limits.watches // _INSTANCES,
             "inotify instances",
             f"{limits.watches} of {limits.watch_limit} left",
-            "`sudo locallb host setup --yes` raises the limit, or end other programs that watch files",
+            "`sudo locallb host setup --yes` raises the limit, or end other programs that watch files"
+            + (f" (most: {', '.join(limits.watch_holders)})" if limits.watch_holders else ""),
         ),
         (limits.addresses, "addresses", f"{limits.addresses} left", "add addresses to local-lb:pools"),
         (

@@ -10,11 +10,14 @@ import os
 from pathlib import Path
 from threading import Lock
 
+from locallb.host.descriptors import inotify_holders
 from locallb.model.errors import ClientError
 from locallb.model.system_errors import refusal
 
 _ONE_AT_A_TIME = Lock()
 """What is tried is missing elsewhere for as long."""
+_NAMED = 3
+"""Processes that a sentence names."""
 _LIMIT = Path("/proc/sys/fs/inotify/max_user_instances")
 
 
@@ -28,9 +31,20 @@ def require(wanted: int, what: str) -> None:
     if free < wanted:
         limit = _LIMIT.read_text(encoding="ascii").strip()
         raise InotifyError(
-            f"{what} needs {wanted} inotify instances, but this user has {free} left of {limit}: end other programs"
-            " that watch files, or raise the limit (as root: sysctl fs.inotify.max_user_instances=1024)"
+            f"{what} needs {wanted} inotify instances, but this user has {free} left of {limit}{_held()}: end other"
+            " programs that watch files, or raise the limit (as root: sysctl fs.inotify.max_user_instances=1024)"
         )
+
+
+def _held() -> str:
+    """Return which processes have the most, in brackets; empty where that can't be read."""
+    most = ", ".join(most_holders())
+    return f" ({most})" if most else ""
+
+
+def most_holders() -> tuple[str, ...]:
+    """Return how many instances the processes with the most have: `97 are of code (4711)`."""
+    return tuple(f"{count} are of {name}" for count, name in inotify_holders()[:_NAMED])
 
 
 def available(wanted: int) -> int:

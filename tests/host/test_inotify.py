@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+
 import pytest
 
 from locallb.host import inotify
+from locallb.host.descriptors import inotify_holders
 from locallb.host.inotify import InotifyError
 from tests.descriptors import few_files
 
@@ -26,11 +30,17 @@ def test_counting_inotify_instances_keeps_none() -> None:
 
 @pytest.mark.usefixtures("limit")
 def test_too_few_are_reported_with_numbers_and_remedy() -> None:
-    """Who needs how many, how many there are, what helps."""
-    with pytest.raises(
-        InotifyError, match=r"proxy x needs 100000 inotify instances, but this user has \d+ left of \d+: end"
-    ):
-        inotify.require(MORE_THAN_ANY, "proxy x")
+    """The proxy and its need, what is left, the processes that have the most, what helps."""
+    descriptor = ctypes.CDLL(None).inotify_init1(os.O_CLOEXEC)
+    needed = r"proxy x needs 100000 inotify instances, but this user has \d+ left of \d+"
+    try:
+        with pytest.raises(InotifyError, match=rf"{needed} \(\d+ are of .+ \(\d+\)\): end"):
+            inotify.require(MORE_THAN_ANY, "proxy x")
+        holders = inotify_holders()
+        assert [count >= 1 for count, name in holders if name.endswith(f"({os.getpid()})")] == [True]
+    finally:
+        os.close(descriptor)
+    assert [count for count, _ in holders] == sorted((count for count, _ in holders), reverse=True)
 
 
 def test_descriptors_that_are_wanting_are_not_taken_for_instances() -> None:

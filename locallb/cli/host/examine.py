@@ -43,6 +43,8 @@ from locallb.storage.proxy_directories import PROXY_MARK
 
 AT_ONCE = 16
 TROUBLES = (ClientError, EngineError, SettingsError, SourceError, OSError)
+_FEW = 100
+"""inotify instances below which it matters who has the others."""
 _PROBED = 512
 """inotify instances that are tried; of more it is enough to know that there are more."""
 Found = TypeVar("Found")
@@ -197,6 +199,7 @@ def _limits(pools: tuple[Pool, ...], host: HostFacts, claims: Iterable[Claim]) -
         tasks=limits.tasks_left(),
         addresses=free_addresses(pools, host, claims) if pools else limits.PLENTY,
         files=limits.files_each(),
+        watch_holders=inotify.most_holders() if free < _FEW else (),
     )
 
 

@@ -203,7 +203,7 @@ def _mark(directory: Path, new: EnvoyProcessInputs) -> Mapping[str, str]:
 
 
 def _start(directory: Path, binary: EnvoyBinary, new: EnvoyProcessInputs, epoch: Epoch) -> Process:
-    inotify.require(rollout.all_watches(push.texts(directory)), f"proxy {directory.name}")
+    _require_instances(directory)
     log = directory / LOG
     with suppress(FileNotFoundError):
         log.replace(directory / logs.PREVIOUS)
@@ -213,6 +213,11 @@ def _start(directory: Path, binary: EnvoyBinary, new: EnvoyProcessInputs, epoch:
     process = processes.start([str(binary.path), *usual, *logs.ARGUMENTS, *epoch.arguments], directory, mark, log)
     _record(new, binary, process)
     return process
+
+
+def _require_instances(directory: Path) -> None:
+    """Refuse what an Envoy without enough inotify instances answers by an assertion in its own code."""
+    inotify.require(rollout.all_watches(push.texts(directory)), f"proxy {directory.name}")
 
 
 def _record(new: EnvoyProcessInputs, binary: EnvoyBinary, process: Process) -> None:
@@ -226,6 +231,7 @@ def _await_answer(directory: Path, process: Process) -> None:
     admin, looks = EnvoyAdmin(directory), count(1)
     while not admin.answers():
         if next(looks) % _ALIVE == 0 and not processes.is_alive(process):
+            _require_instances(directory)
             words = processes.last_words(directory / LOG, without=logs.NOISE)
             raise ProviderError(f"Envoy of proxy {directory.name} ended at once: {words or 'without a word'}")
         if time.monotonic() > deadline:
