@@ -36,7 +36,7 @@ PATIENCE = 30.0
 def replicas(ready: None, tool: str, image: str, tmp_path: Path) -> Iterator[Replicas]:
     """Run a cluster that has local-lb in it, and this machine's Docker in its Nodes; nothing of it stays."""
     del ready
-    root = Path(tempfile.mkdtemp(prefix="llb-", dir="/tmp"))
+    root = Path(tempfile.mkdtemp(prefix="llb-", dir="/var/lib"))  # in pods /tmp is an emptyDir: anybody may write there
     try:
         with kubelet_cluster(roles=("control-plane", "worker"), shared=(SOCKET, root)) as cluster:
             made = Replicas(cluster, root)
