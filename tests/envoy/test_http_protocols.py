@@ -88,6 +88,18 @@ def trusting(authority: Authority, shown: Pair | None = None) -> ssl.SSLContext:
     return context
 
 
+def test_name_without_a_backend_gets_no_certificate_of_another(
+    running: ExitStack, tmp_path: Path, block: Block, authority: Authority
+) -> None:
+    """A chain that leads nowhere closes the connection before any handshake; a broader name goes on being served."""
+    pair = ("a", authority.sign("DNS:*.a.test"))
+    chains = [answering("a", "*.a.test", pair=pair), Chain(TcpForward(()), ("closed.a.test",), by_tls=True)]
+    start(running, tmp_path, rendering(block[9], chains), pair)
+    context = trusting(authority)
+    assert asked(block[9], "open.a.test", context) == "a"
+    assert asked(block[9], "closed.a.test", context) in CUT
+
+
 @pytest.mark.parametrize("discovery", list(Discovery))
 def test_names_choose_certificates_and_routes(
     discovery: Discovery, running: ExitStack, tmp_path: Path, block: Block, authority: Authority

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from locallb.gateway.routes import attachment
 from locallb.gateway.translation import BoundGateway
 from locallb.model.http import regexes
-from locallb.model.http.serving import TcpForward
+from locallb.model.http.serving import HttpRoutes, TcpForward
 from tests.gateway.api import (
     JsonObject,
     api_object,
@@ -240,6 +240,49 @@ def test_listeners_that_conflict_leave_their_host_to_no_other_one() -> None:
     twins = [listener("one", hostname="admin.t"), listener("two", hostname="admin.t")]
     one = only(gateway(listener(), *twins), OPEN, *SERVICES)
     assert answered(one, "admin.t", "/") == "404"
+
+
+def _by_sni(one: BoundGateway, name: str) -> str:
+    """Return the backends of a connection with a server name, or what becomes of it without one."""
+    chains = {each: chain for chain in one.chains.get(80, ()) for each in chain.names or ("",)}
+    wider = ("*." + ".".join(name.split(".")[number:]) for number in range(1, 3))
+    chain = next((chains[each] for each in (name, *wider, "") if each in chains), None)
+    if chain is None:
+        return "refused"
+    if isinstance(chain.serves, HttpRoutes):
+        return "https"
+    return " ".join(upstream_service(one, target.upstream) for target in chain.serves.targets) or "closed"
+
+
+PASSED: JsonObject = {"protocol": "TLS", "tls": {"mode": "Passthrough"}}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"protocol": "HTTPS", "tls": {"certificateRefs": [{"name": "absent"}]}},
+        {"protocol": "HTTPS"},
+        {**PASSED, "allowedRoutes": {"kinds": [{"kind": "HTTPRoute"}]}},
+        PASSED,
+    ],
+    ids=["no-secret", "no-tls", "no-kind", "no-route"],
+)
+@pytest.mark.parametrize("broader", ["", "*.t"])
+def test_connections_for_a_listener_that_does_not_serve_reach_no_other_one(broader: str, change: JsonObject) -> None:
+    """Listeners are isolated: no less specific one shows its certificate or passes on, whatever it serves."""
+    wide: JsonObject = {"hostname": broader} if broader else {}
+    admin = listener("admin", hostname="*.admin.t", **change)
+    route_of_all = route({"backendRefs": [backend("open")]}, kind="TLSRoute", parentRefs=[parent(sectionName="http")])
+    route_of_all["spec"]["hostnames"] = ["a.t", "x.admin.t", "*.t"]
+    one = only(gateway(listener(**PASSED, **wide), admin), route_of_all, *SERVICES)
+    assert [_by_sni(one, name) for name in ("x.admin.t", "a.t", "b.t")] == ["closed", "open", "open"]
+
+
+def test_no_chain_is_added_where_no_other_listener_has_the_name() -> None:
+    """Envoy closes what no chain has; listeners that serve stay as they are."""
+    narrow, refused = listener(hostname="a.t", **PASSED), listener("b", hostname="b.t", protocol="HTTPS")
+    named = route({"backendRefs": [backend("open")]}, kind="TLSRoute", hostnames=["a.t"])
+    assert [chain.names for chain in only(gateway(narrow, refused), named, *SERVICES).chains[80]] == [("a.t",)]
 
 
 def _forwarded(one: BoundGateway, sni: str = "") -> list[str]:

@@ -24,23 +24,50 @@ AttachedListener = tuple[BoundListener, Sequence[Attached]]
 def chains_of_port(
     attached: Sequence[AttachedListener], upstreams: Upstreams, refused: Iterable[BoundListener] = ()
 ) -> Iterable[Chain]:
-    """Return the filter chains of one TCP port; plain requests for hosts of `refused` listeners are no other one's."""
+    """Return the filter chains of one TCP port; clients of `refused` listeners are no other one's."""
+    refused = list(refused)
+    chains = list(_served(attached, refused, upstreams))
+    yield from chains
+    yield from _closed([bound for bound, _ in attached] + refused, chains)
+
+
+def _served(
+    attached: Sequence[AttachedListener], refused: Sequence[BoundListener], upstreams: Upstreams
+) -> Iterable[Chain]:
     plain = [Hosted(bound.listener.hostname, routes) for bound, routes in attached if bound.listener.protocol == "HTTP"]
     if plain:
         names = dict.fromkeys(bound.listener.hostname for bound in refused if bound.listener.protocol == "HTTP")
         plain += [Hosted(name, ()) for name in names if name and all(name != hosted.hostname for hosted in plain)]
         yield Chain(http_routes(plain, upstreams))
+    by_name = [bound for bound, _ in attached] + [bound for bound in refused if _is_found_by_name(bound)]
     for bound, routes in attached:
         name, termination = bound.listener.hostname, _termination(bound, routes)
+        elsewhere = dict.fromkeys(other.listener.hostname for other in by_name if other is not bound)
+        others = [other for other in elsewhere if other != name]
         if bound.listener.protocol == ListenerProtocol.HTTPS:
-            named = [Hosted(other.listener.hostname, ()) for other, _ in attached if other is not bound]
+            named = [Hosted(other, ()) for other in others]
             serves = https_routes(Hosted(name, routes), named, upstreams)
             yield Chain(serves, (name,) if name else (), termination)
         elif bound.listener.protocol == ListenerProtocol.TLS:
-            others = [other.listener.hostname for other, _ in attached if other is not bound]
             yield from _by_name(bound, routes, others, termination, upstreams)
         elif bound.listener.protocol == ListenerProtocol.TCP:
             yield Chain(_forward(routes[:1], upstreams))
+
+
+def _is_found_by_name(bound: BoundListener) -> bool:
+    return bool(bound.listener.hostname) and bound.listener.protocol in {ListenerProtocol.HTTPS, ListenerProtocol.TLS}
+
+
+def _closed(listeners: Iterable[BoundListener], chains: Sequence[Chain]) -> Iterable[Chain]:
+    """Return chains without a backend for names that belong to a listener and would reach a less specific one.
+
+    The listener is refused, or for TLS and without a route for the name.
+    """
+    with_tls = [chain for chain in chains if chain.termination or chain.by_tls]
+    taken = {name for chain in with_tls for name in chain.names or ("",)}
+    for name in dict.fromkeys(bound.listener.hostname for bound in listeners if _is_found_by_name(bound)):
+        if name not in taken and any(covers(other, name) for other in taken):
+            yield Chain(TcpForward(()), (name,), by_tls=True)
 
 
 def _termination(bound: BoundListener, routes: Sequence[Attached]) -> Termination | None:
