@@ -344,6 +344,24 @@ def test_a_load_balancer_that_fails_for_the_same_reason_again_is_reported_once()
     assert [len(lines) for lines in told] == [1, 0, 1, 1, 1]
 
 
+def test_plans_that_only_try_again_what_was_reported_to_fail_are_logged_once() -> None:
+    """Of the tries of a proxy whose image is missing; those with anything else to do, or another cause, are logged."""
+    snapshot, failed = snapshot_of("web", "api"), updated("web", failed={"web": "no such image"})
+    retry = planned(snapshot, "web", marks=[Mark(Cause.RETRY)])
+    both = planned(snapshot, "web", "api", marks=[Mark(Cause.RETRY)])
+    changed = planned(snapshot, "web", marks=[Mark(Cause.RETRY), Mark(Cause.SOURCE, "demo")])
+    chapters: list[list[LoopEvent]] = [
+        [planned(snapshot, "web"), failed],
+        *([retry, failed] for _ in range(3)),
+        [both, failed],
+        [changed, failed],
+        [retry, updated("web")],
+        [retry],
+    ]
+    told = narrated(*chapters)
+    assert [sum(line.startswith("planned: ") for line in lines) for lines in told] == [1, 1, 0, 0, 1, 1, 1, 1]
+
+
 def test_checked_but_unchanged_services_are_not_shown_as_updated() -> None:
     """Neither in lines nor in the table, when a watch starts on a stack that is as planned."""
     snapshot = snapshot_of("web", "api", "db")

@@ -106,7 +106,7 @@ class Narrator(Struct):
 
     def _planned(self, at: float, planned: Planned) -> Iterator[LogRecord]:
         summary = planned.marks, len(planned.differing), planned.unchecked
-        again = bool(self._failure) and summary == self._planned_for
+        again = summary == self._planned_for and (bool(self._failure) or self._only_retries(planned))
         if not again and (planned.differing or any(mark.cause in _ALWAYS_TOLD for mark in planned.marks)):
             yield _plan(at, planned)
         self._planned_for, self._plan = summary, planned.plan
@@ -118,6 +118,11 @@ class Narrator(Struct):
             if text not in self._left_out:
                 yield LogRecord(at, Level.INFO, "left-out", text, {"message": text})
         self._left_out = planned.plan.left_out
+
+    def _only_retries(self, planned: Planned) -> bool:
+        """Return whether a plan is there to try again what was reported to have failed, and nothing else."""
+        retries = bool(planned.marks) and all(mark.cause is Cause.RETRY for mark in planned.marks)
+        return retries and bool(planned.differing) and self._failing.keys() >= set(planned.differing)
 
     def _updated(self, at: float, updated: Updated) -> Iterator[LogRecord]:
         """Return what was changed, what failed for another reason than reported, and what only was checked."""
