@@ -18,8 +18,8 @@ from locallb.config.parsing.settings import parse_settings
 from locallb.kubernetes.parsing.objects import ParseMemory, parse_objects
 from locallb.model.gateway.objects import CONTROLLER, GROUP
 from locallb.model.identities import ClusterName, ContextName, Home
+from locallb.model.memory import AnyMemo
 from locallb.model.snapshot import Access, HostFacts, Snapshot
-from locallb.planning.memory import PlanMemory
 from locallb.planning.plan import make_plan
 from locallb.watch import gc_tuning
 
@@ -61,7 +61,7 @@ class Stand:
     """A cluster of so many Gateways, of which one route changes; without `kept` all is planned again."""
 
     gateways: int
-    kept: PlanMemory | None
+    kept: AnyMemo | None
     parsed: ParseMemory = field(default_factory=ParseMemory)
     documents: list[Document] = field(init=False)
     seconds: list[float] = field(default_factory=list)
@@ -76,7 +76,7 @@ class Stand:
         read = parse_objects(CLUSTER, self.documents, self.parsed)
         access = {CLUSTER: Access("kubeconfig", ContextName("c"))}
         seen = Snapshot(Home("p", "s", "/p"), gateway_api=read.gateway_api, access=access, host=HostFacts())
-        planner = self.kept or PlanMemory()
+        planner = self.kept or AnyMemo()
         began = time.process_time()
         make_plan(seen, SETTINGS, planner)
         self.seconds.append(time.process_time() - began)
@@ -84,7 +84,7 @@ class Stand:
 
 def measured(*, with_memory: bool) -> Sequence[float]:
     """Return the median of each size, measured in blocks that take turns; no hostname comes twice, in neither."""
-    stands = [Stand(size, PlanMemory() if with_memory else None) for size in SIZES]
+    stands = [Stand(size, AnyMemo() if with_memory else None) for size in SIZES]
     for block in range(BLOCKS):
         for stand in stands:
             for change in range(CHANGES):

@@ -21,7 +21,7 @@ from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.http.routes import Answer, Forward, GrpcMethod, Match, PathKind, Redirect, Route, Target
 from locallb.model.http.serving import Chain, HttpRoutes
 from locallb.model.identities import ClusterName, ObjectKey, UpstreamName
-from locallb.model.memory import AnyMemory, Memory, RowCache
+from locallb.model.memory import AnyMemo, Memo, RowCache
 
 _EXAMPLES = 3
 
@@ -96,14 +96,12 @@ def _behind(candidates: Iterable[Target], targets: Mapping[UpstreamName, Backend
     return ", ".join(shares) or "500"
 
 
-def sentences(
-    objects: GatewayObjects, bound: Collection[BoundGateway], memory: AnyMemory | None = None
-) -> Iterator[str]:
+def sentences(objects: GatewayObjects, bound: Collection[BoundGateway], memory: AnyMemo | None = None) -> Iterator[str]:
     """Return what of a cluster's listeners, routes and policies isn't taken, and what leads nowhere, each once.
 
     `memory` has the sentences of each Gateway from before.
     """
-    memory = memory or Memory()
+    memory = memory or Memo()
     shared, reported = shared_objects(objects, memory), set[Reference]()
     for route, said in chain.from_iterable(_of_each(shared, bound, memory)):
         if route is None or route not in reported:
@@ -121,7 +119,7 @@ def sentences(
 
 
 def refusals(
-    objects: GatewayObjects, bound: Collection[BoundGateway], memory: AnyMemory
+    objects: GatewayObjects, bound: Collection[BoundGateway], memory: AnyMemo
 ) -> Mapping[ObjectKey, tuple[str, ...]]:
     """Return what of each Gateway's listeners and routes isn't taken, where there is anything."""
     of_gateways = zip(bound, _of_each(shared_objects(objects, memory), bound, memory), strict=True)
@@ -133,7 +131,7 @@ def refusals(
 
 
 def _of_each(
-    shared: GatewayObjects, bound: Collection[BoundGateway], memory: AnyMemory
+    shared: GatewayObjects, bound: Collection[BoundGateway], memory: AnyMemo
 ) -> Sequence[list[tuple[Reference | None, list[str]]]]:
     """Return the sentences about each Gateway; `memory` has those from before."""
     known: RowCache[list[tuple[Reference | None, list[str]]]] = memory.of((shared.cluster, "sentences"), RowCache)

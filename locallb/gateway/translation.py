@@ -35,7 +35,7 @@ from locallb.model.gateway.objects import (
 )
 from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.identities import Family, ObjectKey, ObjectKind, Protocol
-from locallb.model.memory import AnyMemory, Memory, RowCache
+from locallb.model.memory import AnyMemo, Memo, RowCache
 from locallb.model.objects import FamilyPolicy, Service, ServicePort
 from locallb.model.snapshot import LocalAuthority
 
@@ -86,7 +86,7 @@ def our_classes(objects: GatewayObjects, names: Collection[str] | None) -> tuple
 def bind(
     objects: GatewayObjects,
     names: Collection[str] | None = None,
-    memory: AnyMemory | None = None,
+    memory: AnyMemo | None = None,
     authority: LocalAuthority | None = None,
 ) -> tuple[BoundGateway, ...]:
     """Bind all that a cluster has, for the classes of these names (None: all of our controller).
@@ -94,7 +94,7 @@ def bind(
     `authority` makes certificates for listeners that name none; None: those serve nothing. `memory` has those that were
     bound before: each is bound again for objects of its own, or what all share.
     """
-    memory, cluster = memory or Memory(), objects.cluster
+    memory, cluster = memory or Memo(), objects.cluster
     ours = {gateway_class.meta.key.name for gateway_class in our_classes(objects, names)}
     shared = shared_objects(objects, memory)
     grouping: RoutesByParent = memory.of((cluster, "by parent"), RoutesByParent)
@@ -105,7 +105,7 @@ def bind(
     for number in compress(count(), sets):
         every = chain(routes[number], *(by_parent.get(listener_set.reference, ()) for listener_set in sets[number]))
         routes[number] = tuple({route.reference: route for route in every}.values())
-    kept: Memory[BoundGateway] = memory.of((cluster, "bound"), Memory)
+    kept: Memo[BoundGateway] = memory.of((cluster, "bound"), Memo)
     rows: RowCache[BoundGateway] = memory.of((cluster, "rows"), RowCache)
     rows.within(shared, authority)
 
@@ -125,7 +125,7 @@ def _in_order(gateways: Iterable[Gateway], ours: Collection[str]) -> tuple[tuple
     return in_order, tuple(gateway.reference for gateway in in_order)
 
 
-def shared_objects(objects: GatewayObjects, memory: AnyMemory) -> GatewayObjects:
+def shared_objects(objects: GatewayObjects, memory: AnyMemo) -> GatewayObjects:
     """Return what routes and listeners of any Gateway may refer to: as one object for as long as it is equal."""
     shared = replace(objects, classes=(), gateways=(), listener_sets=(), routes=())
     same: GatewayObjects = memory.of((objects.cluster, "shared"), lambda known: known, shared)

@@ -33,7 +33,7 @@ from locallb.model.gateway.objects import Named
 from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.http.serving import Chain
 from locallb.model.identities import ObjectKey, ObjectKind, Uid
-from locallb.model.memory import AnyMemory, Memory
+from locallb.model.memory import AnyMemo, Memo
 from locallb.model.objects import EMPTY, FamilyPolicy, Service, ServicePort
 from locallb.model.snapshot import LocalAuthority
 
@@ -82,14 +82,14 @@ class BoundIngresses(Bound, frozen=True, kw_only=True):
 def bind_ingresses(
     objects: GatewayObjects,
     settings: Settings,
-    memory: AnyMemory | None = None,
+    memory: AnyMemo | None = None,
     authority: LocalAuthority | None = None,
 ) -> tuple[BoundIngresses, ...]:
     """Bind all that a cluster has; `memory` has those that were bound before.
 
     `authority` makes certificates for hosts without a Secret; None: those aren't served by TLS.
     """
-    memory = memory or Memory()
+    memory = memory or Memo()
     shared = replace(
         objects, classes=(), gateways=(), listener_sets=(), routes=(), ingresses=(), ingress_classes=(), namespaces={}
     )

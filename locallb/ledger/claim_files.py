@@ -30,7 +30,7 @@ from locallb.ledger.claims import (
 )
 from locallb.ledger.conflicts import refuse_unread
 from locallb.model.identities import IPAddress, Owner
-from locallb.model.memory import Memory
+from locallb.model.memory import Memo
 from locallb.model.snapshot import Claim
 from locallb.model.system_errors import reason, refusal
 from locallb.storage import files, paths
@@ -41,7 +41,7 @@ TURN = Lock()
 """Threads of this process take turns, however long that takes; patience is for other processes."""
 _MANY = 8
 """Claims of one address from which on it is worth the while to remember them: those of ports of 127.0.0.1."""
-_READ: dict[tuple[Path, IPAddress], Memory[ClaimFile | None]] = {}
+_READ: dict[tuple[Path, IPAddress], Memo[ClaimFile | None]] = {}
 """What was read of such addresses, for whoever has `TURN`."""
 _OTHERS = 0o055
 _OPEN = 0o644
@@ -106,7 +106,7 @@ class ClaimFiles(Struct, frozen=True):
         named = [name for name in sorted(likely(names, address)) if address_in(name) == address]
         if len(named) < _MANY:
             return [read_entry(self.path / name, address) for name in named]
-        memory = _READ.setdefault((self.path, address), Memory())
+        memory = _READ.setdefault((self.path, address), Memo())
         entries = [read_known(f"{self.path}/{name}", address, memory) for name in named]
         memory.evict_unused()
         return entries
@@ -134,7 +134,7 @@ class ClaimFiles(Struct, frozen=True):
         """Read those claims of one address that are there, for many who want some of it."""
         return AddressClaims(self.held(address, names))
 
-    def entries(self, names: Iterable[str], memory: Memory[ClaimFile | None] | None = None) -> list[ClaimFile | None]:
+    def entries(self, names: Iterable[str], memory: Memo[ClaimFile | None] | None = None) -> list[ClaimFile | None]:
         """Read every claim; None stands for one that is gone."""
         claimed = [(name, address) for name in sorted(names) if (address := address_in(name)) is not None]
         if memory is None:

@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner, SharingKey
-from locallb.model.memory import Memory
+from locallb.model.memory import Memo
 from locallb.model.naming import owner_fields, owner_from
 from locallb.model.snapshot import Claim, MappedPort
 from locallb.model.system_errors import FAILING, refuse_scarcity, told
@@ -105,7 +105,7 @@ def _newer(path: Path, address: IPAddress, written: int) -> ClaimFile:
     return ClaimFile(path, Claim(address, UNKNOWN, problem=problem))
 
 
-def read_known(path: str, address: IPAddress, memory: Memory[ClaimFile | None]) -> ClaimFile | None:
+def read_known(path: str, address: IPAddress, memory: Memo[ClaimFile | None]) -> ClaimFile | None:
     """Read a claim, unless its file is the one that was read last: files are replaced, so that its stamp tells.
 
     What has a problem is read again each time. Raises LedgerError as `read_entry` does. The path is a text: to make and

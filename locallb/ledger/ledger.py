@@ -24,7 +24,7 @@ from locallb.ledger.conflicts import ContendedError, is_within, refuse_copy, ref
 from locallb.ledger.publishing import ClaimRequest, among, publish, remove, rounds
 from locallb.ledger.terms import last_term, require_leader
 from locallb.model.identities import Home, IPAddress, Owner, SharingKey
-from locallb.model.memory import Memory
+from locallb.model.memory import Memo
 from locallb.model.snapshot import Claim, MappedPort
 from locallb.model.system_errors import reason
 from locallb.storage import files
@@ -51,7 +51,7 @@ class Ledger:
         """Return the last term in which a leader of this stack wrote here; -1 if there was none. Raises LedgerError."""
         return last_term(self._files, home)
 
-    def claims(self, memory: Memory[ClaimFile | None] | None = None) -> tuple[Claim, ...]:
+    def claims(self, memory: Memo[ClaimFile | None] | None = None) -> tuple[Claim, ...]:
         """Read every claim, sorted; those of owners whose project is gone and of UNKNOWN are among them.
 
         `memory` of earlier reads saves work. Raises LedgerError where the ledger can't be read; a single claim that

@@ -6,43 +6,43 @@ world, and what others reported about it.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import chain, compress, count, repeat
-from operator import eq, is_, is_not
+from operator import is_, is_not
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct, field
 
 _Made = TypeVar("_Made")
-_Item = TypeVar("_Item")
 _Given = tuple[Any, ...]
 _FEW = 10
 """Rows that are looked for one by one."""
 
 
-class Memory(Struct, Generic[_Made]):
-    """Knows by key what was made, and of what. Nobody may change either. For one thread and one purpose."""
+class Memo(Struct, Generic[_Made]):
+    """Knows by key what a pure function returned last, and from which arguments.
 
-    same: Callable[[Any, Any], bool] = eq
-    """Returns whether the same comes of two tuples of arguments; members of equal tuples are one object or equal."""
+    Equal arguments: the function isn't called. An equal result: the former object is returned, so that all that depend
+    on it find identical arguments. What isn't asked for until `evict_unused` is forgotten. For one thread and one
+    purpose; nobody may change arguments or results.
+    """
+
     _frame: _Given = ()
     _before: dict[Hashable, tuple[_Given, _Made]] = field(default_factory=dict)
     _now: dict[Hashable, tuple[_Given, _Made]] = field(default_factory=dict)
 
     def of(self, key: Hashable, make: Callable[..., _Made], *given: object) -> _Made:
-        """Return what `make` makes of `given`, as it was for `key` if that was of the same. Raises as `make` does."""
-        known = self._now.get(key) or self._before.get(key)
-        if known is None or not self.same(known[0], given):
+        """Return the result of `make` for `given`, one purpose a key. Raises as `make` does."""
+        known = self._before.pop(key, None) or self._now.get(key)
+        if known is None:
             known = given, make(*given)
-        elif self.same is eq:  # whoever comes with this very one again need not be compared in depth
+        elif known[0] == given:  # identical arguments need not be compared in depth the next time
             known = given, known[1]
+        else:
+            made = make(*given)
+            known = given, known[1] if known[1] == made else made
         self._now[key] = known
         return known[1]
-
-    def given(self, key: Hashable) -> _Given:
-        """Return what was made last for `key` was made of; empty if nothing was."""
-        return (self._now.get(key) or self._before.get(key) or ((),))[0]
 
     def within(self, *frame: object) -> None:
         """Forget everything that was made within another frame: whatever `make` uses besides `given`."""
@@ -64,7 +64,7 @@ class Memory(Struct, Generic[_Made]):
         self._before, self._now = self._now, {}
 
 
-AnyMemory: TypeAlias = Memory[Any]
+AnyMemo: TypeAlias = Memo[Any]
 """One for results of several types: under each key stands one type, which the caller names."""
 
 
@@ -207,30 +207,3 @@ def _alike(some: Sequence[object], others: Sequence[object], *, at_end: bool = F
     """Count the very same objects with which both begin, or end."""
     pair = (reversed(some), reversed(others)) if at_end else (some, others)
     return next(compress(count(), map(is_not, *pair)), min(len(some), len(others)))
-
-
-def came_and_went(before: Sequence[_Item], now: Sequence[_Item]) -> tuple[Sequence[_Item], Sequence[_Item]]:
-    """Return the objects that only `now` has, and those that only `before` had; one that moved is neither.
-
-    By identity, at the cost of a comparison of pointers for each object that stayed.
-    """
-    if before is now:
-        return (), ()
-    head = _alike(before, now)
-    tail = min(_alike(before, now, at_end=True), min(len(before), len(now)) - head)
-    old, new = before[head : len(before) - tail], now[head : len(now) - tail]
-    return _beyond(new, old), _beyond(old, new)
-
-
-def _beyond(some: Sequence[_Item], others: Sequence[_Item]) -> Sequence[_Item]:
-    """Return those of `some` that `others` don't have, or not as often."""
-    if not others:
-        return some
-    left = Counter(map(id, others))
-    beyond = []
-    for one in some:
-        if left[id(one)]:
-            left[id(one)] -= 1
-        else:
-            beyond.append(one)
-    return beyond

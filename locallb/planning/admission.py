@@ -1,97 +1,236 @@
 """Admission: which Services get addresses and a proxy, in which order they are placed, and why the others don't.
 
-It doesn't depend on endpoints and routes of Gateways, which change most often. Not here: what is served, and how an
-address or a proxy is chosen.
+What concerns all Services is decided from as little of each as decides: so a change of anything else of a Service is no
+reason to decide again. Not here: what is served, and how an address or a proxy is chosen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from locallb.config.settings import Settings
+from locallb.config.settings import Pool, ProxySettings, Settings
 from locallb.model.identities import IPAddress, ObjectKey
-from locallb.model.objects import Service
+from locallb.model.memory import AnyMemo
+from locallb.model.network.ranges import AddressRange
+from locallb.model.objects import Node, Service, ServicePort, TrafficPolicy
 from locallb.model.reasons import Problem
-from locallb.model.snapshot import Snapshot
-from locallb.planning.addresses.allocation import Answer
-from locallb.planning.addresses.port_mapping import map_ports
-from locallb.planning.foreign import served_by_others
-from locallb.planning.memory import PlanMemory
-from locallb.planning.ports import PortProblems
-from locallb.planning.proxies.assignment import ProxyAssignment, ProxyAssignments
+from locallb.model.snapshot import Claim, HostFacts, Snapshot, Socket
+from locallb.planning.addresses.allocation import Answer, allocate
+from locallb.planning.addresses.port_mapping import MappedServices, map_ports
+from locallb.planning.foreign import has_only_foreign_addresses, served_by_others
+from locallb.planning.ports import HostPorts, PortProblems
+from locallb.planning.proxies.assignment import ProxyAssignment, ProxyAssignments, ProxyDemand, assign_proxies
+from locallb.planning.selection import is_ours
 
-FindProblems = Callable[[Service], PortProblems]
+
+class Admitted(NamedTuple):
+    """A Service that is placed, with its ports mapped, where those are."""
+
+    service: Service
+    addresses: tuple[IPAddress, ...]
+    assignment: ProxyAssignment
+    problems: PortProblems
 
 
 class Admission(Struct, frozen=True):
-    """The Services that are placed, column by column in the order of keys, and what became of the others."""
+    """The Services that are placed, sorted, and what became of the others."""
 
-    services: tuple[Service, ...]
-    """With their ports mapped, where those are."""
-    addresses: tuple[tuple[IPAddress, ...], ...]
-    assignments: tuple[ProxyAssignment, ...]
-    where: Mapping[ObjectKey, tuple[int, ProxyAssignment]]
-    """Where in that order each stands, and how it is served."""
-    problems: Mapping[ObjectKey, PortProblems]
+    admitted: Sequence[Admitted]
     assigned: ProxyAssignments
     refused: Mapping[ObjectKey, Answer]
     """Who gets no proxy, and why: addresses, where the host has no room."""
 
 
-def admit(
-    snapshot: Snapshot, settings: Settings, files: Mapping[ObjectKey, int], memory: PlanMemory, find: FindProblems
-) -> Admission:
-    """Decide which Services are served; `files` has the Gateways, `find` returns a Service's unservable ports."""
-    # Endpoints and objects of Gateway API are left out: with others of them the answer is the same.
-    decides = replace(snapshot, slices=(), gateway_api=())
-    admission: Admission = memory.admitted.of(
-        None, partial(_admitted, memory=memory, find=find), decides, settings, files
-    )
-    return admission
-
-
-def _admitted(
-    snapshot: Snapshot, settings: Settings, files: Mapping[ObjectKey, int], memory: PlanMemory, find: FindProblems
-) -> Admission:
-    wanted: Sequence[Service] = memory.ours(snapshot.services, settings)
-    others = served_by_others(wanted, snapshot, settings)
-    wanted = [service for service in wanted if service.key not in others] if others else wanted
-    mapped = memory.mapped(map_ports(snapshot, wanted)) if settings.port_mapping else None
-    wanted = mapped.services if mapped else wanted
-    problems = memory.problems(snapshot.host, wanted, find)
-    servable, hopeless = _by_servable_ports(wanted, problems)
-    answers = mapped.answers if mapped else memory.allocate(snapshot, servable, settings)
+def admit(snapshot: Snapshot, settings: Settings, files: Mapping[ObjectKey, int], memo: AnyMemo) -> Admission:
+    """Decide which Services are served; `files` has the Gateways, with the number of files that each watches."""
+    considered = _considered(snapshot, settings, memo)
+    ours = [each for each in considered if each.ours]
+    theirs = [each.service for each in ours if each.foreign]
+    others = served_by_others(theirs, snapshot) if theirs else {}
+    ours = [each for each in ours if each.service.key not in others] if others else ours
+    everybody, wanted = tuple(each.wish for each in considered), tuple(each.wish for each in ours)
+    services, mapped = [each.service for each in ours], None
+    if settings.port_mapping:
+        mapped = _mapped(snapshot, wanted, memo)
+        services = [
+            memo.of(("mapped", service.key), _with_ports, service, each.ports)
+            for service, each in zip(services, mapped.services, strict=True)
+        ]
+    problems = _problems(services, snapshot.host, memo)
+    hopeless = _hopeless(services, problems)
+    if mapped:
+        answers = mapped.answers
+    else:
+        answers = _allocated(
+            snapshot, everybody, tuple(wish for wish in wanted if wish.key not in hopeless), settings, memo
+        )
     given = {key: answer for key, answer in answers.items() if not isinstance(answer, Problem)}
-    assigned = memory.assignments(
-        [service for service in servable if service.key in given], snapshot, settings.proxies, files
-    )
+    demands = (each.demand for each in ours if each.wish.key in given and each.wish.key not in hopeless)
+    assigned = _assigned(tuple(demands), snapshot, settings.proxies, files, memo)
     seats = assigned.assignments
-    in_order = sorted((service for service in servable if service.key in seats), key=lambda service: service.key)
+    admitted = [
+        Admitted(service, given[key], seats[key], problems.get(key, _NO_PROBLEMS))
+        for service in services
+        if (key := service.key) in seats
+    ]
     beside = {key: problem for key, problem in hopeless.items() if not isinstance(answers.get(key), Problem)}
-    return Admission(
-        services=tuple(in_order),
-        addresses=tuple(given[service.key] for service in in_order),
-        assignments=tuple(seats[service.key] for service in in_order),
-        where={service.key: (number, seats[service.key]) for number, service in enumerate(in_order)},
-        problems=problems,
-        assigned=assigned,
-        refused={key: answer for key, answer in {**answers, **beside, **others}.items() if key not in seats},
+    refused = {key: answer for key, answer in {**answers, **beside, **others}.items() if key not in seats}
+    return Admission(sorted(admitted, key=_key), assigned, refused)
+
+
+_NO_PROBLEMS: PortProblems = {}
+
+
+class _Considered(NamedTuple):
+    """A Service, and what of it decides about others."""
+
+    service: Service
+    ours: bool
+    foreign: bool
+    """By its status it is another controller's."""
+    wish: Service
+    """What of it decides about addresses; every other field has its default."""
+    demand: ProxyDemand
+
+
+def _considered(snapshot: Snapshot, settings: Settings, memo: AnyMemo) -> Sequence[_Considered]:
+    rivals = any(socket.foreign and socket.alone for socket in snapshot.host.sockets)
+    live = snapshot.access
+    return [
+        memo.of(("considered", service.key), _consider, service, settings, service.key.cluster in live, rivals)
+        for service in snapshot.services
+    ]
+
+
+def _consider(service: Service, settings: Settings, live: bool, rivals: bool) -> _Considered:  # noqa: FBT001 - as `Memo` gives it
+    """Set apart what decides about others; ports do where addresses may be shared, mapped, or had by other users."""
+    ours = is_ours(service, settings) and not service.deleting
+    by_ports = rivals or settings.port_mapping or bool(service.sharing_key)
+    wish = Service(
+        service.key,
+        service.ports if by_ports else (),
+        created=service.created,
+        families=service.families,
+        family_policy=service.family_policy,
+        requested=service.requested,
+        sharing_key=service.sharing_key,
+        traffic_policy=service.traffic_policy if service.sharing_key else TrafficPolicy.CLUSTER,
+        labels=service.labels,
+        ingress=service.ingress,
+    )
+    foreign = ours and live and has_only_foreign_addresses(service, settings)
+    return _Considered(service, ours, foreign, wish, ProxyDemand.of(service, settings.proxies.mode))
+
+
+def _key(admitted: Admitted) -> ObjectKey:
+    return admitted.service.key
+
+
+def _with_ports(service: Service, ports: tuple[ServicePort, ...]) -> Service:
+    return replace(service, ports=ports)
+
+
+def _mapped(snapshot: Snapshot, wanted: tuple[Service, ...], memo: AnyMemo) -> MappedServices:
+    host = HostFacts(
+        snapshot.host.unprivileged_port_start, sockets=snapshot.host.sockets, addresses=snapshot.host.addresses
+    )
+    held = Snapshot(snapshot.home, claims=snapshot.claims, remembered=snapshot.remembered, host=host)
+    mapped: MappedServices = memo.of("mapped ports", map_ports, held, wanted)
+    return mapped
+
+
+def _problems(services: Iterable[Service], host: HostFacts, memo: AnyMemo) -> Mapping[ObjectKey, PortProblems]:
+    """Return the ports of each Service that can't be served here at all."""
+    everywhere = memo.of("everywhere", _everywhere, host.sockets)
+    ports: HostPorts = memo.of("ports", HostPorts, host.unprivileged_port_start, everywhere)
+    found = {each.key: memo.of(("problems", each.key), HostPorts.problems, ports, each) for each in services}
+    return {key: problems for key, problems in found.items() if problems}
+
+
+def _everywhere(sockets: Iterable[Socket]) -> tuple[Socket, ...]:
+    return tuple(socket for socket in sockets if socket.address.is_unspecified)
+
+
+def _hopeless(services: Iterable[Service], problems: Mapping[ObjectKey, PortProblems]) -> Mapping[ObjectKey, Problem]:
+    """Return the Services of which no port can be served here."""
+    some = [service for service in services if service.key in problems] if problems else ()
+    return {
+        service.key: problems[service.key][service.ports[0]]
+        for service in some
+        if all(port in problems[service.key] for port in service.ports)
+    }
+
+
+def _allocated(
+    snapshot: Snapshot, everybody: tuple[Service, ...], wanted: tuple[Service, ...], settings: Settings, memo: AnyMemo
+) -> Mapping[ObjectKey, Answer]:
+    """Return the addresses of those that are `wanted`, of all that may list or hold some."""
+    named = memo.of("named", _named, everybody, snapshot.claims, snapshot.remembered, settings.pins)
+    listening = memo.of("listening", _listening, snapshot.host.sockets, named, settings.pools)
+    seen = Snapshot(
+        snapshot.home,
+        everybody,
+        nodes=memo.of("addresses of Nodes", _addresses_of, snapshot.nodes),
+        claims=snapshot.claims,
+        remembered=snapshot.remembered,
+        host=HostFacts(sockets=listening, addresses=snapshot.host.addresses, user=snapshot.host.user),
+        external_ips=snapshot.external_ips,
+    )
+    answers: Mapping[ObjectKey, Answer] = memo.of("addresses", allocate, seen, wanted, settings)
+    return answers
+
+
+def _named(
+    services: Iterable[Service],
+    claims: Iterable[Claim],
+    remembered: Iterable[Claim],
+    pins: Mapping[str, tuple[IPAddress, ...]],
+) -> frozenset[IPAddress]:
+    """Return the addresses that anybody requests, has or lists."""
+    asked = (address for each in services for address in each.requested)
+    listed = (entry.address for each in services for entry in each.ingress)
+    held = (claim.address for some in (claims, remembered) for claim in some)
+    return frozenset((*asked, *listed, *held, *(address for some in pins.values() for address in some)))
+
+
+def _listening(sockets: Iterable[Socket], named: frozenset[IPAddress], pools: Iterable[Pool]) -> tuple[Socket, ...]:
+    """Return the sockets at addresses that a Service may get; hosts have many others, which come and go."""
+    spans = [span for pool in pools for span in pool.ranges]
+    return tuple(
+        socket
+        for socket in sockets
+        if not socket.address.is_unspecified
+        if socket.address in named or any(_within(socket.address, span) for span in spans)
     )
 
 
-def _by_servable_ports(
-    services: Sequence[Service], problems: Mapping[ObjectKey, PortProblems]
-) -> tuple[list[Service], Mapping[ObjectKey, Problem]]:
-    """Set apart the Services of which no port can be served here."""
-    servable, hopeless = [], {}
-    for service in services:
-        mine = problems[service.key]
-        if mine and all(port in mine for port in service.ports):
-            hopeless[service.key] = mine[service.ports[0]]
-        else:
-            servable.append(service)
-    return servable, hopeless
+def _within(address: IPAddress, span: AddressRange) -> bool:
+    return address.version == span.first.version and int(span.first) <= int(address) <= int(span.last)
+
+
+def _addresses_of(nodes: Iterable[Node]) -> tuple[Node, ...]:
+    return tuple(Node(node.cluster, node.name, node.addresses) for node in nodes)
+
+
+def _assigned(
+    demands: tuple[ProxyDemand, ...],
+    snapshot: Snapshot,
+    settings: ProxySettings,
+    files: Mapping[ObjectKey, int],
+    memo: AnyMemo,
+) -> ProxyAssignments:
+    running = Snapshot(
+        snapshot.home,
+        proxies=snapshot.proxies,
+        stack_proxies=snapshot.stack_proxies,
+        http_proxies=snapshot.http_proxies,
+        max_heaps=snapshot.max_heaps,
+        assignments=snapshot.assignments,
+        host=HostFacts(watches=snapshot.host.watches),
+    )
+    assigned: ProxyAssignments = memo.of("proxies", assign_proxies, demands, running, settings, files)
+    return assigned

@@ -18,26 +18,18 @@ from locallb.model.snapshot import Snapshot
 from locallb.planning.addresses.port_mapping import LOOPBACK
 
 
-def served_by_others(
-    services: Iterable[Service], snapshot: Snapshot, settings: Settings
-) -> Mapping[ObjectKey, Problem]:
-    """Return which Services of running clusters are left to another controller, and why."""
-    if settings.take_over:
-        return {}
-    theirs = [service for service in services if _has_only_foreign_addresses(service, snapshot, settings)]
-    if not theirs:  # as nearly always: all claims need not be searched
-        return {}
+def served_by_others(theirs: Iterable[Service], snapshot: Snapshot) -> Mapping[ObjectKey, Problem]:
+    """Return which Services with only foreign addresses are left to another controller, and why."""
     claims = (*snapshot.claims, *snapshot.remembered)
     held = {claim.owner.service for claim in claims if claim.owner.home == snapshot.home}
     return {service.key: _problem(service) for service in theirs if service.key not in held}
 
 
-def _has_only_foreign_addresses(service: Service, snapshot: Snapshot, settings: Settings) -> bool:
-    if not (service.ingress or service.hostnames) or service.was_served:
+def has_only_foreign_addresses(service: Service, settings: Settings) -> bool:
+    """Return whether another controller serves a Service of a running cluster, by its status."""
+    if settings.take_over or not (service.ingress or service.hostnames) or service.was_served:
         return False
-    if service.key.kind is not ObjectKind.SERVICE or service.key.cluster not in snapshot.access:
-        return False
-    if service.load_balancer_class in settings.classes.names:
+    if service.key.kind is not ObjectKind.SERVICE or service.load_balancer_class in settings.classes.names:
         return False
     return not any(_may_be_ours(entry.address, settings) for entry in service.ingress)
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Struct
 
-from locallb.config.settings import Settings
 from locallb.model.faults import ALL, Fault
 from locallb.model.formatting import few
-from locallb.model.identities import ClusterName, Family, IPAddress, Protocol
+from locallb.model.identities import Family, IPAddress, Protocol
 from locallb.model.objects import FamilyPolicy, Service
-from locallb.model.snapshot import Snapshot
 
 NODES = "ExcludedNodesUsed"
 """Every Node is excluded from load balancers, so all are used."""
@@ -40,16 +38,15 @@ class Notice(Struct, frozen=True):
 
 
 def notices_of(
-    service: Service,
-    addresses: tuple[IPAddress, ...],
-    lone: Mapping[ClusterName, str],
-    snapshot: Snapshot,
-    settings: Settings,
+    service: Service, addresses: tuple[IPAddress, ...], lone: str, held: Collection[IPAddress] | None
 ) -> tuple[Notice, ...]:
-    """Return the notices of a Service that gets `addresses`; `lone` has sentences by cluster."""
-    notices = [Notice(NODES, lone[service.key.cluster])] if service.key.cluster in lone else []
-    others = _of_others(service, addresses, snapshot)
-    if others and service.key.cluster in snapshot.access and not settings.take_over:
+    """Return the notices of a Service that gets `addresses`.
+
+    `lone` says that all Nodes are used although all are excluded. `held` are the addresses that claims give it; None
+    where its status says nothing of others: in manifests, and where what they wrote goes.
+    """
+    notices = [Notice(NODES, lone)] if lone else []
+    if held is not None and (others := _of_others(service, addresses, held)):
         notices.append(Notice(OTHERS, _other_controller(service, others)))
     notices += [Notice(FAMILY, _without(service, family)) for family in _missing(service, addresses)]
     if service.proxy_protocol and any(port.protocol is Protocol.UDP for port in service.ports):
@@ -115,15 +112,9 @@ def _only_tcp(service: Service) -> str:
     )
 
 
-def _of_others(service: Service, addresses: tuple[IPAddress, ...], snapshot: Snapshot) -> list[IPAddress]:
-    foreign = [ingress.address for ingress in service.ingress if ingress.address not in addresses]
-    if not foreign:  # as nearly always: all claims need not be searched for each Service
-        return []
-    claims = (*snapshot.claims, *snapshot.remembered)
-    held = {
-        claim.address for claim in claims if (claim.owner.home, claim.owner.service) == (snapshot.home, service.key)
-    }
-    return [address for address in foreign if address not in held]
+def _of_others(service: Service, addresses: tuple[IPAddress, ...], held: Collection[IPAddress]) -> list[IPAddress]:
+    listed = (ingress.address for ingress in service.ingress)
+    return [address for address in listed if address not in addresses and address not in held]
 
 
 def _other_controller(service: Service, others: list[IPAddress]) -> str:

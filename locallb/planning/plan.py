@@ -7,8 +7,10 @@ problems, rejections, notices). Not here: reading Services, choosing addresses, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,173 +18,246 @@ from msgspec.structs import replace
 from locallb.config.settings import PodRouting, Settings
 from locallb.envoy.http import watched_by_chains
 from locallb.gateway.routes.bound import Bound
-from locallb.model.identities import ClusterName, IPAddress, ObjectKey, Owner
-from locallb.model.objects import Service
+from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner, ProxyName
+from locallb.model.memory import AnyMemo, Memo
+from locallb.model.objects import EndpointSlice, Node, ServicePort
 from locallb.model.reasons import Problem, Reason
-from locallb.model.snapshot import Access, Snapshot
+from locallb.model.snapshot import Access, Claim, HostFacts, Snapshot, Socket
 from locallb.planning.addresses.allocation import Answer
-from locallb.planning.admission import Admission, admit
-from locallb.planning.backends.index import BackendIndex
+from locallb.planning.admission import Admitted, admit
+from locallb.planning.backends.index import BackendIndex, by_service
 from locallb.planning.backends.nodes import eligible
-from locallb.planning.gateways.gateways import Gateways, with_gateways, with_orders
-from locallb.planning.gateways.serving import backends_of
-from locallb.planning.last_plan import LastPlan
+from locallb.planning.gateways.gateways import Gateways, gateways_of, with_gateways, with_orders
 from locallb.planning.left_out import left_out, unused_pins
-from locallb.planning.memory import PlanMemory
 from locallb.planning.names import with_names
 from locallb.planning.notices import TOLD_OF_THE_STACK, notices_of, of_faults
-from locallb.planning.planned import Plan, Rejection
+from locallb.planning.planned import Plan, PlannedProxy, Rejection
 from locallb.planning.planned_for_clusters import PlannedRoutes
-from locallb.planning.ports import HostPorts, PortProblems
-from locallb.planning.proxies.assignment import ProxyAssignment
-from locallb.planning.proxies.placing import Placed, PlacementInputs, PlanContext
-from locallb.planning.routes.pod_routes import RoutePlan, routes_to_gain
+from locallb.planning.ports import taken_ports
+from locallb.planning.proxies.assignment import ProxyAssignments
+from locallb.planning.proxies.placing import Placed, PlacementInputs, PlanContext, place, proxy_of_stack
+from locallb.planning.routes.pod_routes import RoutePlan, routes_of, routes_to_gain
 from locallb.planning.selection import is_ours
 from locallb.planning.statuses.gateway_statuses import with_statuses
 
 
-def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None = None) -> Plan:
-    """Decide for every Service of the snapshot what it gets; `memory` of earlier plans saves work."""
-    memory = memory or PlanMemory()
-    memory.last = _place_only_changed(snapshot, settings, memory) or _plan_everything(snapshot, settings, memory)
-    return memory.last.plan
+def make_plan(snapshot: Snapshot, settings: Settings, memo: AnyMemo | None = None) -> Plan:
+    """Give each Service addresses, then a proxy, place it there, and plan the statuses of all objects.
 
-
-def _plan_everything(snapshot: Snapshot, settings: Settings, memory: PlanMemory) -> LastPlan:
-    """Give each Service addresses, then a proxy, place it there, and plan the statuses of all objects."""
-    gateways = with_orders(memory.gateways(snapshot, settings), snapshot.orders)
-    inputs = _Inputs.of(with_gateways(snapshot, gateways.bound), settings, memory, gateways.bound)
-    admission = _admit(inputs, memory)
-    placed = _place(inputs, admission, memory)
+    `memo` of earlier plans saves the work for whatever hasn't changed.
+    """
+    memo = memo or Memo()
+    gateways = with_orders(_gateways(snapshot, settings, memo), snapshot.orders)
+    snapshot = with_gateways(snapshot, gateways.bound)
+    frame = PlanContext.of(snapshot.home, settings, snapshot.host)
+    routing = _routes(snapshot, settings, memo)
+    nodes, lone = memo.of("eligible", eligible, snapshot.nodes)
+    admission = admit(snapshot, settings, _watched_files(gateways.bound, memo), memo)
+    placed = _place(admission.admitted, _Around(snapshot, settings, nodes, lone, routing), gateways.bound, frame, memo)
     plan = Plan(
-        placements=tuple(placed_service.placement for placed_service in placed),
-        proxies=(
-            *(placed_service.own for placed_service in placed if placed_service.own),
-            *memory.of_stack(admission.assigned, inputs.frame),
+        placements=tuple(each.placement for each in placed),
+        proxies=(*(each.own for each in placed if each.own), *_proxies_of_stack(admission.assigned, frame, memo)),
+        rejections=_rejections(snapshot, settings, admission.refused, len(placed)),
+        routes=_routes_of_host(snapshot.home, settings, routing),
+        notices=(
+            *lone.values(),
+            *_notices_of_stack(placed),
+            *routing.notices,
+            *unused_pins(snapshot, settings),
+            *gateways.notices,
         ),
-        rejections=_rejections(inputs.snapshot, settings, admission.refused, len(placed)),
-        routes=_routes_of_host(inputs),
-        notices=(*_notices(inputs, placed), *gateways.notices),
         refused=gateways.refused,
     )
-    plan = with_names(plan, inputs.snapshot, gateways.bound, inputs.frame)
-    plan = with_statuses(plan, gateways, inputs.snapshot, settings, memory.statuses)
-    plan = replace(plan, left_out=_left_out(inputs, plan, gateways, memory))
-    return LastPlan(snapshot, settings, plan, tuple(placed), admission.where)
+    plan = with_names(plan, snapshot, gateways.bound, frame)
+    plan = with_statuses(plan, gateways, snapshot, settings, memo.of("statuses", Memo))
+    gain = routes_to_gain(plan, snapshot, settings, partial(_routes, memo=memo))
+    plan = replace(plan, left_out=(*left_out(snapshot, plan, settings), *gateways.left_out, *snapshot.hints, *gain))
+    memo.evict_unused()
+    return plan
 
 
-def _place_only_changed(snapshot: Snapshot, settings: Settings, memory: PlanMemory) -> LastPlan | None:
-    """Place again only the Services that may be placed otherwise; None where everything is to be planned."""
-    last = memory.last
-    changed = last.others(snapshot, settings) if last else None
-    if last is None or changed is None or not memory.seats_the_same(last.snapshot, snapshot, settings):
-        return None
-    inputs = _Inputs.of(snapshot, settings, memory, {})
-    if any(map(inputs.ports.problems, changed)):
-        return None
-    placed = [memory.place_alone(inputs.frame, inputs.given({}, *last.asked(service))) for service in changed]
-    return last.with_others(snapshot, placed)
+def _gateways(snapshot: Snapshot, settings: Settings, memo: AnyMemo) -> Gateways:
+    """Return the Gateways and Ingresses that the objects of a snapshot bind."""
+    bind = partial(gateways_of, memory=memo.of("bound", Memo))
+    gateways: Gateways = memo.of("gateways", bind, snapshot.gateway_api, settings, snapshot.authority)
+    return gateways
 
 
-class _Inputs(Struct, frozen=True):
-    """What all placements are made from besides their Services."""
+def _routes(snapshot: Snapshot, settings: Settings, memo: AnyMemo) -> RoutePlan:
+    """Return the routes to pods, by what decides about them."""
+    host = snapshot.host
+    facts = HostFacts(
+        addresses=host.addresses,
+        routes=host.routes,
+        diversions=host.diversions,
+        subnets=host.subnets,
+        may_route=host.may_route,
+    )
+    seen = Snapshot(snapshot.home, nodes=snapshot.nodes, node_routes=snapshot.node_routes, host=facts)
+    routing: RoutePlan = memo.of(("routes", settings.pod_routes), routes_of, seen, settings)
+    return routing
+
+
+def _watched_files(gateways: Mapping[ObjectKey, Bound], memo: AnyMemo) -> Mapping[ObjectKey, int]:
+    """Return the number of files that the proxy of each Gateway watches."""
+    return {key: memo.of(("files", key), _count_watched_files, gateway) for key, gateway in gateways.items()}
+
+
+class _Around(NamedTuple):
+    """What placements are made from besides their Services."""
 
     snapshot: Snapshot
     settings: Settings
-    ports: HostPorts
-    routing: RoutePlan
-    index: BackendIndex
+    nodes: tuple[Node, ...]
+    """Those that may be backends."""
     lone: Mapping[ClusterName, str]
     """Sentences about clusters of which every Node is used although all are excluded."""
-    gateways: Mapping[ObjectKey, Bound]
-    frame: PlanContext
+    routing: RoutePlan
 
-    @classmethod
-    def of(
-        cls, snapshot: Snapshot, settings: Settings, memory: PlanMemory, gateways: Mapping[ObjectKey, Bound]
-    ) -> _Inputs:
-        """Index the backends of Services and this host's facts."""
-        nodes, lone = eligible(snapshot.nodes)
-        routing = memory.routing(snapshot, settings)
-        slices = memory.slices.of(snapshot.slices)
-        index = BackendIndex.within(snapshot, nodes, settings, routing.routes, slices)
-        frame = PlanContext.of(snapshot.home, settings, snapshot.host)
-        return cls(snapshot, settings, memory.ports(snapshot.host), routing, index, lone, gateways, frame)
 
-    def given(
-        self,
-        problems: PortProblems,
-        service: Service,
-        addresses: tuple[IPAddress, ...],
-        assignment: ProxyAssignment,
-        gateway: Bound | None,
-    ) -> PlacementInputs:
-        """Return all that decides about the placement of one Service."""
-        return PlacementInputs(
-            service,
-            addresses,
-            assignment,
-            backends_of(gateway, self.index) if gateway else self.index.of_service(service),
-            problems,
-            self.ports.taken(service, addresses),
-            self.snapshot.access.get(service.key.cluster),
-            (
-                *notices_of(service, addresses, self.lone, self.snapshot, self.settings),
-                *(of_faults(service, gateway.faults) if gateway else ()),
-            ),
+class _World(Struct, frozen=True):
+    """What all placements of a cluster have in common."""
+
+    index: BackendIndex
+    lone: str
+    access: Access | None
+
+
+class _Question(NamedTuple):
+    """What one placement is made from, besides the frame: equal ones give equal placements."""
+
+    admitted: Admitted
+    world: _World
+    behind: tuple[tuple[ObjectKey, tuple[EndpointSlice, ...]], ...]
+    """The EndpointSlices of each Service to which it leads."""
+    drained: Mapping[ObjectKey, frozenset[str]]
+    """Which of the backends of those get no new connections."""
+    sockets: tuple[Socket, ...]
+    """Those that listen at its addresses."""
+    held: frozenset[IPAddress] | None
+    """The addresses that claims give it; None where its status says nothing of others."""
+    gateway: Bound | None
+
+
+def _place(
+    admitted: Sequence[Admitted],
+    around: _Around,
+    gateways: Mapping[ObjectKey, Bound],
+    frame: PlanContext,
+    memo: AnyMemo,
+) -> Sequence[Placed]:
+    """Place all Services that have a proxy."""
+    snapshot, settings = around.snapshot, around.settings
+    worlds = _worlds(around, {each.service.key.cluster for each in admitted}, memo)
+    slices = memo.of("slices", by_service, snapshot.slices)
+    claimed = memo.of("claimed", _claimed, snapshot.home, snapshot.claims, snapshot.remembered)
+    sockets = memo.of("sockets", _by_address, snapshot.host.sockets)
+    placed = []
+    for each in admitted:
+        service, key = each.service, each.service.key
+        gateway, keys = gateways.get(key), (key,)
+        if gateway:
+            gateway = memo.of(("wanted", key), _with_mapped_ports, gateway, service.ports)
+            keys = tuple(dict.fromkeys(target.service for target in gateway.targets.values()))
+        lists = service.ingress and key.cluster in snapshot.access and not settings.take_over
+        question = _Question(
+            each,
+            worlds[key.cluster],
+            tuple([(behind, slices.get(behind, ())) for behind in keys]),
+            {behind: snapshot.orders[behind].drained for behind in keys if behind in snapshot.orders},
+            tuple([socket for at in each.addresses for socket in sockets.get(at, ())]) if sockets else (),
+            claimed.get(key, _NONE) if lists else None,
             gateway,
         )
+        placed.append(memo.of(("placed", key), _placed, question, frame))
+    return placed
 
 
-def _admit(inputs: _Inputs, memory: PlanMemory) -> Admission:
-    """Decide which Services are served, at which addresses and by which proxy."""
-    watched = memory.files(inputs.gateways, _count_watched_files)
-    return admit(inputs.snapshot, inputs.settings, watched, memory, inputs.ports.problems)
+_NONE: frozenset[IPAddress] = frozenset()
 
 
-def _place(inputs: _Inputs, admission: Admission, memory: PlanMemory) -> Sequence[Placed]:
-    """Place all Services that have a proxy, in order."""
-    services, gateways = admission.services, inputs.gateways
-    bound = [gateways.get(service.key) for service in services]
-    bound = [*map(_mapped, bound, services)] if inputs.settings.port_mapping else bound
-    return memory.place(
-        inputs.frame,
-        _beside(inputs.snapshot, inputs.settings),
-        (services, admission.addresses, admission.assignments, bound),
-        lambda service, *others: inputs.given(admission.problems[service.key], service, *others),
+def _placed(question: _Question, frame: PlanContext) -> Placed:
+    """Place one Service."""
+    (service, addresses, assignment, problems), world, gateway = question.admitted, question.world, question.gateway
+    inputs = PlacementInputs(
+        service,
+        addresses,
+        assignment,
+        replace(world.index, slices=dict(question.behind), drained=question.drained),
+        problems,
+        taken_ports(service, addresses, question.sockets),
+        world.access,
+        (
+            *notices_of(service, addresses, world.lone, question.held),
+            *(of_faults(service, gateway.faults) if gateway else ()),
+        ),
+        gateway,
     )
+    return place(inputs, frame)
 
 
-def _beside(snapshot: Snapshot, settings: Settings) -> tuple[object, ...]:
-    """Return all that a placement may depend on besides its own inputs.
+def _worlds(around: _Around, clusters: Iterable[ClusterName], memo: AnyMemo) -> Mapping[ClusterName, _World]:
+    """Return what the placements of each cluster have in common: another one's Nodes are no reason to place again."""
+    snapshot, host = around.snapshot, around.snapshot.host
+    seen = Snapshot(
+        snapshot.home,
+        nodes=snapshot.nodes,
+        health_ports=snapshot.health_ports,
+        host=HostFacts(routed=host.routed, routes=host.routes, diversions=host.diversions),
+    )
+    index: BackendIndex = memo.of(
+        "backends", BackendIndex.within, seen, around.nodes, around.settings, around.routing.routes
+    )
+    return {
+        cluster: memo.of(
+            ("world", cluster),
+            lambda index, *others, cluster=cluster: _World(index.of_cluster(cluster), *others),
+            index,
+            around.lone.get(cluster, ""),
+            snapshot.access.get(cluster),
+        )
+        for cluster in clusters
+    }
 
-    Except claims: they only name the owners of foreign addresses that its status lists.
-    """
-    reached = snapshot.host, snapshot.access, snapshot.health_ports, snapshot.node_routes
-    world = snapshot.nodes, snapshot.slices, *reached
-    return settings, snapshot.home, snapshot.authority, snapshot.orders, *world
+
+def _claimed(
+    home: Home, claims: Iterable[Claim], remembered: Iterable[Claim]
+) -> Mapping[ObjectKey, frozenset[IPAddress]]:
+    """Return the addresses that claims of this stack name, by Service."""
+    by_key: dict[ObjectKey, list[IPAddress]] = {}
+    for claim in chain(claims, remembered):
+        if claim.owner.home == home:
+            by_key.setdefault(claim.owner.service, []).append(claim.address)
+    return {key: frozenset(addresses) for key, addresses in by_key.items()}
 
 
-def _notices(inputs: _Inputs, placed: Sequence[Placed]) -> tuple[str, ...]:
-    """Return the notices of the stack, without those of Gateways."""
-    notices = chain.from_iterable(placed_service.placement.notices for placed_service in placed)
-    of_services = [notice.message for notice in notices if notice.reason in TOLD_OF_THE_STACK]
-    pins = unused_pins(inputs.snapshot, inputs.settings)
-    return (*inputs.lone.values(), *of_services, *inputs.routing.notices, *pins)
+def _by_address(sockets: Iterable[Socket]) -> Mapping[IPAddress, Sequence[Socket]]:
+    by_address: dict[IPAddress, list[Socket]] = {}
+    for socket in sockets:
+        if not socket.address.is_unspecified:
+            by_address.setdefault(socket.address, []).append(socket)
+    return by_address
 
 
-def _left_out(inputs: _Inputs, plan: Plan, gateways: Gateways, memory: PlanMemory) -> tuple[str, ...]:
-    """Return what this stack doesn't serve, and what routes to pods would improve, for information."""
-    snapshot, settings = inputs.snapshot, inputs.settings
-    gain = routes_to_gain(plan, snapshot, settings, memory.routing)
-    return (*left_out(snapshot, plan, settings), *gateways.left_out, *snapshot.hints, *gain)
+def _proxies_of_stack(assigned: ProxyAssignments, frame: PlanContext, memo: AnyMemo) -> Iterator[PlannedProxy]:
+    """Return the stack's proxies, without those that belong to one Service as a whole."""
+
+    def planned(name: ProxyName, frame: PlanContext, http: bool, max_heap: int | None) -> PlannedProxy:  # noqa: FBT001 - as `Memo` gives it
+        return proxy_of_stack(name, frame, may_serve_http=http, max_heap=max_heap)
+
+    for name in assigned.proxies:
+        yield memo.of(("stack", name), planned, name, frame, name in assigned.http, assigned.max_heaps.get(name))
 
 
-def _mapped(gateway: Bound | None, service: Service) -> Bound | None:
-    """Return the bound Gateway or Ingresses with the Service's ports, which may be mapped."""
-    if gateway is None or gateway.want.ports == service.ports:
-        return gateway
-    return replace(gateway, want=replace(gateway.want, ports=service.ports))
+def _notices_of_stack(placed: Iterable[Placed]) -> Iterator[str]:
+    """Return the notices of single Services that are the stack's as well."""
+    notices = chain.from_iterable(each.placement.notices for each in placed)
+    return (notice.message for notice in notices if notice.reason in TOLD_OF_THE_STACK)
+
+
+def _with_mapped_ports(gateway: Bound, ports: tuple[ServicePort, ...]) -> Bound:
+    """Return the bound Gateway or Ingresses with ports that may be mapped."""
+    return gateway if gateway.want.ports == ports else replace(gateway, want=replace(gateway.want, ports=ports))
 
 
 def _count_watched_files(gateway: Bound) -> int:
@@ -193,12 +268,11 @@ def _count_watched_files(gateway: Bound) -> int:
     return of_targets + watched_by_chains(chains, len(gateway.want.families))
 
 
-def _routes_of_host(inputs: _Inputs) -> tuple[PlannedRoutes, ...]:
+def _routes_of_host(home: Home, settings: Settings, routing: RoutePlan) -> tuple[PlannedRoutes, ...]:
     """Return the routes in this host's table; those of containers belong to their proxies."""
-    if inputs.settings.pod_routes is not PodRouting.HOST:
+    if settings.pod_routes is not PodRouting.HOST:
         return ()
-    home = inputs.snapshot.home
-    return tuple(PlannedRoutes(cluster, home, routes) for cluster, routes in inputs.routing.routes.items())
+    return tuple(PlannedRoutes(cluster, home, routes) for cluster, routes in routing.routes.items())
 
 
 def _rejections(

@@ -5,42 +5,34 @@ Not here: backends (without any a port is closed, which is no fault of the host)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from locallb.model.identities import Family, IPAddress, Protocol
 from locallb.model.objects import Service, ServicePort
 from locallb.model.reasons import Problem, Reason
-from locallb.model.snapshot import HostFacts, Socket
+from locallb.model.snapshot import Socket
 
 PortProblems: TypeAlias = Mapping[ServicePort, Problem]
 """The ports of a Service that can't be served on this host at all, and why."""
 
 
 class HostPorts:
-    """What can be bound on a host, looked up once for all Services."""
+    """Which ports can be bound on a host at every address, looked up once for all Services.
 
-    def __init__(self, host: HostFacts) -> None:
-        self._first = host.unprivileged_port_start
+    `everywhere` are the sockets that listen at every address.
+    """
+
+    def __init__(self, first: int, everywhere: Iterable[Socket]) -> None:
+        self._first = first
         self._everywhere: dict[tuple[int, Protocol], list[Socket]] = {}
-        self._bound: dict[tuple[IPAddress, int, Protocol], Socket] = {}
-        for socket in host.sockets:
-            self._bound.setdefault((socket.address, socket.port, socket.protocol), socket)
-            if socket.address.is_unspecified:
-                self._everywhere.setdefault((socket.port, socket.protocol), []).append(socket)
+        for socket in everywhere:
+            self._everywhere.setdefault((socket.port, socket.protocol), []).append(socket)
 
     def problems(self, service: Service) -> PortProblems:
         """Find the ports that can't be served whatever address they get."""
         judged = ((port, self._problem(service, port)) for port in service.ports)
         return {port: problem for port, problem in judged if problem}
-
-    def taken(
-        self, service: Service, addresses: Iterable[IPAddress]
-    ) -> Mapping[tuple[ServicePort, IPAddress], Problem]:
-        """Find the ports that can't be served at some of `addresses`, which this Service holds."""
-        places = ((port, address) for port in service.ports for address in addresses)
-        sockets = ((place, self._bound.get((place[1], place[0].number, place[0].protocol))) for place in places)
-        return {place: _taken(service, *place, socket) for place, socket in sockets if socket}
 
     def _problem(self, service: Service, port: ServicePort) -> Problem | None:
         if port.protocol is Protocol.SCTP:
@@ -68,6 +60,18 @@ class HostPorts:
         """Find the socket that has this port on every address of a family of the Service."""
         holders = self._everywhere.get((port.number, port.protocol), ())
         return next((holder for holder in holders if Family.of(holder.address) in service.families), None)
+
+
+def taken_ports(
+    service: Service, addresses: Iterable[IPAddress], sockets: Sequence[Socket]
+) -> Mapping[tuple[ServicePort, IPAddress], Problem]:
+    """Find the ports that can't be served at some of `addresses`, where these sockets are."""
+    if not sockets:
+        return {}
+    bound = {(socket.address, socket.port, socket.protocol): socket for socket in reversed(sockets)}
+    places = ((port, address) for port in service.ports for address in addresses)
+    found = ((place, bound.get((place[1], place[0].number, place[0].protocol))) for place in places)
+    return {place: _taken(service, *place, socket) for place, socket in found if socket}
 
 
 def _taken(service: Service, port: ServicePort, address: IPAddress, socket: Socket) -> Problem:

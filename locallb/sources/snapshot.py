@@ -20,7 +20,7 @@ from locallb.kubernetes.pod_ranges import with_ranges
 from locallb.ledger.claims import ClaimFile
 from locallb.ledger.ledger import Ledger
 from locallb.model.identities import ROUTED, Home, ObjectKey
-from locallb.model.memory import Memory
+from locallb.model.memory import Memo
 from locallb.model.snapshot import Claim, HostFacts, Snapshot
 from locallb.planning.addresses.pool_routes import pool_notices
 from locallb.planning.proxies.sharing import is_shared
@@ -152,12 +152,12 @@ def _some(sentences: tuple[str, ...]) -> tuple[str, ...]:
     return (*sentences[:MOST_SENTENCES], f"and {more} more like these") if more > 0 else sentences
 
 
-def read_claims(memory: Memory[ClaimFile | None] | None = None) -> tuple[Claim, ...]:
+def read_claims(memory: Memo[ClaimFile | None] | None = None) -> tuple[Claim, ...]:
     """Read the ledger, every stack's claims; `memory` of earlier reads saves work. Raises ClientError.
 
     Those that can't be read just now come first.
     """
-    memory = memory or Memory()
+    memory = memory or Memo()
     claims = dict.fromkeys(claim for path in paths.ledgers() for claim in Ledger(path).claims(memory))
     memory.evict_unused()
     return tuple(sorted(claims, key=lambda claim: not claim.unread))

@@ -17,7 +17,7 @@ from locallb.config.source import Source
 from locallb.kubernetes.parsing.objects import Parsed
 from locallb.ledger.claims import ClaimFile
 from locallb.model.identities import ClusterName, Home, ObjectKey
-from locallb.model.memory import Memory
+from locallb.model.memory import Memo
 from locallb.model.snapshot import Claim, HostFacts
 from locallb.sources import SourceError
 from locallb.sources.authority import read_authority
@@ -84,11 +84,11 @@ class SnapshotCache(Struct):
     _unready: float | None = None
     """Since when a cluster is in the making and no container came or went, by the monotonic clock."""
     _held: HeldByState | None = None
-    _known: Memory[set[ObjectKey]] = field(default_factory=Memory)
+    _known: Memo[set[ObjectKey]] = field(default_factory=Memo)
     """Which Services hold something, by this state and these claims."""
     _understood: HeldMemory = field(default_factory=HeldMemory)
-    _claims: Memory[tuple[Claim, ...]] = field(default_factory=Memory)
-    _remembered: Memory[ClaimFile | None] = field(default_factory=Memory)
+    _claims: Memo[tuple[Claim, ...]] = field(default_factory=Memo)
+    _remembered: Memo[ClaimFile | None] = field(default_factory=Memo)
     """What the ledger's files said when they were read last."""
     _host: tuple[float, HostFacts, SourceRead] | None = None
     """When it was looked at, what it is like, and what that means for the pools."""

@@ -18,8 +18,7 @@ from msgspec.structs import replace
 
 from locallb.config.settings import Settings
 from locallb.model.identities import Home, ObjectKey
-from locallb.model.memory import Memory
-from locallb.planning.memory import PlanMemory
+from locallb.model.memory import AnyMemo, Memo
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.planning.refused import RefusedObjects
@@ -54,9 +53,9 @@ class Workspace(Struct, frozen=True):
     """Of this configuration; without one everything is read each time."""
     glance: bool = False
     """Without a cache: as `read_snapshot` has it."""
-    _memory: PlanMemory = field(default_factory=PlanMemory)
-    _planned: Memory[Plan] = field(default_factory=Memory)
-    _told: Memory[Plan] = field(default_factory=Memory)
+    _memo: AnyMemo = field(default_factory=Memo)
+    _planned: Memo[Plan] = field(default_factory=Memo)
+    _told: Memo[Plan] = field(default_factory=Memo)
     _refused: RefusedObjects = field(default_factory=RefusedObjects)
 
     def configured(self, settings: Settings) -> Workspace:
@@ -86,7 +85,7 @@ class Workspace(Struct, frozen=True):
             result = read_snapshot(self.home, self.settings, self.state, keep=keep, glance=self.glance)
         snapshot = self._refused.of(result.snapshot, read_refusals(self.home))
         result = result if snapshot is result.snapshot else replace(result, snapshot=snapshot)
-        plan = self._planned.of(None, partial(make_plan, memory=self._memory), result.snapshot, self.settings)
+        plan = self._planned.of(None, partial(make_plan, memo=self._memo), result.snapshot, self.settings)
         return result, self._told.of(None, withdraw, plan, down)
 
     def find_refusals(self, plan: Plan, keys: Iterable[ObjectKey]) -> bool:

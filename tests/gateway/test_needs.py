@@ -18,7 +18,7 @@ from locallb.gateway.needs import (
 )
 from locallb.kubernetes.parsing.gateway_api import parse_gateway_api
 from locallb.model.gateway.of_cluster import ObjectOfCluster
-from locallb.model.memory import Memory
+from locallb.model.memory import Memo
 from locallb.sources.kubernetes.routed import GATEWAYS
 from tests.gateway.api import (
     DEMO,
@@ -38,7 +38,7 @@ EVERYTHING = (*KINDS, NAMESPACE, SECRET, CONFIG_MAP, SERVICE)
 
 def read(*documents: JsonObject) -> list[ObjectOfCluster]:
     """Read objects of a cluster."""
-    return [one for document in documents for one in parse_gateway_api(DEMO, document, Memory())]
+    return [one for document in documents for one in parse_gateway_api(DEMO, document, Memo())]
 
 
 def cluster(to: str) -> list[ObjectOfCluster]:

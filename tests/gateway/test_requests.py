@@ -18,7 +18,7 @@ from locallb.gateway.translation import BoundGateway, bind
 from locallb.model.gateway.objects import Gateway, Route
 from locallb.model.http.routes import Answer, Forward, PathKind, PathMatch
 from locallb.model.http.serving import ANY, Chain, HttpRoutes
-from locallb.model.memory import Memory
+from locallb.model.memory import Memo
 from tests.gateway.api import JsonObject, backend, bound, gateway, gateway_class, listener, objects, route, service
 
 _HOSTS = ("", "*.t", "*.a.t", "a.t", "b.t", "b.a.t")
@@ -157,7 +157,7 @@ def test_a_memory_of_what_was_bound_changes_nothing(
     hostnames: list[str], before: list[Drawn], now: list[Drawn]
 ) -> None:
     """What is bound with it is what is bound without it."""
-    memory = Memory[BoundGateway]()
+    memory = Memo[BoundGateway]()
     for routes in (before, now):
         read = objects(gateway_class(), *_documents(hostnames, routes))
         assert bind(read, memory=memory) == bind(read)

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from locallb.ledger.claims import ClaimFile, LedgerError, read_entry
 from locallb.ledger.ledger import UNKNOWN, Ledger
 from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner, SharingKey, Uid
-from locallb.model.memory import Memory
+from locallb.model.memory import Memo
 from locallb.model.snapshot import Claim
 from tests.descriptors import count_open, few_files
 
@@ -348,7 +348,7 @@ def test_claims_read_with_a_memory_or_for_one_owner_equal_a_fresh_read(
 ) -> None:
     """After claims, releases, handovers, and files that somebody damaged."""
     with tempfile.TemporaryDirectory() as directory:
-        ledger, memory = Ledger(Path(directory)), Memory[ClaimFile | None]()
+        ledger, memory = Ledger(Path(directory)), Memo[ClaimFile | None]()
         for number, name, deed in steps:
             address = IPv4Address(f"127.77.0.{number}")
             with contextlib.suppress(LedgerError):
@@ -390,7 +390,7 @@ def test_a_claim_that_a_failing_disk_does_not_give_is_unread() -> None:
 def test_a_ledger_that_cannot_be_read_has_no_answer(ledger: Ledger, spare: int) -> None:
     """However many descriptors there are: what it says is true, or it says that it can't tell."""
     ledger.claim(ADDRESS, owner("web"))
-    memory: Memory[ClaimFile | None] = Memory()
+    memory: Memo[ClaimFile | None] = Memo()
     questions: list[Callable[[], object]] = [
         lambda: ledger.claims(memory) == (Claim(ADDRESS, owner("web")),),
         lambda: ledger.holds(ADDRESS, owner("web")),

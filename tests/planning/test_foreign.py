@@ -14,10 +14,10 @@ from locallb.config.settings import Settings
 from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.model.fields import JsonObject
 from locallb.model.identities import ClusterName, ContextName, Home, Owner, Uid
+from locallb.model.memory import AnyMemo
 from locallb.model.reasons import Reason
 from locallb.model.snapshot import Access, Claim, Snapshot
 from locallb.outputs import output
-from locallb.planning.memory import PlanMemory
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 
@@ -118,7 +118,7 @@ STEPS = st.lists(st.lists(ENTRIES, min_size=3, max_size=3), min_size=1, max_size
 @given(STEPS)
 def test_plans_with_memory_leave_the_same_services_alone(steps: list[list[list[JsonObject]]]) -> None:
     """However statuses change; and those that are left alone make no difference to the others."""
-    memory = PlanMemory()
+    memory = AnyMemo()
     for step in steps:
         read = snapshot(*(service(*entries, name=f"web-{n}") for n, entries in enumerate(step)))
         plan = make_plan(read, settings(), memory)

@@ -7,13 +7,10 @@ from ipaddress import ip_address
 import pytest
 from msgspec.structs import replace
 
-from locallb.config.settings import Settings
 from locallb.model.identities import Family
 from locallb.model.objects import FamilyPolicy
-from locallb.model.snapshot import Snapshot
 from locallb.planning.notices import TOLD_OF_THE_STACK, notices_of
 from tests.planning.objects import parsed, service
-from tests.planning.statuses.test_gateway_statuses import HOME
 
 FOUR, SIX = ip_address("127.77.0.5"), ip_address("fd00:77::5")
 
@@ -34,7 +31,7 @@ def test_a_family_that_a_service_wants_and_lacks_is_reported(
     """With the policy that asks for it, and a remedy that the API takes."""
     (plain,) = parsed(service()).services
     dual = replace(plain, families=tuple(Family), family_policy=policy)
-    notices = notices_of(dual, addresses, {}, Snapshot(HOME), Settings((), ()))  # type: ignore[arg-type]
+    notices = notices_of(dual, addresses, "", None)  # type: ignore[arg-type]
     assert [notice.reason for notice in notices] == ["FamilyMissing"] * len(lacking)
     assert all(f"has no {family} address" in notice.message for notice, family in zip(notices, lacking, strict=True))
     assert all("set the policy to SingleStack" in notice.message for notice in notices)

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable, Hashable
 from ipaddress import ip_address
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import field
 from msgspec.structs import replace
 
 from locallb.config.parsing.pools import DEFAULT_POOL
-from locallb.config.settings import Settings
-from locallb.model.identities import ClusterName, Family, Home, ObjectKey
-from locallb.model.objects import EndpointSlice, MalformedService, Service, ServicePort
+from locallb.config.settings import PodRouting, ProxySettings, Settings, Sharing
+from locallb.model.identities import ClusterName, Family, Home, NodeName, ObjectKey, Protocol
+from locallb.model.memory import AnyMemo, Memo
+from locallb.model.objects import Endpoint, EndpointPort, EndpointSlice, MalformedService, Node, Service, ServicePort
 from locallb.model.reasons import Problem, Reason
-from locallb.model.snapshot import Claim, HeldProxy, HostFacts, Snapshot
-from locallb.planning.memory import PlanMemory
+from locallb.model.snapshot import Claim, HeldProxy, HostFacts, Snapshot, Socket
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from tests.planning import strategies
@@ -97,7 +99,7 @@ def test_a_memory_changes_no_plan(
     first: Snapshot, second: Snapshot, settings: Settings, others: Settings, data: st.DataObject
 ) -> None:
     """Whatever changes from plan to plan, one made with the memory of the earlier ones is the one made without."""
-    memory, snapshot = PlanMemory(), first
+    memory, snapshot = AnyMemo(), first
     for _ in range(4):
         plan = make_plan(snapshot, settings, memory)
         assert plan == make_plan(snapshot, settings)
@@ -107,33 +109,63 @@ def test_a_memory_changes_no_plan(
 
 
 @given(SNAPSHOTS, SNAPSHOTS, SETTINGS, st.data())
-def test_placing_a_few_again_gives_the_plan_of_all(
+def test_few_changes_give_the_plan_of_all(
     first: Snapshot, second: Snapshot, settings: Settings, data: st.DataObject
 ) -> None:
     """Where a few Services or their backends change, the plan is the one that is made from nothing."""
-    memory, snapshot = PlanMemory(), data.draw(strategies.with_pods(first))
+    memory, snapshot = AnyMemo(), data.draw(strategies.with_pods(first))
     for _ in range(4):
         assert make_plan(snapshot, settings, memory) == make_plan(snapshot, settings)
         snapshot = data.draw(strategies.with_few_others(snapshot, second))
 
 
-def test_service_that_alone_has_changed_is_placed_alone() -> None:
-    """A changed port concerns its Service, EndpointSlices the one that they belong to; an address may concern all."""
-    one, other = (Service(ObjectKey(C, "n", name), (ServicePort(8080, node_port=30080),)) for name in ("a", "b"))
-    behind = EndpointSlice(other.key, Family.IPV4)
-    snapshot = Snapshot(Home("p", "s", "/p"), services=(one, other), slices=(behind,))
-    settings, memory = Settings((), (DEFAULT_POOL,)), PlanMemory()
-    make_plan(snapshot, settings, memory)
-    last = memory.last
-    assert last
-    moved = replace(one, ports=(ServicePort(8081, node_port=30080),))
-    assert last.others(replace(snapshot, services=(moved, other)), settings) == [moved]
-    assert last.others(replace(snapshot, slices=(replace(behind, service=one.key),)), settings) == [one, other]
-    asking = replace(one, requested=(ip_address("127.0.0.9"),))
-    assert last.others(replace(snapshot, services=(asking, other)), settings) is None
-    assert last.others(replace(snapshot, services=(one,)), settings) is None
-    assert last.others(replace(snapshot, host=HostFacts(unprivileged_port_start=1024)), settings) is None
-    assert last.others(snapshot, replace(settings, port_mapping=True)) is None
+class Counted(Memo[Any]):
+    """A memo that lists what it had to make."""
+
+    made: list[object] = field(default_factory=list)
+
+    def of(self, key: Hashable, make: Callable[..., Any], *given: object) -> Any:  # noqa: ANN401 - of any type
+        """Note the key of what is made."""
+
+        def noted(*given: object) -> object:
+            self.made.append(key)
+            return make(*given)
+
+        return super().of(key, noted, *given)
+
+
+@pytest.mark.parametrize("mode", Sharing)
+def test_one_changed_object_costs_what_it_alone_decides(mode: Sharing) -> None:
+    """However many others there are: a port, pods, a Node of another cluster, sockets and watchers of others."""
+    services = tuple(
+        Service(ObjectKey(C, "n", f"s{number}"), (ServicePort(8080, node_port=30000 + number),)) for number in range(30)
+    )
+    slices = tuple(EndpointSlice(service.key, Family.IPV4, (EndpointPort(8080),)) for service in services)
+    before = Snapshot(Home("p", "s", "/p"), services=services, slices=slices)
+    settings, memo = Settings((), (DEFAULT_POOL,), proxies=ProxySettings(mode)), Counted()
+    one = services[7]
+    port = (*services[:7], replace(one, ports=(ServicePort(8081, node_port=30007),)), *services[8:])
+    pods = (*slices[:7], replace(slices[7], endpoints=(Endpoint((ip_address("10.0.0.1"),)),)), *slices[8:])
+    mine = {("considered", one.key), ("problems", one.key), ("placed", one.key)}
+    elsewhere = Node(ClusterName("other"), NodeName("n"), (ip_address("172.18.0.9"),))
+    sockets = (Socket(ip_address("10.9.9.9"), 8080, Protocol.TCP), Socket(ip_address("::"), 5353, Protocol.UDP))
+    of_nodes = {"eligible", ("routes", PodRouting.OFF), "backends", ("world", C), "addresses of Nodes", "addresses"}
+    for after, costs in (
+        (replace(before, services=port), mine),
+        (replace(before, slices=pods), {"slices", ("placed", one.key)}),
+        (replace(before, nodes=(elsewhere,)), of_nodes),
+        (replace(before, host=HostFacts(watches=9000)), {"proxies"}),
+    ):
+        make_plan(before, settings, memo)
+        memo.made.clear()
+        assert make_plan(after, settings, memo) == make_plan(after, settings)
+        assert {*memo.made} == costs
+        assert len(memo.made) == len(costs)
+    make_plan(before, settings, memo)
+    memo.made.clear()
+    make_plan(replace(before, host=HostFacts(sockets=sockets)), settings, memo)
+    kinds = {made if isinstance(made, str) else made[0] for made in memo.made if isinstance(made, str | tuple)}
+    assert kinds == {"everywhere", "ports", "problems", "listening", "sockets"}
 
 
 @pytest.mark.parametrize("mapped", [False, True])
@@ -142,7 +174,7 @@ def test_a_memory_saves_the_work_of_what_is_unchanged(*, mapped: bool) -> None:
     ports = {"a": ServicePort(8080, node_port=30080), "b": ServicePort(9090, node_port=30090)}
     one, other = (Service(ObjectKey(C, "n", name), (port,)) for name, port in ports.items())
     snapshot = Snapshot(Home("p", "s", "/p"), services=(one, other))
-    settings, memory = Settings((), (DEFAULT_POOL,), port_mapping=mapped), PlanMemory()
+    settings, memory = Settings((), (DEFAULT_POOL,), port_mapping=mapped), AnyMemo()
     before = make_plan(snapshot, settings, memory).placements
     changed = replace(snapshot, services=(replace(one, ports=(ServicePort(8081, node_port=30081),)), other))
     after = make_plan(changed, settings, memory).placements

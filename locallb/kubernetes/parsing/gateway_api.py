@@ -17,7 +17,7 @@ from locallb.model.gateway.ingresses import Ingress, IngressClass
 from locallb.model.gateway.objects import GROUP, Gateway, GatewayClass, ListenerSet, Route
 from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import ClusterName
-from locallb.model.memory import AnyMemory
+from locallb.model.memory import AnyMemo
 
 Document = Mapping[Any, Any]
 Definitions: TypeAlias = Callable[[Document], Sequence[StructuralFault]]
@@ -47,7 +47,7 @@ def wrong_version(document: Document) -> str:
     return f"apiVersion is {shown(version)}; use {GROUP}/{known.versions[0]}"
 
 
-def parse_gateway_api(cluster: ClusterName, document: Document, known: AnyMemory) -> tuple[ObjectOfCluster, ...]:
+def parse_gateway_api(cluster: ClusterName, document: Document, known: AnyMemo) -> tuple[ObjectOfCluster, ...]:
     """Read what of an object concerns Gateway API. Never raises."""
     return known.of(("gateway", id(document)), _parsed, cluster, document)  # type: ignore[no-any-return]
 

@@ -27,7 +27,7 @@ from locallb.kubernetes.status_patch import ObservedStatus
 from locallb.model.fields import FieldError, text_of
 from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import ClusterName, IPAddress, ObjectKey
-from locallb.model.memory import Memory, RowCache, few_replaced
+from locallb.model.memory import Memo, RowCache, few_replaced
 from locallb.model.objects import EndpointSlice, MalformedService, Node, PodRanges, Service
 from locallb.model.texts import cleaned, fault_of
 
@@ -154,7 +154,7 @@ def _meant(cluster: ClusterName, document: Document, definitions: Definitions | 
     """Understand one object of a kind that is read."""
     document = cleaned(document)
     identity, kind = Identity.of(document), text_of(document.get("kind"))
-    understood = ParsedObject(document, identity, gateway_api=parse_gateway_api(cluster, document, Memory()))
+    understood = ParsedObject(document, identity, gateway_api=parse_gateway_api(cluster, document, Memo()))
     if definitions:
         checked, refusal = held_against(definitions, cluster, document, understood.gateway_api)
         refused = (_left_out(cluster, identity, refusal),) if refusal else ()

@@ -7,7 +7,7 @@ enumerated. Not here: in which order Services are served, and which of their req
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
 from msgspec import Struct
@@ -23,7 +23,7 @@ from locallb.planning.addresses import refusals
 from locallb.planning.addresses.holder_kinds import ByGroup, ByService, may_share
 from locallb.planning.addresses.holders import Holdings
 from locallb.planning.addresses.refusals import Asked
-from locallb.planning.addresses.slots import FewSlots, Slots
+from locallb.planning.addresses.slots import Slots
 from locallb.planning.selection import selects
 
 _FIRST_USER, _APART = 1000, 11
@@ -61,7 +61,7 @@ class _FamilyPool:
         self.candidates = candidates
         self.here = here
         """Those that are this host's."""
-        self.free: Slots | FewSlots = Slots(here)
+        self.free = Slots(here)
 
     def next_free(self, preferred: int) -> IPAddress | None:
         """Return the free address next to the preferred one, which is the same on every host."""
@@ -83,10 +83,6 @@ class _FamilyPool:
         self.free = Slots(self.here)
         for address in taken:
             self.free.take(address)
-
-    def open_for_few(self, held: Container[IPAddress]) -> None:
-        """Start again with those taken that are `held`, each of which is only looked up."""
-        self.free = FewSlots(self.here, held)
 
 
 class AddressPools:
@@ -121,13 +117,6 @@ class AddressPools:
         taken = {*self._held.holders, *self._given, *reserved}
         for part in self._parts:
             part.open(taken)
-
-    def open_for_few(self) -> None:
-        """Begin a round for a few Services, after which nothing of an earlier one counts: all others keep their own."""
-        self._given.clear()
-        self._mine.clear()
-        for part in self._parts:
-            part.open_for_few(self._held.holders)
 
     def take(self, service: Service, addresses: Iterable[IPAddress]) -> None:
         """Assign `addresses` to the Service."""

@@ -90,14 +90,6 @@ class Evidence(Struct):
         several = ((key, addresses) for key, addresses in held.items() if len(addresses) > 1)
         return Holdings(holders, {**held, **{key: self.ranked(key, some) for key, some in several}})
 
-    def holder(self, address: IPAddress) -> Holder | None:
-        """Find the holder of one address."""
-        for claims in (self.ledger.get(address), self.state.get(address)):
-            if claims:
-                return self._of_claims(address, claims)
-        keys = self.listed.get(address)
-        return self._oldest(keys) if keys else self.weakest.get(address)
-
     def ranked(self, key: ObjectKey, addresses: Iterable[IPAddress]) -> list[IPAddress]:
         """Sort what a Service holds, the strongest hold first."""
         sources = (self.ledger, self.state, self.listed)

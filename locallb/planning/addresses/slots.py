@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
-
 from locallb.config.candidates import Candidates
 from locallb.model.identities import IPAddress
 
@@ -41,30 +39,3 @@ class Slots:
         while start != end:
             self._later[start], start = end, self._later[start]
         return end
-
-
-class FewSlots:
-    """The same where few are asked for: what is held isn't taken one by one, but looked up.
-
-    Finding passes over each held candidate on its way, of which there are no more than holders.
-    """
-
-    def __init__(self, candidates: Candidates, held: Container[IPAddress]) -> None:
-        self._candidates = candidates
-        self._held = held
-        self._taken: set[IPAddress] = set()
-
-    def take(self, address: IPAddress) -> bool:
-        """Take `address`; return whether it was a free candidate."""
-        is_free = address in self._candidates and not self._is_taken(address)
-        self._taken.add(address)
-        return is_free
-
-    def first_free(self, preferred: int) -> IPAddress | None:
-        """Return the first free candidate from `preferred` (modulo size) on, going round; None if all are taken."""
-        size = self._candidates.size
-        numbers = ((preferred + step) % size for step in range(size))
-        return next((one for number in numbers if not self._is_taken(one := self._candidates[number])), None)
-
-    def _is_taken(self, address: IPAddress) -> bool:
-        return address in self._taken or address in self._held

@@ -5,52 +5,25 @@ Not here: which of them become backends (`backends`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from msgspec import Struct, field
 
 from locallb.config.settings import Settings
 from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, NodeName, ObjectKey
-from locallb.model.memory import few_replaced
 from locallb.model.network.routes import POD_PROTOCOL, PodRoute, Route
-from locallb.model.objects import BackendChoice, EndpointSlice, Node, Service
+from locallb.model.objects import BackendChoice, EndpointSlice, Node
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.backends.reach import Reach, reach_of
 
 
-class SlicesByService(Struct):
-    """Knows which EndpointSlices belong to each Service, so that a few others of them cost only that."""
-
-    _slices: tuple[EndpointSlice, ...] = ()
-    _of: Mapping[ObjectKey, Sequence[EndpointSlice]] = field(default_factory=dict)
-
-    def of(self, slices: tuple[EndpointSlice, ...]) -> Mapping[ObjectKey, Sequence[EndpointSlice]]:
-        """Return the EndpointSlices of each Service, in their order."""
-        self._of = self._with_few_others(slices) or by_service(slices)
-        self._slices = slices
-        return self._of
-
-    def _with_few_others(self, slices: tuple[EndpointSlice, ...]) -> Mapping[ObjectKey, Sequence[EndpointSlice]] | None:
-        """Return them where a few replace others of the same Services in place; None where more has changed."""
-        where = few_replaced(self._slices, slices)
-        changed = {key: [*self._of[key]] for key in {self._slices[place].service for place in where or ()}}
-        for place in where or ():
-            before, after = self._slices[place], slices[place]
-            beside = changed[before.service]
-            numbers = [number for number, endpoint_slice in enumerate(beside) if endpoint_slice is before]
-            if before.service != after.service or len(numbers) != 1:
-                return None
-            beside[numbers[0]] = after
-        return None if where is None else {**self._of, **changed}
-
-
-def by_service(slices: Iterable[EndpointSlice]) -> Mapping[ObjectKey, Sequence[EndpointSlice]]:
+def by_service(slices: Iterable[EndpointSlice]) -> Mapping[ObjectKey, tuple[EndpointSlice, ...]]:
     """Sort EndpointSlices by what they belong to."""
     sorted_out: dict[ObjectKey, list[EndpointSlice]] = {}
     for endpoint_slice in slices:
         sorted_out.setdefault(endpoint_slice.service, []).append(endpoint_slice)
-    return sorted_out
+    return {key: tuple(each) for key, each in sorted_out.items()}
 
 
 class BackendIndex(Struct, frozen=True):
@@ -86,12 +59,10 @@ class BackendIndex(Struct, frozen=True):
         nodes: Iterable[Node],
         settings: Settings | None = None,
         routes_to_pods: Mapping[ClusterName, Sequence[PodRoute]] = MappingProxyType({}),
-        slices: Mapping[ObjectKey, Sequence[EndpointSlice]] | None = None,
     ) -> BackendIndex:
         """Take from a snapshot all but the Nodes, of which only the eligible ones count.
 
-        `routes_to_pods` are routes of ours, existing or planned, each for the pods of one cluster; `slices` are the
-        EndpointSlices by Service, where that is known.
+        `routes_to_pods` are routes of ours, existing or planned, each for the pods of one cluster.
         """
         made = cls.of(nodes, ())
         everywhere = cls.of(snapshot.nodes, ()).nodes
@@ -105,7 +76,7 @@ class BackendIndex(Struct, frozen=True):
         }
         return cls(
             made.nodes,
-            by_service(snapshot.slices) if slices is None else slices,
+            by_service(snapshot.slices),
             snapshot.health_ports,
             snapshot.host.routed,
             reached,
@@ -115,22 +86,17 @@ class BackendIndex(Struct, frozen=True):
             {key: order.drained for key, order in snapshot.orders.items() if order.drained},
         )
 
-    def of_service(self, service: Service) -> BackendIndex:
-        """Leave only what may be behind one Service."""
-        return self.of_services((service.key,), service.key.cluster)
-
-    def of_services(self, keys: Collection[ObjectKey], cluster: ClusterName) -> BackendIndex:
-        """Leave only what may be behind these Services of one cluster."""
+    def of_cluster(self, cluster: ClusterName) -> BackendIndex:
+        """Leave only what one cluster has, without EndpointSlices."""
         return BackendIndex(
             {cluster: self.nodes.get(cluster, ())},
-            {key: self.slices.get(key, ()) for key in keys},
+            {},
             {cluster: self.health_ports.get(cluster, frozenset())},
             self.routed,
             {cluster: self.reaches.get(cluster, Reach())},
             {cluster: self.asked_at.get(cluster, {})},
             self.choice,
             {cluster: self.routes_to_pods.get(cluster, ())},
-            {key: names for key, names in self.drained.items() if key in keys} if self.drained else self.drained,
         )
 
     def has_route(self, cluster: ClusterName, address: IPAddress) -> bool:

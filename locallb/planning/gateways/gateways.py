@@ -23,7 +23,7 @@ from locallb.ingress.translation import bind_ingresses
 from locallb.model.faults import Order
 from locallb.model.gateway.of_cluster import GatewayObjects, ObjectOfCluster
 from locallb.model.identities import ClusterName, ObjectKey
-from locallb.model.memory import AnyMemory, Memory
+from locallb.model.memory import AnyMemo, Memo
 from locallb.model.objects import MalformedService
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import LocalAuthority, Snapshot
@@ -47,13 +47,13 @@ def gateways_of(
     objects: Iterable[ObjectOfCluster],
     settings: Settings,
     authority: LocalAuthority | None = None,
-    memory: AnyMemory | None = None,
+    memory: AnyMemo | None = None,
 ) -> Gateways:
     """Bind the Gateways and Ingresses of all clusters; `memory` has those that were bound before.
 
     `authority` makes certificates for hosts without a Secret; None: those aren't served by TLS.
     """
-    memory = memory or Memory()
+    memory = memory or Memo()
     gathering: Gathering = memory.of("gathered", Gathering)
     by_cluster, names = gathering.of(objects), settings.gateway_classes
     notices, others = [*missing_classes(by_cluster, names)], list[str]()

@@ -55,11 +55,6 @@ class Serving(NamedTuple):
     upstreams: tuple[Upstream, ...]
 
 
-def backends_of(gateway: Bound, index: BackendIndex) -> BackendIndex:
-    """Leave only what may be behind one of them."""
-    return index.of_services(dict.fromkeys(target.service for target in gateway.targets.values()), gateway.key.cluster)
-
-
 def serve(gateway: Bound, where: Where, index: BackendIndex) -> Serving:
     """Put ports on addresses, and backends behind them."""
     entries = {name: _behind(target, index, gateway.want.ordered.drained) for name, target in gateway.targets.items()}

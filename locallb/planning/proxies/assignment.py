@@ -6,9 +6,10 @@ here: what the proxies serve.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec import field as struct_field
@@ -56,6 +57,21 @@ class ProxyAssignment:
         return bool(self.proxy) and not self.whole
 
 
+class ProxyDemand(NamedTuple):
+    """All of a Service that decides about its proxy."""
+
+    service: ObjectKey
+    created: str
+    upstreams: int
+    """The number of files for endpoints that a proxy of its own would watch; a Gateway has others as well."""
+
+    @classmethod
+    def of(cls, service: Service, mode: Sharing) -> ProxyDemand:
+        """Return what a Service demands; of a shared proxy nobody's upstreams are watched."""
+        upstreams = 0 if mode is Sharing.SHARED else len(service.ports) * len(service.families)
+        return cls(service.key, service.created, upstreams)
+
+
 class ProxyAssignments(Struct, frozen=True):
     """The proxy of each Service that is served. Services that don't fit are missing."""
 
@@ -69,18 +85,18 @@ class ProxyAssignments(Struct, frozen=True):
 
 
 def assign_proxies(
-    services: Sequence[Service], snapshot: Snapshot, settings: ProxySettings, files: Mapping[ObjectKey, int] = _NONE
+    demands: Iterable[ProxyDemand], snapshot: Snapshot, settings: ProxySettings, files: Mapping[ObjectKey, int] = _NONE
 ) -> ProxyAssignments:
     """Assign a proxy to every Service; those that have one first, then the older ones.
 
     `files` has the Gateways, which never share a proxy, with the number of files that each needs to watch.
     """
-    in_order = sorted(services, key=lambda service: (service.created, service.key))
+    in_order = sorted(demands, key=lambda demand: (demand.created, demand.service))
     if settings.mode is not Sharing.SHARED:
         return _per_service(in_order, snapshot, settings, files)
-    several = [service.key for service in in_order if service.key not in files]
+    several = [demand.service for demand in in_order if demand.service not in files]
     shared = _shared(several, snapshot, settings)
-    gateways = [service for service in in_order if service.key in files]
+    gateways = [demand for demand in in_order if demand.service in files]
     if not gateways and not settings.spares:
         return shared
     spares = tuple(name for name in snapshot.stack_proxies if not is_shared(name))
@@ -107,20 +123,19 @@ def _shared(services: Sequence[ObjectKey], snapshot: Snapshot, settings: ProxySe
 
 
 def _per_service(
-    services: Sequence[Service], snapshot: Snapshot, settings: ProxySettings, files: Mapping[ObjectKey, int]
+    demands: Sequence[ProxyDemand], snapshot: Snapshot, settings: ProxySettings, files: Mapping[ObjectKey, int]
 ) -> ProxyAssignments:
     held = {proxy.service: proxy.discovery for proxy in snapshot.proxies}
-    keys = [service.key for service in services]
+    keys = [demand.service for demand in demands]
     assigned = {assignment.service for assignment in snapshot.assignments if assignment.proxy in snapshot.stack_proxies}
     newcomers = [key for key in keys if key not in held and key not in assigned]
     http = Http(files, snapshot.http_proxies)
     given = assign_spares(newcomers, set(keys), snapshot.stack_proxies, snapshot.assignments, http)
     parts, whole = _apart(given.assignments, files)
     needs = [
-        Need(service.key, wanted, held.get(service.key), settings.logs)
-        for service in services
-        if service.key not in parts
-        for wanted in [files.get(service.key, len(service.ports) * len(service.families))]
+        Need(demand.service, files.get(demand.service, demand.upstreams), held.get(demand.service), settings.logs)
+        for demand in demands
+        if demand.service not in parts
     ]
     per_proxy = _each(settings)
     budget = max(0, snapshot.host.watches - _leaving(snapshot, given.proxies, keys, settings)) - per_proxy * len(parts)

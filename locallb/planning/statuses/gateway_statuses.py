@@ -39,7 +39,7 @@ from locallb.model.gateway.objects import ListenerSet, Named, Reference
 from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.gateway.policies import BackendTlsPolicy
 from locallb.model.identities import ClusterName, Home, place
-from locallb.model.memory import AnyMemory, Memory, RowCache
+from locallb.model.memory import AnyMemo, Memo, RowCache
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Access, Snapshot
 from locallb.planning.gateways.gateways import Gateways
@@ -59,13 +59,13 @@ _ORDERED = {FAULT: FAULT_ORDERED, DRAIN: DRAINED}
 
 
 def with_statuses(
-    plan: Plan, gateways: Gateways, snapshot: Snapshot, settings: Settings, memory: AnyMemory | None = None
+    plan: Plan, gateways: Gateways, snapshot: Snapshot, settings: Settings, memory: AnyMemo | None = None
 ) -> Plan:
     """Return the plan with the statuses of Gateway API objects in running clusters; `memory` has the former ones."""
     live = [objects for cluster, objects in sorted(gateways.clusters.items()) if cluster in snapshot.access]
     if not live:
         return plan
-    tell = _Telling(snapshot, memory or Memory())
+    tell = _Telling(snapshot, memory or Memo())
     bound = [gateways.bound.get(placement.key) for placement in plan.placements]
     refused_bound = [gateways.bound.get(rejection.key) for rejection in plan.rejections]
     placed = _of_placements(plan.placements, bound, settings, tell)
@@ -87,7 +87,7 @@ class _Telling(Struct, frozen=True):
     """Makes statuses, each once for as long as it is made of the same."""
 
     snapshot: Snapshot
-    memory: AnyMemory
+    memory: AnyMemo
 
     def planned(self, cluster: ClusterName, name: Hashable, make: _Make, *given: object) -> PlannedStatus:
         """Return the status of an object of a cluster, which `make` computes from `given` and nothing else."""
@@ -201,13 +201,13 @@ def _of_routes(
     named = _each(memory, cluster, "named").of(tuple, said)
     several = memory.of((cluster, "several"), _several, *named)
     shares = _each(memory, cluster, "shares", several).of(several.intersection, said)
-    of_gateways: Memory[Memory[PlannedStatus]] = memory.of((cluster, "known"), Memory)
+    of_gateways: Memo[Memo[PlannedStatus]] = memory.of((cluster, "known"), Memo)
 
     def planned(telling: _Telling, reference: Reference, verdicts: tuple[ParentVerdict, ...]) -> PlannedStatus:
         return telling.planned(cluster, reference, lambda said, _: route_status(said, backends), verdicts, shared)
 
     def together(gateway: BoundGateway, said: _Said, several: frozenset[Reference]) -> _Statuses:
-        known = of_gateways.of(gateway.key, Memory)  # of each of its routes, while the Gateway changes
+        known = of_gateways.of(gateway.key, Memo)  # of each of its routes, while the Gateway changes
         telling = _Telling(tell.snapshot, known)
         made = {name: planned(telling, name, verdicts) for name, verdicts in said.items() if name not in several}
         known.evict_unused()
@@ -225,7 +225,7 @@ def _of_routes(
     return in_order(statuses)
 
 
-def _each(memory: AnyMemory, cluster: ClusterName, what: str, *frame: object) -> RowCache[Any]:
+def _each(memory: AnyMemo, cluster: ClusterName, what: str, *frame: object) -> RowCache[Any]:
     """Return the cache of each Gateway of a cluster within a frame."""
     known: RowCache[Any] = memory.of((cluster, what), RowCache)
     known.within(*frame)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from locallb.model.memory import Memory
+from locallb.model.memory import Memo
 from locallb.model.pacing import Pace
 from locallb.sources.consents import allowed
 from locallb.sources.gardener.entry import GardenerSource
@@ -29,7 +29,7 @@ class Gardener(FinderType[GardenerSource]):
 
         What would be watched are objects of a whole Shoot each, of which two fields count, and Secrets, one by one.
         """
-        api = Memory[Seed]()
+        api = Memo[Seed]()
 
         def look() -> SeedContents:
             seed = api.of(None, Seed, allowed(finder, root))

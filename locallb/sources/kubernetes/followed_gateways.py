@@ -21,7 +21,7 @@ from locallb.kubernetes.parsing.relevant import Document
 from locallb.model.gateway.objects import Reference
 from locallb.model.gateway.of_cluster import ApiObject, AuthorityBundle, ObjectOfCluster, TlsSecret
 from locallb.model.identities import ObjectKey
-from locallb.model.memory import Memory
+from locallb.model.memory import Memo
 from locallb.sources.kubernetes.followed.discovered_kinds import DiscoveredKinds
 from locallb.sources.kubernetes.followed.kinds import Follow, no_more
 from locallb.sources.kubernetes.followed.names import FollowedNames
@@ -44,7 +44,7 @@ class FollowedGateways(DiscoveredKinds):
         self._named, self.names = NamedObjects(how.access), FollowedNames(how, self.wake)
         self._last: tuple[ObjectOfCluster, ...] | None = None
         self._serves = False
-        self._services: Memory[Any] = Memory()
+        self._services: Memo[Any] = Memo()
         self._stage = replace(how, understood=partial(parsed, how.cluster), changed=self._notice, concerns=no_more)
         self.start()
 

@@ -25,7 +25,7 @@ from locallb.kubernetes.parsing.relevant import Document
 from locallb.model.gateway.objects import Named, Reference
 from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import ClusterName
-from locallb.model.memory import Memory
+from locallb.model.memory import Memo
 from locallb.model.snapshot import Access
 from locallb.model.texts import fault_of
 from locallb.sources.kubernetes.followed.kinds import FollowedKinds
@@ -51,7 +51,7 @@ def of_gateways(objects: Iterable[Document]) -> tuple[Document, ...]:
 
 def understood(cluster: ClusterName, document: Document) -> tuple[ObjectOfCluster, ...]:
     """Read one object. Never raises."""
-    return parse_gateway_api.parse_gateway_api(cluster, document, Memory())
+    return parse_gateway_api.parse_gateway_api(cluster, document, Memo())
 
 
 def parsed(cluster: ClusterName, document: Document) -> Parsed:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from locallb.kubernetes.access.errors import KubeError, UnreachableError
 from locallb.kubernetes.access.kubeconfig import kubeconfig_path
-from locallb.model.memory import Memory
+from locallb.model.memory import Memo
 from locallb.model.network.routes import PodRoute
 from locallb.model.pacing import Pace
 from locallb.sources.consents import allowed
@@ -38,7 +38,7 @@ def find_nodes(finder: MachinesSource, root: Path, directory: Path, *, keep: boo
     path, name = directory / f"{finder.cluster}.routes", _asked(finder, root)
     last = _kept(path, name)
     followed, look = LAST_LOOKS.find(finder, root, patience=0.0 if last else FIRST)
-    look = look if followed else _looked(finder, root, Memory())
+    look = look if followed else _looked(finder, root, Memo())
     if look and not look.failure:
         if keep:
             put(finder.type, path, f"{name}\n{printed(look.ways)}", keep=keep)
@@ -72,7 +72,7 @@ class NodePolls:
     def __init__(self, finder: MachinesSource, root: Path, changed: Callable[[str], None], pace: Pace = PACE) -> None:
         looking = LAST_LOOKS.begin(finder, root)
         self._end = partial(LAST_LOOKS.end, looking)
-        look = partial(_noted, looking, Memory())
+        look = partial(_noted, looking, Memo())
         self._polls = Polls(finder.cluster, f"{finder.cluster} nodes", look, changed, pace)
 
     def stop(self) -> None:
@@ -81,7 +81,7 @@ class NodePolls:
         self._end()
 
 
-def _noted(looking: Looking, apis: Memory[MachinesApi]) -> tuple[PodRoute, ...]:
+def _noted(looking: Looking, apis: Memo[MachinesApi]) -> tuple[PodRoute, ...]:
     """Look, and publish what was found to all readers. Raises KubeError."""
     look = _looked(looking.finder, looking.root, apis)
     LAST_LOOKS.note(looking, look)
@@ -90,14 +90,14 @@ def _noted(looking: Looking, apis: Memory[MachinesApi]) -> tuple[PodRoute, ...]:
     return look.ways
 
 
-def _looked(finder: MachinesSource, root: Path, apis: Memory[MachinesApi]) -> Look:
+def _looked(finder: MachinesSource, root: Path, apis: Memo[MachinesApi]) -> Look:
     try:
         return Look(_ask(finder, root, apis))
     except KubeError as error:
         return Look(failure=str(error))
 
 
-def _ask(finder: MachinesSource, root: Path, apis: Memory[MachinesApi]) -> tuple[PodRoute, ...]:
+def _ask(finder: MachinesSource, root: Path, apis: Memo[MachinesApi]) -> tuple[PodRoute, ...]:
     """Ask for the ways. Raises KubeError."""
     client = ForeignMachinesApi if finder.kubeconfig else MachinesApi
     api = apis.of(None, client, allowed(finder, root, key="nodes"))

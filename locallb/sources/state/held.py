@@ -17,7 +17,7 @@ from msgspec import Struct, field
 
 from locallb.guarded import reader
 from locallb.model.identities import Fingerprint, IPAddress, ProxyName
-from locallb.model.memory import BlockCache, Memory
+from locallb.model.memory import BlockCache, Memo
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment
 from locallb.sources import SourceError
 from locallb.sources.state.held_resources import Authority, HeldResource, OfStack, Part, Run, as_object, said
@@ -52,7 +52,7 @@ class HeldMemory(Struct):
     """What the resources of a state said when they were read last, and what that came to."""
 
     said: BlockCache[object] = field(default_factory=BlockCache)
-    held: Memory[HeldByState] = field(default_factory=Memory)
+    held: Memo[HeldByState] = field(default_factory=Memo)
 
 
 def read_held(state: Path) -> HeldByState:

@@ -18,7 +18,7 @@ from locallb.kubernetes.frontend import frontend
 from locallb.kubernetes.parsing.objects import Said
 from locallb.kubernetes.status_patch import ObservedStatus, differences
 from locallb.model.identities import ObjectKey
-from locallb.model.memory import Memory, RowCache
+from locallb.model.memory import Memo, RowCache
 from locallb.planning.planned import Placement, Plan, PlannedStatus, Rejection
 
 Desired: TypeAlias = Placement | Rejection | PlannedStatus
@@ -34,7 +34,7 @@ class Differences(Struct):
     _by_placement: RowCache[tuple[_Row, ...]] = field(default_factory=RowCache)
     _names: RowCache[tuple[str, ...]] = field(default_factory=RowCache)
     """Of what is the very same as the last time."""
-    _compared: Memory[tuple[str, ...]] = field(default_factory=Memory)
+    _compared: Memo[tuple[str, ...]] = field(default_factory=Memo)
     """Of what is equal to what it was: each plan makes rejections again."""
 
     def of(self, plan: Plan, said: Mapping[ObjectKey, Said]) -> Iterator[tuple[ObjectKey, tuple[str, ...]]]:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from components.digests import balancer_digest, rejection_digest
 from locallb.model.identities import ObjectKey, ProxyName
-from locallb.model.memory import Memory, RowCache, few_replaced
+from locallb.model.memory import Memo, RowCache, few_replaced
 from locallb.planning.of_keys import placements_of
 from locallb.planning.planned import Plan, PlannedProxy, PlannedStatus
 
@@ -29,7 +29,7 @@ class WantedDigests(Struct):
     _digests: RowCache[str] = field(default_factory=RowCache)
     """Of proxies, and so on."""
     _placed: RowCache[str] = field(default_factory=RowCache)
-    _refused: Memory[str] = field(default_factory=Memory)
+    _refused: Memo[str] = field(default_factory=Memo)
     _statuses: RowCache[str] = field(default_factory=RowCache)
 
     def of(self, plan: Plan) -> Mapping[ObjectKey, str]:

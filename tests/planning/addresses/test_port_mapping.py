@@ -20,7 +20,6 @@ from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Claim, HostFacts, MappedPort, Snapshot, Socket
 from locallb.planning.addresses.port_mapping import COUNT, FIRST, LOOPBACK, map_ports
 from locallb.planning.gateways.mapped_redirects import with_mapped_redirects
-from locallb.planning.memory import PlanMemory
 from tests.planning import strategies as draw
 
 OTHER = Owner(draw.OTHER_HOME, ObjectKey(ClusterName("one"), "shop", "theirs"))
@@ -190,15 +189,6 @@ def test_a_number_of_a_service_that_is_gone_is_free_only_once_it_is_released() -
     snapshot = Snapshot(draw.HOME, (web,), claims=(gone,))
     assert FIRST <= numbers(snapshot)[web.key, 8080, Protocol.TCP] < FIRST + COUNT
     assert numbers(replace(snapshot, claims=()))[web.key, 8080, Protocol.TCP] == 8080
-
-
-def test_unchanged_mapping_keeps_its_objects_when_others_come() -> None:
-    """So that nothing else is planned again for it."""
-    memory, web, new = PlanMemory(), service("web"), service("a-new", 443)
-    alone = memory.mapped(map_ports(Snapshot(draw.HOME, (web,)), [web]))
-    beside = memory.mapped(map_ports(Snapshot(draw.HOME, (new, web)), [new, web]))
-    assert beside.services[1] is alone.services[0]
-    assert beside.answers[web.key] is alone.answers[web.key]
 
 
 def test_the_next_number_after_a_collision_is_the_next_of_the_same_sequence() -> None:

@@ -14,8 +14,8 @@ from locallb.gateway.status.statuses import ApiStatus
 from locallb.kubernetes.parsing.objects import ParseMemory, parse_objects
 from locallb.model.faults import ALL, Delay, Failure, Fault, Order
 from locallb.model.identities import ObjectKey, ObjectKind
+from locallb.model.memory import AnyMemo
 from locallb.model.snapshot import HostFacts, Snapshot
-from locallb.planning.memory import PlanMemory
 from locallb.planning.plan import make_plan
 from locallb.planning.statuses import gateway_statuses
 from locallb.planning.statuses.ingress_statuses import planned_status
@@ -108,7 +108,7 @@ def test_a_plan_of_gateways_is_the_same_with_a_memory(
     steps: list[tuple[list[JsonObject], bool, dict[ObjectKey, Order]]],
 ) -> None:
     """Whatever came before: statuses, notices, what is served and what is ordered."""
-    memory = PlanMemory()
+    memory = AnyMemo()
     base = [gateway_class(), gateway(allowedListeners=_open), service(), node()]
     for documents, live, orders in steps:
         seen = replace(snapshot([*documents, *base], live=live), orders=orders)
@@ -129,7 +129,7 @@ def many(gateways: int, routes: int) -> list[JsonObject]:
 
 def test_a_change_of_one_route_makes_two_statuses_and_the_sentences_of_one_gateway() -> None:
     """However many others there are; what they were told is the very same."""
-    documents, memory, known = many(6, 4), PlanMemory(), ParseMemory()
+    documents, memory, known = many(6, 4), AnyMemo(), ParseMemory()
     before = make_plan(snapshot(documents, known), SETTINGS, memory)
     place = next(number for number, one in enumerate(documents) if one["metadata"]["name"] == "r2-1")
     documents[place] = route(
@@ -156,7 +156,7 @@ def test_a_change_of_one_route_makes_two_statuses_and_the_sentences_of_one_gatew
 
 def test_a_gateway_is_bound_again_for_what_concerns_it_and_for_nothing_else() -> None:
     """For a route of its own that is another, comes or goes; whatever all of them are sorted by anew."""
-    documents, memory, known = many(6, 4), PlanMemory(), ParseMemory()
+    documents, memory, known = many(6, 4), AnyMemo(), ParseMemory()
     one = route(rule("/v1"), name="r2-1", hostnames=["h1.test"], parentRefs=[parent("g2")])
     new = route(name="new", parentRefs=[parent("g3")])
     others = [each for each in documents if each["metadata"]["name"] != "r2-1"]

@@ -17,7 +17,7 @@ from locallb.model.objects import Discovery
 from locallb.model.snapshot import HeldProxy
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from tests.planning.test_placed_alone import OWN, SHARED, A, B, snapshot
+from tests.planning.test_what_concerns_others import OWN, SHARED, A, B, snapshot
 
 MIB = 1 << 20
 SPARE = replace(OWN, proxies=ProxySettings(spares=2))

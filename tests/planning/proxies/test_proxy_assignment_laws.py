@@ -16,7 +16,7 @@ from locallb.config.settings import ProxySettings, Sharing
 from locallb.model.identities import ClusterName, Home, ObjectKey, ObjectKind, ProxyName
 from locallb.model.objects import Discovery, Service, ServicePort
 from locallb.model.snapshot import HeldProxy, HeldProxyAssignment, HostFacts, Snapshot
-from locallb.planning.proxies.assignment import EACH, ProxyAssignments, assign_proxies
+from locallb.planning.proxies.assignment import EACH, ProxyAssignments, ProxyDemand, assign_proxies
 from locallb.planning.proxies.capacity import Need
 
 NAMES = "abcdefgh"
@@ -55,7 +55,8 @@ class World:
         """Plan for these Services."""
         snapshot = replace(self.snapshot, host=HostFacts(watches=self.watches))
         files = {key(name): 3 for name in names if name in GATEWAYS}
-        return assign_proxies([service(name) for name in names], snapshot, self.settings, files)
+        demands = [ProxyDemand.of(service(name), self.settings.mode) for name in names]
+        return assign_proxies(demands, snapshot, self.settings, files)
 
     def run(self, names: Iterable[str]) -> ProxyAssignments:
         """Plan and carry out."""

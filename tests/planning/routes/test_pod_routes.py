@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from ipaddress import IPv4Network, ip_address, ip_network
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import PodRouting, Settings
 from locallb.model.identities import ClusterName, Home, NodeName
+from locallb.model.memory import Memo
 from locallb.model.naming import metric_of
 from locallb.model.network.host_addresses import HostAddresses
 from locallb.model.network.ranges import AddressRange
@@ -21,7 +23,6 @@ from locallb.model.network.routing_rules import Diversion
 from locallb.model.objects import Node
 from locallb.model.serving import Listener
 from locallb.model.snapshot import HostFacts, Snapshot
-from locallb.planning.memory import PlanMemory
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.planning.routes.pod_routes import routes_of
@@ -339,18 +340,10 @@ def test_remembered_routes_equal_freshly_planned_ones(
     snapshots: list[Snapshot], keys: list[Settings], data: st.DataObject
 ) -> None:
     """Whatever changes in between."""
-    memory = PlanMemory()
+    memo = Memo[Any]()
     for _ in range(6):
         snapshot, chosen = data.draw(st.sampled_from(snapshots)), data.draw(st.sampled_from(keys))
-        assert memory.routing(snapshot, chosen) == routes_of(snapshot, chosen)
-
-
-def test_unchanged_routes_give_the_same_route_plan() -> None:
-    """A new reading with the same Nodes and routes has the very same plan."""
-    memory, snapshot = PlanMemory(), Snapshot(HOME, nodes=(WORKER,), host=HostFacts())
-    services = parsed(service()).services
-    first = memory.routing(snapshot, settings())
-    assert memory.routing(replace(snapshot, services=services, nodes=(replace(WORKER),)), settings()) is first
+        assert make_plan(snapshot, chosen, memo).routes == make_plan(snapshot, chosen).routes
 
 
 @given(st.lists(networks, max_size=6), st.lists(networks, max_size=6))

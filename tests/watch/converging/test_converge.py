@@ -16,8 +16,8 @@ from locallb.engine.engine import Engine
 from locallb.kubernetes.service_status import publication
 from locallb.kubernetes.status_patch import FINALIZER, ObservedStatus, Published, observed_status
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, ObjectKind
+from locallb.model.memory import AnyMemo
 from locallb.model.snapshot import Access, HostFacts, Snapshot
-from locallb.planning.memory import PlanMemory
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.watch.converging.converge import Converger
@@ -191,7 +191,7 @@ def test_plan_after_plan_is_compared_as_each_alone(
     """What is wanted, and what differs from what objects say, is the same for who knows the plans before."""
     access = {cluster: Access("/kubeconfig", ContextName(cluster)) for cluster in strategies.CLUSTERS}
     snapshot = replace(data.draw(strategies.with_pods(first)), access=access)
-    memory, wanted, differences = PlanMemory(), WantedDigests(), Differences()
+    memory, wanted, differences = AnyMemo(), WantedDigests(), Differences()
     for _ in range(4):
         plan, alone = make_plan(snapshot, settings, memory), WantedDigests()
         assert [*wanted.of(plan).items()] == [*alone.of(plan).items()]

@@ -12,9 +12,9 @@ from components.digests import balancer_digest
 from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import Settings
 from locallb.model.identities import ContextName, Digest, Home, ObjectKey, ProxyName
+from locallb.model.memory import AnyMemo
 from locallb.model.network.routes import PodRoute
 from locallb.model.snapshot import Access, HeldProxyAssignment, HostFacts, Snapshot
-from locallb.planning.memory import PlanMemory
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Placement, Plan
 from locallb.watch.converging.wanted import WantedDigests
@@ -71,7 +71,7 @@ CHANGES: Mapping[str, tuple[Snapshot, Settings]] = {
 @pytest.mark.parametrize("what", CHANGES)
 def test_wanted_digests_are_those_of_the_plan_alone(what: str) -> None:
     """With the plan before as without, there and back; and something is wanted that wasn't."""
-    wanted, memory = WantedDigests(), PlanMemory()
+    wanted, memory = WantedDigests(), AnyMemo()
     before = dict(wanted.of(make_plan(TWO, settings(), memory)))
     assert compared(wanted, make_plan(*CHANGES[what], memory)) != before
     assert compared(wanted, make_plan(TWO, settings(), memory)) == before
@@ -87,7 +87,7 @@ def compared(wanted: WantedDigests, plan: Plan) -> Mapping[ObjectKey, str]:
 
 def test_changed_rejections_and_routes_are_seen_beside_identical_placements() -> None:
     """Although the placements are the very same objects."""
-    wanted, memory = WantedDigests(), PlanMemory()
+    wanted, memory = WantedDigests(), AnyMemo()
     plans = [make_plan(snapshot(*some("a", "b", b={**SCTP, "port": number})), settings(), memory) for number in (7, 8)]
     assert [*map(id, plans[0].placements)] == [*map(id, plans[1].placements)]
     assert compared(wanted, plans[0]) != compared(wanted, plans[1])
@@ -100,7 +100,7 @@ def test_changed_rejections_and_routes_are_seen_beside_identical_placements() ->
 
 def test_service_placed_alone_costs_one_digest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own, however many others there are."""
-    wanted, memory, asked = WantedDigests(), PlanMemory(), list[str]()
+    wanted, memory, asked = WantedDigests(), AnyMemo(), list[str]()
     first, second = TWO, snapshot(*some("a", "b", a={**ON["a"], "port": 9090}))
     wanted.of(make_plan(first, settings(), memory))
 
@@ -122,7 +122,7 @@ def compared_of(wanted: WantedDigests, plan: Plan) -> set[str]:
 
 def test_obstacles_on_this_host_are_found_again_for_each_plan() -> None:
     """For served and for rejected Services; not what has to be done elsewhere."""
-    troubles, memory, host = Troubles(lambda _proxies: {}), PlanMemory(), HostFacts(1024)
+    troubles, memory, host = Troubles(lambda _proxies: {}), AnyMemo(), HostFacts(1024)
     low = {number: {"port": number, "name": f"p{number}", "nodePort": 30000 + number} for number in (80, 81, 8080)}
     said: list[str] = []
     for several in ([low[80], low[8080]], [low[81], low[8080]], [low[80]], [SCTP], [{**SCTP, "name": "s"}, low[8080]]):

@@ -1,4 +1,4 @@
-"""What keeps a changed Service from being placed alone: a case for each guard, which fails without it."""
+"""Changes of one Service that concern others, or the rest of the plan: a case for each way."""
 
 from __future__ import annotations
 
@@ -15,23 +15,20 @@ from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import Pool, ProxySettings, Settings, Sharing
 from locallb.envoy import watches
 from locallb.kubernetes.parsing.objects import parse_objects
-from locallb.model.faults import Fault, Order
+from locallb.model.faults import Fault
 from locallb.model.identities import (
     ClusterName,
-    ContextName,
     Family,
     Home,
     NodeName,
     ObjectKey,
-    Owner,
     Protocol,
-    ProxyName,
     SharingKey,
-    Uid,
 )
+from locallb.model.memory import AnyMemo
 from locallb.model.network.host_addresses import HostAddresses
 from locallb.model.network.ranges import AddressRange
-from locallb.model.network.routes import PodRoute, Route
+from locallb.model.network.routes import Route
 from locallb.model.objects import (
     BackendChoice,
     Discovery,
@@ -40,27 +37,17 @@ from locallb.model.objects import (
     EndpointSlice,
     FamilyPolicy,
     IngressEntry,
-    MalformedService,
     Node,
     ProxyProtocol,
     Service,
     ServicePort,
     TrafficPolicy,
 )
-from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import (
-    Access,
-    Claim,
-    Contents,
-    HeldProxy,
-    HeldProxyAssignment,
     HostFacts,
-    LocalAuthority,
     Snapshot,
     Socket,
 )
-from locallb.planning.last_plan import LastPlan, proxy_demand, wants_the_same
-from locallb.planning.memory import PlanMemory
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from tests.gateway.api import gateway, gateway_class, route
@@ -77,8 +64,6 @@ OWN = Settings((), (DEFAULT_POOL,))
 ANY_HOST = HostFacts()
 TO_PODS = replace(OWN, backends=BackendChoice.PODS)
 SHARED = replace(OWN, proxies=ProxySettings(Sharing.SHARED))
-LOCAL = {"ports", "source_ranges", "client_ip_affinity", "traffic_policy", "health_check_node_port"}
-"""What of a Service decides about no other one, unless they share an address."""
 
 
 def port(number: int, protocol: Protocol = Protocol.TCP) -> ServicePort:
@@ -329,7 +314,7 @@ def mapped_from(plan: Plan) -> set[int]:
 @pytest.mark.parametrize("name", CASES)
 def test_change_that_concerns_others_is_planned_as_without_a_memory(name: str) -> None:
     """And the plan isn't as it was before the change."""
-    case, memory = CASES[name], PlanMemory()
+    case, memory = CASES[name], AnyMemo()
     before, after = (
         snapshot(*services, host=case.host, slices=slices, **case.others)
         for services, slices in zip((case.before, case.after), case.slices, strict=True)
@@ -340,112 +325,9 @@ def test_change_that_concerns_others_is_planned_as_without_a_memory(name: str) -
     assert plan == make_plan(after, case.settings)
 
 
-def known(before: Snapshot, settings: Settings) -> LastPlan:
-    """Return the memory of a plan."""
-    memory = PlanMemory()
-    make_plan(before, settings, memory)
-    assert memory.last
-    return memory.last
-
-
-OTHER_FIELDS: Mapping[str, Any] = {
-    "key": B.key,
-    "ports": B.ports,
-    "uid": Uid("u"),
-    "created": "2027-01-01T00:00:00Z",
-    "families": (Family.IPV6,),
-    "family_policy": FamilyPolicy.PREFER_DUAL,
-    "requested": (FIRST,),
-    "sharing_key": "x",
-    "backends": BackendChoice.PODS,
-    "fault": FAULT,
-    "ordered": Order(FAULT),
-    "name_in_status": True,
-    "proxy_protocol": ProxyProtocol.V2,
-    "source_ranges": (ip_network("127.0.0.0/8"),),
-    "client_ip_affinity": True,
-    "traffic_policy": TrafficPolicy.LOCAL,
-    "health_check_node_port": 32000,
-    "load_balancer_class": "x",
-    "deleting": True,
-    "labels": {"tier": "web"},
-    "annotations": {"a": "b"},
-    "ingress": (IngressEntry(FIRST),),
-    "hostnames": ("lb.example.com",),
-    "was_served": True,
-}
-"""Another value for each field of a Service."""
-
-
-@pytest.mark.parametrize("name", Service.__struct_fields__)
-def test_a_service_is_placed_alone_where_only_what_is_its_own_has_changed(name: str) -> None:
-    """Each field by itself; a field that is new counts as one that concerns others until somebody looks at it."""
-    others = {name: OTHER_FIELDS[name]}
-    assert wants_the_same(A, replace(A, **others)) == (name in LOCAL)
-    last = known(snapshot(A, B), SHARED)
-    assert (last.others(snapshot(replace(A, **others), B), SHARED) is not None) == (name in LOCAL)
-    joined = replace(JOINING[0], **{**others, "sharing_key": "y" if name == "sharing_key" else "x"})
-    assert not wants_the_same(JOINING[0], joined)
-
-
-OTHER_FACTS: Mapping[str, Any] = {
-    "home": Home("p", "t", "/p"),
-    "malformed": (MalformedService(ObjectKey(C, "shop", "m"), Problem(Reason.MALFORMED, "odd")),),
-    "nodes": (),
-    "claims": (Claim(SECOND, Owner(HOME, B.key)),),
-    "remembered": (Claim(SECOND, Owner(HOME, B.key)),),
-    "proxies": (HeldProxy(A.key, Discovery.STATIC),),
-    "stack_proxies": (ProxyName("spare-1"),),
-    "name_servers": ((FIRST, 53),),
-    "http_proxies": frozenset({ProxyName("spare-1")}),
-    "max_heaps": {ProxyName("spare-1"): 0},
-    "assignments": (HeldProxyAssignment(A.key, ProxyName("shared-1")),),
-    "host": HostFacts(unprivileged_port_start=1024),
-    "access": {C: Access("/kubeconfig", ContextName("demo"))},
-    "health_ports": {C: frozenset({Family.IPV4})},
-    "node_routes": {C: (PodRoute(ip_network("10.244.1.0/24"), ip_address("172.18.0.3")),)},
-    "external_ips": frozenset({FIRST}),
-    "contents": (Contents(C, {"Service": 2}),),
-    "gateway_api": GATEWAY.gateway_api,
-    "orders": {A.key: Order(FAULT)},
-    "authority": LocalAuthority(),
-    "hints": ("told",),
-}
-"""Another value for each field of a snapshot, but for those of which a few may be others."""
-
-
-@pytest.mark.parametrize("name", [each for each in Snapshot.__struct_fields__ if each not in {"services", "slices"}])
-def test_service_is_not_placed_alone_when_another_part_of_the_snapshot_changed(name: str) -> None:
-    """Each part by itself, beside a Service that could be placed alone."""
-    last, moved = known(snapshot(A, B), OWN), service("a", 9090)
-    assert last.others(snapshot(moved, B), OWN) == [moved]
-    assert last.others(snapshot(moved, B, **{name: OTHER_FACTS[name]}), OWN) is None
-    assert last.others(snapshot(moved, B), replace(OWN, take_over=True)) is None
-
-
-@pytest.mark.parametrize("settings", [DNS, replace(Settings((), ()), port_mapping=True)])
-def test_service_is_not_placed_alone_with_names_or_mapped_ports(settings: Settings) -> None:
-    """They depend on all Services, although nothing else has changed."""
-    assert known(snapshot(A, B), settings).others(snapshot(service("a", 9090), B), settings) is None
-
-
-def test_the_number_of_ports_decides_about_proxies_of_their_own_only() -> None:
-    """A shared one watches no file for any of them."""
-    more = replace(A, ports=(port(8080), port(8443)))
-    assert known(snapshot(A, B), SHARED).others(snapshot(more, B), SHARED) == [more]
-    assert known(snapshot(A, B), OWN).others(snapshot(more, B), OWN) is None
-    assert (
-        proxy_demand(A, Sharing.SHARED) == proxy_demand(more, Sharing.SHARED),
-        proxy_demand(A, Sharing.PER_SERVICE),
-    ) == (
-        True,
-        (A.key, A.created, 1),
-    )
-
-
 def test_its_own_proxy_is_planned_anew_and_the_others_stay_the_very_same() -> None:
     """With another port, then with other pods, and then as it was, which is compared with the plan just before."""
-    memory, moved = PlanMemory(), service("a", 9090)
+    memory, moved = AnyMemo(), service("a", 9090)
     first = (pods("10.0.0.7"),)
     before = made = make_plan(snapshot(A, B, slices=first), TO_PODS, memory)
     for one, slices in ((moved, first), (moved, (pods("10.0.0.8"),)), (moved, first), (A, first)):
