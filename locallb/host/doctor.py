@@ -67,6 +67,11 @@ def _programs(seen: HostInspection) -> Iterator[Finding]:
         yield Finding(Level.NOTE, "Docker", text)
     else:
         yield Finding(Level.NOTE if seen.docker else Level.OK, "Docker", f"Docker {states[seen.docker]}")
+    if seen.image and seen.lacks_image:
+        remedy = "`locallb up` fetches it; where its registry can't be reached, `locallb image` makes one"
+        yield Finding(Level.NOTE, "image", f"{seen.image} isn't there", remedy)
+    elif seen.image:
+        yield Finding(Level.OK, "image", f"{seen.image} is there")
     for path, state in seen.podman:
         if state:
             yield Finding(Level.NOTE, "Podman", f"Podman at {path} {states[state]}")

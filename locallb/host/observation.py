@@ -103,6 +103,10 @@ class HostInspection(Struct, frozen=True):
     """Where Docker is, if that isn't looked at."""
     podman: tuple[tuple[str, str], ...] = ()
     """Sockets that may be Podman's, each `usable`, `closed` or empty."""
+    image: str = ""
+    """The image that the stack's containers are made from; empty for one without containers."""
+    lacks_image: bool = False
+    """It isn't there."""
     wsl: bool = False
     """This Linux runs in Windows."""
     mapped: bool = False

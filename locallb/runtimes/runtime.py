@@ -87,6 +87,14 @@ class Runtime(ABC):
         """
         return self.facts(home, settings, pids), ""
 
+    def image(self, settings: Settings, envoy: str) -> tuple[str, bool]:
+        """Return the image that runs are made from, with this version of Envoy, and whether it is there.
+
+        Empty for a runtime that needs none. Raises ClientError.
+        """
+        del settings, envoy
+        return "", True
+
     @abstractmethod
     def declare(
         self, planned: PlannedProxy, config: ProxyConfig, parent: pulumi.Resource

@@ -55,6 +55,8 @@ def listener(port: int, process: str = "", address: str = "0.0.0.0") -> HostFact
         ({"docker_context_problem": "there is no context: name one"}, Level.NOTE, "Docker", "there is no", "name one"),
         ({"podman": (("/p", "usable"),)}, Level.NOTE, "Podman", "Podman at /p answers", ""),
         ({"podman": (("/p", "closed"),)}, Level.NOTE, "Podman", "Podman at /p runs, but not for this user", ""),
+        ({"image": "r/envoy:1", "lacks_image": True}, Level.NOTE, "image", "r/envoy:1 isn't there", "`locallb image`"),
+        ({"image": "r/envoy:1"}, Level.OK, "image", "r/envoy:1 is there", ""),
         ({"docker": "closed"}, Level.NOTE, "Docker", "not for this user", ""),
         ({"host": HostFacts(unprivileged_port_start=1024)}, Level.WARNING, "rights", "22, 53, 80, 443", "host setup"),
         ({"host": HostFacts(unprivileged_port_start=100)}, Level.WARNING, "rights", "not 22, 53, 80", "host setup"),

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -36,6 +37,7 @@ from locallb.model.snapshot import Claim, HostFacts
 from locallb.model.state_resource import CONFIG, PROCESS
 from locallb.planning.addresses.pool_routes import pool_routes
 from locallb.runtimes.process import processes
+from locallb.runtimes.runtime import runtime
 from locallb.sources import SourceError
 from locallb.sources.workspace import Planned
 from locallb.storage import files, paths
@@ -98,6 +100,10 @@ def look(directory: Path, stack: str) -> HostInspection:
         mapped=bool(session and pools and session.settings.port_mapping),
         disk_free=troubles.guard("disk", lambda: limits.disk_left(paths.state_home()), limits.PLENTY),
     )
+    if session and pools:
+        with suppress(ClientError):  # the plan has reported an engine that doesn't answer
+            image, is_there = runtime(session.settings.runtime).image(session.settings, envoy)
+            seen = replace(seen, image=image, lacks_image=not is_there)
     if plan:
         seen = replace(seen, names=tuple(_names(plan)))
     seen = troubles.guard("authority", lambda: _with_authority(seen), seen)

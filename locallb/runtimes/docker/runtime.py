@@ -19,7 +19,7 @@ from locallb.planning.planned import PlannedProxy
 from locallb.planning.runs import Place
 from locallb.resources.errors import ProviderError
 from locallb.runtimes import draining
-from locallb.runtimes.docker.containers import HELPER_LABEL, PROXY_LABEL, labelled_owner
+from locallb.runtimes.docker.containers import HELPER_LABEL, PROXY_LABEL, image_of, labelled_owner
 from locallb.runtimes.docker.daemon import ANSWER, PATIENCE, ContainersError, DockerAbsentError
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.engines import DOCKER
@@ -83,6 +83,11 @@ class Docker(Runtime):
         from locallb.runtimes.docker.component import declare_container  # noqa: PLC0415 - 0.3 s to import
 
         return declare_container(planned, config, parent)
+
+    def image(self, settings: Settings, envoy: str) -> tuple[str, bool]:
+        """Ask the engine for the image of its containers."""
+        image = image_of(settings.container, HostFacts(envoy=envoy))
+        return image, self.containers(GLANCE).has_image(image)
 
     def watch(self, ended: Callable[[str], None], presence: Callable[[str], None]) -> DockerWatch:
         """Follow what ends or changes a container by the engine's events."""

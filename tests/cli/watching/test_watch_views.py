@@ -352,7 +352,9 @@ def test_plans_that_only_try_again_what_was_reported_to_fail_are_logged_once() -
     changed = planned(snapshot, "web", marks=[Mark(Cause.RETRY), Mark(Cause.SOURCE, "demo")])
     chapters: list[list[LoopEvent]] = [
         [planned(snapshot, "web"), failed],
-        *([retry, failed] for _ in range(3)),
+        [retry, failed],
+        [retry, failed],
+        [retry, failed],
         [both, failed],
         [changed, failed],
         [retry, updated("web")],
