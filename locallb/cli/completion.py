@@ -18,6 +18,7 @@ from locallb.cli.projects.place import PROJECT_FILE, nearest_project
 from locallb.cli.syntax.grammar import make_parser
 from locallb.cli.syntax.parser import ANSWER
 from locallb.guarded import reader
+from locallb.guarded.nesting import load_yaml
 from locallb.model.fields import at, object_of, objects_of, text_of
 from locallb.model.state_resource import BALANCER, CONFIG, SERVICE
 from locallb.storage import paths
@@ -176,6 +177,6 @@ def _declared(project: Path) -> Mapping[str, object]:
 def _document(path: Path) -> Mapping[str, object]:
     """Read a YAML file; one that can't be read says nothing."""
     try:
-        return object_of(yaml.load(reader.read(path, _LARGEST), yaml.CSafeLoader))
-    except (OSError, ValueError, yaml.YAMLError, RecursionError):
+        return object_of(load_yaml(reader.read(path, _LARGEST), yaml.CSafeLoader))
+    except (OSError, ValueError, yaml.YAMLError):
         return {}

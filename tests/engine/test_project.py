@@ -61,7 +61,7 @@ BROKEN = {
     "name: p\nbackend: x: y\n": "is no YAML: line 2, column 11: mapping values are not allowed in this context",
     "name: p\nbackend: {url: a}\nname: q\n": r"line 3, column 1: the key \"name\" is there twice; remove one",
     "a: 2020-99-99": "is no YAML",
-    "a: " + "[" * 2_000: "is no YAML",
+    "a: " + "[" * 2_000: "is no YAML: line 1: it is nested deeper than 200",
     "- a\n": "must hold keys and values",
     f"description: x\n{BACKEND}": "has no name",
     "name: p\nbackend: file\n": "backend must hold keys and values",

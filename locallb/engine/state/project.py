@@ -18,6 +18,7 @@ from msgspec import Struct
 from locallb.engine.state.errors import EngineError, ProjectError, Unsupported, parsing_problem, refusal
 from locallb.engine.state.values import Value
 from locallb.guarded import reader
+from locallb.guarded.nesting import load_yaml
 
 BACKEND_VARIABLE = "PULUMI_BACKEND_URL"
 _LARGEST = 8 << 20
@@ -197,14 +198,14 @@ def _has_secret(value: Value) -> bool:
 def _read_yaml(path: Path) -> dict[str, Value]:
     try:
         data = reader.read_if_there(path, _LARGEST)
-        raw = None if data is None else yaml.load(data.decode(), _Loader)  # noqa: S506 a SafeLoader
+        raw = None if data is None else load_yaml(data.decode(), _Loader)
     except PermissionError:
         raise ProjectError(f"{path} can't be read: Permission denied; give this user the right to read it") from None
     except OSError as error:
         raise ProjectError(f"{path} can't be read: {refusal(error)}") from None
     except UnicodeDecodeError as error:
         raise ProjectError(f"{path} isn't UTF-8 (byte {error.start + 1}); save it as UTF-8") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: an odd date
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: too deep, or an odd date
         raise ProjectError(f"{path} is no YAML: {_yaml_problem(error)}") from None
     if data is None:
         raise ProjectError(f"{path} doesn't exist; run this in a Pulumi project's folder or name it with -C")
