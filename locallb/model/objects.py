@@ -217,6 +217,8 @@ class EndpointSlice(Struct, frozen=True):
     family: Family
     ports: tuple[EndpointPort, ...] = ()
     endpoints: tuple[Endpoint, ...] = ()
+    managed: bool = False
+    """Kubernetes' own controller writes it, and soon what follows from a changed Service."""
 
 
 class Discovery(StrEnum):

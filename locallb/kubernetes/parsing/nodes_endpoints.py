@@ -14,6 +14,7 @@ from locallb.model.identities import ClusterName, Family, IPAddress, NodeName, O
 from locallb.model.objects import Endpoint, EndpointPort, EndpointSlice, Node
 
 SERVICE_LABEL = "kubernetes.io/service-name"
+_MANAGER_LABEL, _CONTROLLER = "endpointslice.kubernetes.io/managed-by", "endpointslice-controller.k8s.io"
 _INTERNAL = "InternalIP"
 _LARGEST_PORT = 65535
 
@@ -53,7 +54,8 @@ def parse_slice(cluster: ClusterName, data: Mapping[object, object]) -> Endpoint
     """
     document = Fields("", data)
     metadata = document.inner("metadata")
-    service = metadata.texts("labels").get(SERVICE_LABEL, "")
+    labels = metadata.texts("labels")
+    service = labels.get(SERVICE_LABEL, "")
     address_type = document.choice("addressType", _AddressType.IPV4)
     if not service or address_type is _AddressType.FQDN:
         return None
@@ -63,6 +65,7 @@ def parse_slice(cluster: ClusterName, data: Mapping[object, object]) -> Endpoint
         family=family,
         ports=tuple(_port(Fields.of(path, item)) for path, item in document.items("ports")),
         endpoints=tuple(_endpoint(Fields.of(path, item), family) for path, item in document.items("endpoints")),
+        managed=labels.get(_MANAGER_LABEL, "") == _CONTROLLER,
     )
 
 

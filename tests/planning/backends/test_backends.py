@@ -206,6 +206,38 @@ def test_endpoints_without_a_route_are_no_backends() -> None:
     )
 
 
+def managed(slice_: JsonObject, by: str = "endpointslice-controller.k8s.io") -> JsonObject:
+    """Make the slice one that a controller writes."""
+    labels = {**slice_["metadata"]["labels"], "endpointslice.kubernetes.io/managed-by": by}
+    return {**slice_, "metadata": {**slice_["metadata"], "labels": labels}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"name": ""}, [{"name": "w", "port": 80, "targetPort": 8080}]),
+        ({"name": "w"}, [{"name": "http", "port": 80, "targetPort": 8080}]),
+        ({"name": "w"}, [{"port": 8080}]),
+        ({"name": ""}, [{"name": "w", "port": 80, "targetPort": 8080}, {"name": "x", "port": 81, "targetPort": 9090}]),
+    ],
+)
+def test_a_port_that_gets_another_name_keeps_its_backends(before: JsonObject, after: list[JsonObject]) -> None:
+    """Until the slices have the name as well: the pods are at the same number. Other ports have none yet."""
+    ports = [{**port, "nodePort": 30000 + number} for number, port in enumerate(after)]
+    slice_ = managed(endpoints(endpoint(), ports=[{**before, "port": 8080}]))
+    assert [bool(each) for each in backends(service(ports=ports), A, slice_)] == [True, False][: len(after)]
+
+
+def test_ports_of_slices_match_by_name_alone_once_one_has_it_or_where_no_controller_follows() -> None:
+    """As kube-proxy has it: the number is one of the pods', or the user's mistake."""
+    one = service(ports=[{"name": "w", "port": 80, "targetPort": 8080, "nodePort": 30080}])
+    older = endpoints(endpoint(), name="older", ports=[{"name": "", "port": 8080}])
+    newer = managed(endpoints(endpoint(ready=False), name="newer", ports=[{"name": "w", "port": 8080}]))
+    assert [bool(each) for each in backends(one, A, managed(older))] == [True]
+    for slices in ([managed(older), newer], [older], [managed(older, "mine")]):
+        assert backends(one, A, *slices) == [[]]
+
+
 NO_NODE = "the cluster has no Node that may be a backend; add one, or look at deletions, taints and labels of Nodes"
 
 
