@@ -25,6 +25,7 @@ from locallb.model.snapshot import Snapshot
 
 Refusable: TypeAlias = Route | Ingress | ListenerSet | Gateway | TlsSecret | AuthorityBundle | Service
 REFUSABLE = (Route, Ingress, ListenerSet, Gateway, TlsSecret, AuthorityBundle, Service)
+_NAMED = (Route, Ingress, ListenerSet, Gateway, TlsSecret, AuthorityBundle)
 
 
 class Refusal(Struct, frozen=True):
@@ -126,6 +127,8 @@ class RefusedObjects(Struct):
 
     read: Snapshot | None = None
     """The snapshot as it was read last."""
+    changed: frozenset[str] = frozenset()
+    """Names of the objects that were added or changed when any was last: most often they are to blame."""
     _refusals: tuple[Refusal, ...] = ()
     _planned: Snapshot | None = None
     _made: dict[str, tuple[object, Refusal, ObjectOfCluster]] = field(default_factory=dict)
@@ -134,6 +137,7 @@ class RefusedObjects(Struct):
     def of(self, snapshot: Snapshot, refusals: tuple[Refusal, ...]) -> Snapshot:
         """Return what is planned of a snapshot: the identical one where nothing in it is refused."""
         if self._planned is None or self.read is not snapshot or self._refusals != refusals:
+            self.changed = _changed(self.read, snapshot) or self.changed
             self.read, self._refusals = snapshot, refusals
             valid = current(snapshot, refusals, self._contents)
             self._contents.keep((*snapshot.services, *(each.object for each in snapshot.gateway_api)))
@@ -175,6 +179,15 @@ class RefusedObjects(Struct):
             before = thing, refusal, each._replace(object=refused(thing, refusal))
             self._made[refusal.name] = before
         return before[2]
+
+
+def _changed(before: Snapshot | None, after: Snapshot) -> frozenset[str]:
+    """Return the names of objects that weren't read before as they are; none of a first snapshot."""
+    if before is None or before.gateway_api is after.gateway_api:
+        return frozenset()
+    known = {id(each.object) for each in before.gateway_api}
+    new = [each for each in after.gateway_api if id(each.object) not in known]
+    return frozenset(name_of(each.cluster, each.object) for each in new if isinstance(each.object, _NAMED))
 
 
 def refused(

@@ -8,7 +8,7 @@ by halves until what remains is accepted. Works for whatever reason Envoy refuse
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from random import SystemRandom
 
@@ -68,12 +68,18 @@ def read_refusals(home: Home) -> tuple[Refusal, ...]:
         return ()
 
 
-def find_refusals(
-    home: Home, settings: Settings, read: Snapshot, plan: Plan, keys: Iterable[ObjectKey]
+def find_refusals(  # noqa: PLR0913, PLR0917 - what was read and planned, and where to look first
+    home: Home,
+    settings: Settings,
+    read: Snapshot,
+    plan: Plan,
+    keys: Iterable[ObjectKey],
+    changed: Collection[str] = (),
 ) -> tuple[Refusal, ...]:
     """Find out which objects Envoy refuses of these load balancers, remember that, and return those that are new.
 
-    `read` is the snapshot without regard to refusals. What isn't as it was refused any more is forgotten.
+    `read` is the snapshot without regard to refusals; `changed` names the objects that are to blame most probably. A
+    refusal of what isn't as it was any more is forgotten.
     """
     until = time.monotonic() + _BUDGET
     known = current(read, read_refusals(home))
@@ -81,7 +87,7 @@ def find_refusals(
     placements = [placement for placement in plan.placements if placement.key in wanted]
     for placement in SystemRandom().sample(placements, len(placements)):  # each is reached some time
         if time.monotonic() < until:
-            search = _Search.of(read, settings, placement.key, _directory(plan, placement.proxy), until)
+            search = _Search.of(read, settings, placement.key, _directory(plan, placement.proxy), until, changed)
             found += search.offenders((*known, *found))
     if found:
         names = {refusal.name for refusal in found}
@@ -110,16 +116,28 @@ class _Search(Struct):
     until: float
     objects: Sequence[ObjectOfCluster]
     """All that were read, of whatever load balancer."""
+    changed: Collection[str]
+    """Names of those that changed last."""
     _causes: dict[str, str] = field(default_factory=dict)
     """Why each offender is refused, by name."""
+    _verdicts: dict[frozenset[tuple[str, bool]], str] = field(default_factory=dict)
+    """Envoy's answers, by the refusals that they were given with."""
 
     @classmethod
-    def of(cls, read: Snapshot, settings: Settings, key: ObjectKey, directory: Path, until: float) -> _Search:
+    def of(  # noqa: PLR0913, PLR0917 - as `find_refusals`
+        cls,
+        read: Snapshot,
+        settings: Settings,
+        key: ObjectKey,
+        directory: Path,
+        until: float,
+        changed: Collection[str],
+    ) -> _Search:
         """Narrow the snapshot to one load balancer."""
         services = tuple(service for service in read.services if service.key == key)
         objects = tuple(each for each in read.gateway_api if each.cluster == key.cluster and _may_concern(each, key))
         narrowed = replace(read, services=services, gateway_api=objects)
-        return cls(key, settings, narrowed, directory, until, read.gateway_api)
+        return cls(key, settings, narrowed, directory, until, read.gateway_api, changed)
 
     def offenders(self, known: tuple[Refusal, ...]) -> list[Refusal]:
         """Return the refusals that aren't known yet: none where Envoy accepts its configuration, or can't be asked."""
@@ -127,24 +145,34 @@ class _Search(Struct):
         if not cause:
             return []
         parts = [refusal for refusal in self._parts(cause) if refusal.name not in {each.name for each in known}]
-        found = self._guess(parts, cause, known) or self._halve(parts, cause, known)
+        some = self._recent(parts, known)
+        found = self._guess(some, parts, cause, known) or self._halve(some, parts, cause, known)
         gentle = [replace(refusal, wholly=False) for refusal in found]
         return gentle if found and not self._cause((*known, *gentle)) else found
 
-    def _guess(self, parts: Sequence[Refusal], cause: str, known: tuple[Refusal, ...]) -> list[Refusal]:
-        """Try the youngest object, which halves would find as well if it is to blame: most often it is."""
-        if not parts or self._cause((*known, parts[-1])):
-            return []
-        return [self._dependent(replace(parts[-1], why=cause), parts, known)]
+    def _recent(self, parts: Sequence[Refusal], known: tuple[Refusal, ...]) -> Sequence[Refusal]:
+        """Return the parts that changed last if Envoy accepts the configuration without them; all parts otherwise."""
+        recent = [refusal for refusal in parts if refusal.name in self.changed]
+        return recent if recent and not self._cause((*known, *recent)) else parts
 
-    def _halve(self, parts: Sequence[Refusal], cause: str, known: tuple[Refusal, ...]) -> list[Refusal]:
-        every = {refusal.name: refusal for refusal in parts}
-        if self._cause((*known, *parts)):
+    def _guess(
+        self, some: Sequence[Refusal], parts: Sequence[Refusal], cause: str, known: tuple[Refusal, ...]
+    ) -> list[Refusal]:
+        """Try the youngest object, which halves would find as well if it is to blame: most often it is."""
+        if not some or self._cause((*known, some[-1])):
+            return []
+        return [self._dependent(replace(some[-1], why=cause), parts, known)]
+
+    def _halve(
+        self, some: Sequence[Refusal], parts: Sequence[Refusal], cause: str, known: tuple[Refusal, ...]
+    ) -> list[Refusal]:
+        every = {refusal.name: refusal for refusal in some}
+        if self._cause((*known, *some)):
             return [
                 replace(_refusal(self.key.cluster, thing, cause), beside=self._beside(together=True), together=True)
                 for thing in self._whole()
             ]
-        rest = self._search(parts, every, known)
+        rest = self._search(some, every, known)
         found = [replace(refusal, why=self._causes[name]) for name, refusal in rest.items() if name in self._causes]
         return [self._dependent(refusal, parts, known) for refusal in found]
 
@@ -176,6 +204,12 @@ class _Search(Struct):
 
     def _cause(self, refusals: tuple[Refusal, ...]) -> str:
         """Return why Envoy refuses what is planned with these objects left out; empty where it doesn't."""
+        question = frozenset((refusal.name, refusal.wholly) for refusal in refusals)
+        if question not in self._verdicts:
+            self._verdicts[question] = self._verdict(refusals)
+        return self._verdicts[question]
+
+    def _verdict(self, refusals: tuple[Refusal, ...]) -> str:
         as_parts = tuple(replace(refusal, beside=Digest("")) for refusal in refusals)
         plan = make_plan(RefusedObjects().of(self.snapshot, as_parts), self.settings)
         placement = next((each for each in plan.placements if each.key == self.key), None)

@@ -94,4 +94,6 @@ class Workspace(Struct, frozen=True):
         `plan` is the one that was made last.
         """
         read = self._refused.read
-        return read is not None and bool(find_refusals(self.home, self.settings, read, plan, keys))
+        return read is not None and bool(
+            find_refusals(self.home, self.settings, read, plan, keys, self._refused.changed)
+        )

@@ -77,3 +77,15 @@ def test_a_refused_service_is_rejected() -> None:
     assert planned.services == ()
     (malformed,) = planned.malformed
     assert malformed.problem.message == "c/shop/bad: Envoy refuses its configuration: too long; change the Service"
+
+
+def test_what_changed_last_is_known_until_something_else_does() -> None:
+    """Reading the same again, or with other refusals, changes nothing; a first snapshot has no former one."""
+    first, known = snapshot(ROUTE), RefusedObjects()
+    known.of(first, ())
+    assert known.changed == frozenset()
+    other = replace(ROUTE, meta=replace(ROUTE.meta, key=Named("shop", "new")))
+    second = replace(first, gateway_api=(*first.gateway_api, ObjectOfCluster(CLUSTER, other)))
+    for read, refusals in ((second, ()), (replace(second), ()), (second, (refusal(ROUTE),))):
+        known.of(read, refusals)
+        assert known.changed == {name_of(CLUSTER, other)}

@@ -21,6 +21,7 @@ from locallb.planning.refused import Refusal, RefusedObjects
 from locallb.sources import refusals
 from locallb.sources.configuration import stack_settings
 from locallb.sources.refusals import find_refusals, read_refusals
+from locallb.storage.paths import REFUSALS, stack_directory
 
 Verdict = Callable[[str], bool]
 CLUSTER = ClusterName("c")
@@ -105,10 +106,11 @@ class Stack:
         read = Snapshot(self.home, services=parsed.services, gateway_api=parsed.gateway_api)
         return read, make_plan(RefusedObjects().of(read, read_refusals(self.home)), self.settings)
 
-    def find(self, *objects: dict[str, Any]) -> tuple[Refusal, ...]:
-        """Search as after an update that failed."""
+    def find(self, *objects: dict[str, Any], changed: Iterable[str] = ()) -> tuple[Refusal, ...]:
+        """Search as after an update that failed, of routes `changed` before."""
         read, plan = self.plan(*objects)
-        return find_refusals(self.home, self.settings, read, plan, [each.key for each in plan.placements])
+        names = {f"c/HTTPRoute/shop/{name}" for name in changed}
+        return find_refusals(self.home, self.settings, read, plan, [each.key for each in plan.placements], names)
 
     def serves(self, hostname: str, *objects: dict[str, Any]) -> bool:
         """Return whether Envoy accepts what is planned now, and that has the hostname."""
@@ -174,6 +176,25 @@ def test_the_youngest_of_many_is_found_by_few_questions(stack: Stack) -> None:
     routes = [route(f"r{number}", "/bad" if number == 24 else "/good", day=1 + number) for number in range(25)]
     assert [refusal.name for refusal in stack.find(*routes)] == ["c/HTTPRoute/shop/r24"]
     assert stack.asked <= 4
+
+
+@pytest.mark.parametrize("bad", [0, 12, 25, 49])
+def test_the_one_that_changed_is_found_by_few_questions(stack: Stack, bad: int) -> None:
+    """However old it is, and beside another that changed with it by a few more."""
+    routes = [route(f"r{number}", "/bad" if number == bad else "/good", day=1 + number // 2) for number in range(50)]
+    assert [refusal.name for refusal in stack.find(*routes, changed=[f"r{bad}"])] == [f"c/HTTPRoute/shop/r{bad}"]
+    assert stack.asked <= 4
+    stack.asked = 0
+    (stack_directory(stack.home) / REFUSALS).unlink()
+    assert [refusal.name for refusal in stack.find(*routes, changed=[f"r{bad}", "r7"])] == [f"c/HTTPRoute/shop/r{bad}"]
+    assert stack.asked <= 7
+
+
+def test_others_are_searched_where_none_that_changed_is_to_blame(stack: Stack) -> None:
+    """What changed is where the search begins, and no verdict."""
+    routes = [route("a", "/bad"), route("b", "/good"), route("c", "/good", day=2)]
+    assert [refusal.name for refusal in stack.find(*routes, changed=["b"])] == ["c/HTTPRoute/shop/a"]
+    assert stack.serves("b.test", *routes)
 
 
 def test_a_search_ends_also_where_nothing_is_found(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
