@@ -6,13 +6,12 @@ Where something isn't known on a side it is None, and never compared.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
-from dataclasses import replace
 from ipaddress import get_mixed_type_key
 from types import MappingProxyType
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from locallb.envoy.fragments import as_files
 from locallb.model.identities import ClusterName, IPAddress, IPNetwork, ObjectKey, Protocol, UpstreamName
@@ -23,8 +22,7 @@ from locallb.model.snapshot import Snapshot
 from locallb.planning.planned import Placement, Plan, PlannedPort, PlannedProxy, Via
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Port:
+class Port(Struct, frozen=True):
     """A port of a Service, as its clients and its backends meet it."""
 
     number: int
@@ -41,7 +39,7 @@ class Port:
     """The code of the reason why it is closed somewhere."""
     message: str = ""
     """The sentence behind it; empty where only the code was deployed."""
-    via: Via | None = dataclasses.field(default=None, compare=False)
+    via: Via | None = None
     """Where connections go first; None where it was deployed: the backends themselves tell."""
 
     @property
@@ -50,8 +48,7 @@ class Port:
         return f"{self.number}/{self.protocol}{f'={self.mapped}' if self.mapped else ''}"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Balancer:
+class Balancer(Struct, frozen=True):
     """The load balancer of one Service."""
 
     key: ObjectKey
@@ -63,11 +60,11 @@ class Balancer:
     envoy: str = ""
     container: tuple[str, ...] = ()
     """Image, limits and network of its container; empty where it is a process."""
-    routes: tuple[str, ...] | None = dataclasses.field(default=None, compare=False)
+    routes: tuple[str, ...] | None = None
     """What a Gateway or Ingresses serve, a line a route; None where that isn't known (what was deployed)."""
-    files: Mapping[str, str] = dataclasses.field(default_factory=lambda: MappingProxyType({}), compare=False)
+    files: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """What its Envoy is told, for questions that few ask."""
-    every_name: bool = dataclasses.field(default=False, compare=False)
+    every_name: bool = False
     """Whether TLS passes through for every hostname, which those files don't tell from any TCP."""
     fingerprint: str = ""
     """A digest of all that is declared for it: equal exactly where nothing is to be done."""

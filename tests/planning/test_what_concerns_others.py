@@ -22,6 +22,7 @@ from locallb.model.identities import (
     Home,
     NodeName,
     ObjectKey,
+    Owner,
     Protocol,
     SharingKey,
 )
@@ -44,6 +45,7 @@ from locallb.model.objects import (
     TrafficPolicy,
 )
 from locallb.model.snapshot import (
+    Claim,
     HostFacts,
     Snapshot,
     Socket,
@@ -175,6 +177,14 @@ CASES: Mapping[str, Case] = {
         (service("a", 9090), B),
         refused("a"),
         host=HostFacts(sockets=(Socket(ip_address("0.0.0.0"), 9090, Protocol.TCP),)),
+    ),
+    "another user's process has its port at its address": Case(
+        (service("a", 9090),),
+        has("a", SECOND),
+        (A,),
+        SETTINGS,
+        HostFacts(sockets=(Socket(FIRST, 9090, Protocol.TCP, foreign=True, alone=True),)),
+        others={"claims": (Claim(FIRST, Owner(HOME, A.key)),)},
     ),
     "its only port needed a right": Case((A, B), ports_of("a", 8080), (service("a", 80), B), host=HostFacts(1024)),
     "datagrams get no PROXY protocol": Case(

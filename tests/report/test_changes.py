@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 from ipaddress import IPv4Network, ip_address, ip_network
 from typing import Any
 
@@ -11,6 +10,7 @@ import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from locallb.cli.console import Out
 from locallb.cli.reports.text import print_report

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import html
 import html.parser
 import io
@@ -67,9 +66,7 @@ def hostile_report() -> Report:
     balancers, rejections = dict(side.balancers), {}
     for number, text in enumerate(HOSTILE):
         key = ObjectKey(ClusterName(text), text, text)
-        bad = dataclasses.replace(
-            web, key=key, ports=tuple(dataclasses.replace(p, problem="NoBackends", message=text) for p in web.ports)
-        )
+        bad = replace(web, key=key, ports=tuple(replace(p, problem="NoBackends", message=text) for p in web.ports))
         balancers[key] = bad
         rejections[ObjectKey(ClusterName("c"), text, str(number))] = (Problem(Reason.IN_USE, f"{text} {text}"),)
     new = Side(HOSTILE[0], balancers, rejections, tuple(HOSTILE))

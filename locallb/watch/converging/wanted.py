@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from components.digests import balancer_digest, rejection_digest
 from locallb.model.identities import ObjectKey, ProxyName
-from locallb.model.memory import Memo, RowCache, few_replaced
-from locallb.planning.of_keys import placements_of
+from locallb.model.memory import Memo, RowCache
 from locallb.planning.planned import Plan, PlannedProxy, PlannedStatus
 
 
@@ -23,8 +21,6 @@ class WantedDigests(Struct):
     """Who is told a status and gets nothing besides."""
     proxies: Mapping[ObjectKey, ProxyName] = field(default_factory=dict)
     """Who serves each load balancer."""
-    _places: Mapping[ProxyName, int] = field(default_factory=dict)
-    """Where each proxy stands in the plan."""
     _last: tuple[Plan, Mapping[ObjectKey, str]] | None = None
     _digests: RowCache[str] = field(default_factory=RowCache)
     """Of proxies, and so on."""
@@ -38,36 +34,14 @@ class WantedDigests(Struct):
         Proxies of the stack come first: load balancers need them.
         """
         if self._last is None or self._last[0] is not plan:
-            self._last = plan, self._with_few_others(plan) or self._of_all(plan)
+            self._last = plan, self._of_all(plan)
         return self._last[1]
-
-    def _with_few_others(self, plan: Plan) -> Mapping[ObjectKey, str] | None:
-        """Return them where nothing is different but a few placements, and proxies of their own; None where more is."""
-        if self._last is None:
-            return None
-        before, digests = self._last
-        where = few_replaced(before.placements, plan.placements)
-        runs = few_replaced(before.proxies, plan.proxies)
-        if where is None or runs is None:
-            return None
-        if replace(plan, placements=before.placements, proxies=before.proxies) != before:
-            return None
-        if not all(_stays(before.proxies[number], plan.proxies[number]) for number in runs):
-            return None
-        keys = {plan.proxies[number].root for number in runs} | {plan.placements[number].key for number in where}
-        others = placements_of(plan, keys)
-        if any(self.proxies.get(placement.key) != placement.proxy for placement in others):
-            return None
-        theirs = (plan.proxies[self._places[placement.proxy]].digest for placement in others)
-        keys_of_others = (placement.key for placement in others)
-        return {**digests, **dict(zip(keys_of_others, map(balancer_digest, others, theirs), strict=True))}
 
     def _of_all(self, plan: Plan) -> Mapping[ObjectKey, str]:
         proxies = {
             planned.proxy.name: digest
             for planned, digest in zip(plan.proxies, self._digests.of(_digest, plan.proxies), strict=True)
         }
-        self._places = {planned.proxy.name: place for place, planned in enumerate(plan.proxies)}
         self.proxies = {placement.key: placement.proxy for placement in plan.placements}
         theirs = (proxies[proxy] for proxy in self.proxies.values())
         placed = dict(zip(self.proxies, self._placed.of(balancer_digest, plan.placements, theirs), strict=True))
@@ -93,9 +67,3 @@ class WantedDigests(Struct):
 
 def _digest(planned: PlannedProxy | PlannedStatus) -> str:
     return planned.digest
-
-
-def _stays(before: PlannedProxy, now: PlannedProxy) -> bool:
-    """Return whether it is a Service's own proxy before and now, called the same: only its digest may be another."""
-    named = [(each.key, each.root, each.proxy.name, bool(each.proxy.names)) for each in (before, now)]
-    return bool(before.key.cluster) and named[0] == named[1]
