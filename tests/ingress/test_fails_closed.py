@@ -128,7 +128,7 @@ def test_hosts_of_an_ingress_for_which_there_is_no_room_are_refused(monkeypatch:
 def test_a_refused_ingress_takes_no_request_of_an_older_one_of_another_namespace(
     old: list[tuple[str, list[tuple[str, str]]]], new: list[tuple[str, list[tuple[str, str]]]], data: st.DataObject
 ) -> None:
-    """But for requests that its paths can mean, as they were or as prefixes, or of hosts that it names more exactly."""
+    """But for requests that its paths can mean, as they were or as beginnings, or of hosts named more exactly."""
     first = _of_namespace("first", old, "2026-01-01T00:00:00Z")
     late = _of_namespace("late", new, "2026-01-02T00:00:00Z")
     where = data.draw(st.sampled_from([path for path in fields(late) if "paths" in path]))
@@ -140,8 +140,11 @@ def test_a_refused_ingress_takes_no_request_of_an_older_one_of_another_namespace
     services = [service(name, namespace=name) for name in ("first", "late")]
     alone, refused = only(first, *services), only(first, *changed, *services)
     before, whole = only(first, late, *services), only(first, every, *services)
-    prefixes = [(host, [(path, "Prefix") for path, _ in paths]) for host, paths in new]
-    widest = only(first, _of_namespace("late", prefixes, "2026-01-02T00:00:00Z"), *services)
+    beginnings = [
+        (host, [each for path, _ in paths for each in [(path, "Prefix"), *_beginning_with(path)]])
+        for host, paths in new
+    ]
+    widest = only(first, _of_namespace("late", beginnings, "2026-01-02T00:00:00Z"), *services)
     many = deepcopy(late)
     for entry in many["spec"]["rules"]:
         entry["http"]["paths"] *= 50
@@ -156,6 +159,11 @@ def test_a_refused_ingress_takes_no_request_of_an_older_one_of_another_namespace
 
 
 _UNCLEAR = ["/((((", "/x((((", "Glob"]
+
+
+def _beginning_with(text: str) -> list[tuple[str, str]]:
+    """Return the paths that another type than Exact and Prefix could take for a text, but for all of them."""
+    return [(asked, "Exact") for asked in PATHS if asked.startswith(text) and text != "/"]
 
 
 def _of_namespace(name: str, rules: list[tuple[str, list[tuple[str, str]]]], created: str) -> JsonObject:
