@@ -21,6 +21,8 @@ from locallb.runtimes.docker.daemon import ContainersError, Daemon, Document, Ev
 
 _SAID = 20_000
 """Bytes of a log that are told, however long its lines are."""
+_EXIT_NOT_WRITTEN = "timed out waiting for file"
+"""Podman's answer where it has ended a container whose monitor, on a busy host, takes long to write its exit code."""
 _TAR = 10_240
 """Bytes that an archive has beside those of its only file."""
 
@@ -190,6 +192,14 @@ class Containers(Daemon):
     @none_if_absent
     def remove(self, identity: ContainerId, *, volumes: bool) -> None:
         """Remove it, running or not; gone is fine."""
+        try:
+            self._remove(identity, volumes=volumes)
+        except APIError as error:
+            if _EXIT_NOT_WRITTEN not in str(error):
+                raise
+            self._remove(identity, volumes=volumes)
+
+    def _remove(self, identity: ContainerId, *, volumes: bool) -> None:
         try:
             self.client().remove_container(identity, v=volumes, force=True)
         except APIError as error:

@@ -1,0 +1,75 @@
+"""Containers are removed although their engine is busy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+
+from locallb.model.identities import ContainerId
+from locallb.runtimes.docker.daemon import ContainersError
+from locallb.runtimes.docker.engine_api import Containers
+from tests.servers import QuietServer, in_thread
+
+BUSY = "timed out waiting for file /run/libpod/exits/c: internal libpod error"
+
+
+@contextmanager
+def engine(monkeypatch: pytest.MonkeyPatch, home: Path, *answers: str) -> Iterator[list[str]]:
+    """Answer each removal with an error, or remove the container where an answer is empty; note the removals."""
+    removals: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_DELETE(self) -> None:
+            error = answers[len(removals)]
+            removals.append(self.path)
+            self._answer(500 if error else 204, {"message": error} if error else None)
+
+        def do_GET(self) -> None:
+            self._answer(200, {"ApiVersion": "1.41", "Version": "x"})
+
+        def _answer(self, status: int, document: dict[str, str] | None) -> None:
+            body = b"" if document is None else json.dumps(document).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Write no log."""
+
+    with in_thread(QuietServer(("127.0.0.1", 0), Handler)) as server:
+        monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{server.server_address[1]}")
+        monkeypatch.setenv("DOCKER_CONFIG", str(home))
+        yield removals
+
+
+@pytest.mark.parametrize(("answers", "is_removed"), [(("",), True), ((BUSY, ""), True), ((BUSY, BUSY), False)])
+def test_a_removal_is_tried_once_more_where_the_monitor_of_the_container_is_late(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answers: tuple[str, ...], *, is_removed: bool
+) -> None:
+    """Twice and no more."""
+    with engine(monkeypatch, tmp_path, *answers) as removals:
+        containers = Containers()
+        if is_removed:
+            containers.remove(ContainerId("c"), volumes=True)
+        else:
+            with pytest.raises(ContainersError, match="internal libpod error"):
+                containers.remove(ContainerId("c"), volumes=True)
+        containers.close()
+    assert len(removals) == len(answers)
+
+
+def test_another_error_is_reported_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As the engine has it."""
+    with engine(monkeypatch, tmp_path, "no space") as removals:
+        containers = Containers()
+        with pytest.raises(ContainersError, match="no space"):
+            containers.remove(ContainerId("c"), volumes=False)
+        containers.close()
+    assert len(removals) == 1
