@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -42,6 +43,9 @@ with socket.create_server((sys.argv[1], int(sys.argv[3]))) as server:
 """
 
 
+_LINKS = itertools.count()
+
+
 @contextmanager
 def node_with_pod(network: Network, number: int, answer: str, pod: str = POD, port: int = 8080) -> Iterator[str]:
     """Put a Node on a Docker network, whose only pod gives an answer; give the Node's address."""
@@ -50,10 +54,11 @@ def node_with_pod(network: Network, number: int, answer: str, pod: str = POD, po
         ["ip", "-o", "address", "show", "to", network.gateway], check=True, capture_output=True, text=True
     )
     bridge = shown.stdout.split()[1]
+    link = f"n{os.getpid()}-{next(_LINKS)}"  # the kernel removes those of an ended namespace later
     inside = "\n".join(
         (
             "ip link set lo up",
-            f"ip link add eth0 type veth peer name n{number} netns {os.getpid()}",
+            f"ip link add eth0 type veth peer name {link} netns {os.getpid()}",
             f"ip address add {address}/24 dev eth0 && ip link set eth0 up",
             f"ip address add {pod}/32 dev lo",
             "",
@@ -62,7 +67,7 @@ def node_with_pod(network: Network, number: int, answer: str, pod: str = POD, po
     with tempfile.TemporaryDirectory() as root:
         space = Namespace(Path(root), inside)
         try:
-            subprocess.run(["ip", "link", "set", f"n{number}", "master", bridge, "up"], check=True)
+            subprocess.run(["ip", "link", "set", link, "master", bridge, "up"], check=True)
             with background(space, PYTHON, "-c", SERVER, pod, answer, str(port)):
                 yield address
         finally:
