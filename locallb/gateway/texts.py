@@ -6,6 +6,7 @@ Not here: statuses, which say the same to the cluster (`status`).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from itertools import chain
 
 from locallb.gateway.backend_tls.statuses import policy_sentences
@@ -136,8 +137,8 @@ def _of_each(
     """Return the sentences about each Gateway; `memory` has those from before."""
     known: RowCache[list[tuple[Reference | None, list[str]]]] = memory.of((shared.cluster, "sentences"), RowCache)
     known.within(shared)
-    backends = Backends(shared)
-    return known.of(lambda gateway: _sentences(gateway, backends), bound)
+    backends = cache(partial(Backends, shared))  # often nothing has to be made again
+    return known.of(lambda gateway: _sentences(gateway, backends()), bound)
 
 
 def _sentences(gateway: BoundGateway, backends: Backends) -> list[tuple[Reference | None, list[str]]]:

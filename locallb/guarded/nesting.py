@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import yaml
 
-DEEPEST = 200
-"""Lists and objects inside of each other. As for manifests; no file of a project comes near it."""
+from locallb.model.texts import DEEPEST
 
 
 def load_yaml(text: str | bytes, loader: type[yaml.CSafeLoader]) -> object:

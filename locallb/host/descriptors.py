@@ -64,8 +64,7 @@ def inotify_holders() -> list[tuple[int, str]]:
     with suppress(OSError, DescriptorsError):
         for pid in _pids():
             with _hidden_or_gone():
-                count = list(_links(pid)).count(_INOTIFY)
-                if count and Path(f"/proc/{pid}").stat().st_uid == os.geteuid():
+                if count := _inotify_instances(pid, list(_links(pid))):
                     found.append((count, f"{_name(pid)} ({pid})"))
     return sorted(found, key=lambda holder: -holder[0])
 
@@ -81,13 +80,18 @@ def _hidden_or_gone() -> Iterator[None]:
 
 def _note(totals: SocketOwners, pid: int, links: list[str], inodes: Collection[str]) -> None:
     """Note what a process that isn't ours holds."""
-    if instances := links.count(_INOTIFY):
-        totals.inotify += instances if Path(f"/proc/{pid}").stat().st_uid == os.geteuid() else 0
+    totals.inotify += _inotify_instances(pid, links)
     held = [inode for inode in _inodes(links) if inode in inodes and inode not in totals.holders]
     if held:
         totals.holders.update(dict.fromkeys(held, f"{_name(pid)} ({pid})"))
         if directory := _proxy_of(pid):
             totals.proxies.update(dict.fromkeys(held, directory))
+
+
+def _inotify_instances(pid: int, links: list[str]) -> int:
+    """Count those of a process of this user; none of another user's."""
+    instances = links.count(_INOTIFY)
+    return instances if instances and Path(f"/proc/{pid}").stat().st_uid == os.geteuid() else 0
 
 
 def _proxy_of(pid: int) -> str:

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from locallb.config.settings import Pool, ProxySettings, Settings
 from locallb.model.identities import IPAddress, ObjectKey
 from locallb.model.memory import AnyMemo
-from locallb.model.network.ranges import AddressRange
 from locallb.model.objects import Node, Service, ServicePort, TrafficPolicy
 from locallb.model.reasons import Problem
 from locallb.model.snapshot import Claim, HostFacts, Snapshot, Socket
@@ -204,12 +203,8 @@ def _listening(sockets: Iterable[Socket], named: frozenset[IPAddress], pools: It
         socket
         for socket in sockets
         if not socket.address.is_unspecified
-        if socket.address in named or any(_within(socket.address, span) for span in spans)
+        if socket.address in named or any(socket.address in span for span in spans)
     )
-
-
-def _within(address: IPAddress, span: AddressRange) -> bool:
-    return address.version == span.first.version and int(span.first) <= int(address) <= int(span.last)
 
 
 def _addresses_of(nodes: Iterable[Node]) -> tuple[Node, ...]:

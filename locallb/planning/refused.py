@@ -23,9 +23,8 @@ from locallb.model.objects import MalformedService, Service
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Snapshot
 
-Refusable: TypeAlias = Route | Ingress | ListenerSet | Gateway | TlsSecret | AuthorityBundle | Service
-REFUSABLE = (Route, Ingress, ListenerSet, Gateway, TlsSecret, AuthorityBundle, Service)
-_NAMED = (Route, Ingress, ListenerSet, Gateway, TlsSecret, AuthorityBundle)
+RefusableObject: TypeAlias = Route | Ingress | ListenerSet | Gateway | TlsSecret | AuthorityBundle
+Refusable: TypeAlias = RefusableObject | Service
 
 
 class Refusal(Struct, frozen=True):
@@ -69,7 +68,7 @@ def beside(
 ) -> Digest:
     """Digest what an object is refused with: what has listeners, or (`together`) all that may be refused."""
     contents = Contents() if contents is None else contents
-    kinds = REFUSABLE if together else (Gateway, ListenerSet)
+    kinds = Refusable if together else Gateway | ListenerSet
     things = (each.object for each in objects if each.cluster == cluster and isinstance(each.object, kinds))
     of_names = sorted(f"{name_of(cluster, thing)} {contents.of(thing)}" for thing in things)
     return Digest(hashlib.sha256("\n".join(of_names).encode()).hexdigest())
@@ -82,7 +81,7 @@ def current(snapshot: Snapshot, refusals: Iterable[Refusal], contents: Contents 
         str(service.key): (service.key.cluster, service) for service in snapshot.services
     }
     for cluster, thing in snapshot.gateway_api:
-        if isinstance(thing, Route | Ingress | ListenerSet | Gateway | TlsSecret | AuthorityBundle):
+        if isinstance(thing, RefusableObject):
             present[name_of(cluster, thing)] = cluster, thing
     digests: dict[tuple[ClusterName, bool], Digest] = {}
 
@@ -169,7 +168,7 @@ class RefusedObjects(Struct):
     def _object(self, each: ObjectOfCluster, by_name: Mapping[str, Refusal]) -> ObjectOfCluster:
         """Return the same object each time, so that an identity check is enough."""
         thing = each.object
-        if not isinstance(thing, Route | Ingress | ListenerSet | Gateway | TlsSecret | AuthorityBundle):
+        if not isinstance(thing, RefusableObject):
             return each
         refusal = by_name.get(name_of(each.cluster, thing))
         if refusal is None:
@@ -187,12 +186,10 @@ def _changed(before: Snapshot | None, after: Snapshot) -> frozenset[str]:
         return frozenset()
     known = {id(each.object) for each in before.gateway_api}
     new = [each for each in after.gateway_api if id(each.object) not in known]
-    return frozenset(name_of(each.cluster, each.object) for each in new if isinstance(each.object, _NAMED))
+    return frozenset(name_of(each.cluster, each.object) for each in new if isinstance(each.object, RefusableObject))
 
 
-def refused(
-    thing: Route | Ingress | ListenerSet | Gateway | TlsSecret | AuthorityBundle, refusal: Refusal
-) -> Route | Ingress | ListenerSet | Gateway | TlsSecret | AuthorityBundle:
+def refused(thing: RefusableObject, refusal: Refusal) -> RefusableObject:
     """Return an object of which Envoy gets nothing that it refused."""
     if isinstance(thing, Route) and refusal.wholly:
         return replace(thing, problem=_sentence(refusal), rules=(), hostnames=None)

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from locallb.cli import completion
 from locallb.engine.state.project import load_config, load_project
-from locallb.guarded.nesting import DEEPEST, load_yaml
+from locallb.guarded.nesting import load_yaml
 from locallb.kubernetes.access.kubeconfig_file import read_content
 from locallb.kubernetes.parsing.documents import read_documents
+from locallb.model.texts import DEEPEST
 
 PROJECT = "name: p\nruntime: python\nbackend: {url: 'file://.'}\n"
 SHAPES: dict[str, Callable[[int], str]] = {

@@ -111,16 +111,23 @@ def _config(inputs: Mapping[str, object]) -> HeldProxy | OfStack:
     if service.cluster:
         return _serving(service, inputs)
     serves = str(inputs.get("serves", ""))
-    # A refresh that found files missing has none: it counts as it is made now.
-    bootstrap = as_object(inputs["files"]).get(rollout.BOOTSTRAP)
+    files = as_object(inputs["files"])
+    # A refresh that found files missing has no bootstrap: it counts as it is made now.
+    bootstrap = files.get(rollout.BOOTSTRAP)
     return OfStack(
         ProxyId(str(inputs["proxy"])),
         ProxyName(str(inputs["name"])),
         bootstrap is None or takes_http(str(bootstrap)),
-        None if bootstrap is None else max_heap(str(bootstrap)),
+        _max_heap(files),
         _serving(ObjectKey.parse(serves), inputs) if serves else None,
-        _answers_at(as_object(inputs["files"])) if inputs["name"] == NAME_SERVER else (),
+        _answers_at(files) if inputs["name"] == NAME_SERVER else (),
     )
+
+
+def _max_heap(files: Mapping[str, object]) -> int | None:
+    """Return the limit of the heap as `HeldProxy` has it."""
+    bootstrap = files.get(rollout.BOOTSTRAP)
+    return None if bootstrap is None else max_heap(str(bootstrap))
 
 
 def _answers_at(files: Mapping[str, object]) -> tuple[tuple[IPAddress, int], ...]:
@@ -136,7 +143,7 @@ def _serving(service: ObjectKey, inputs: Mapping[str, object]) -> HeldProxy:
     endpoint_files = sum(name.startswith(rollout.ENDPOINTS) for name in names)
     listeners = str(names.get(rollout.LISTENERS, ""))
     patient, fails = holds_clients(listeners), may_fail(listeners)
-    heap = max_heap(str(names[rollout.BOOTSTRAP])) if rollout.BOOTSTRAP in names else None
+    heap = _max_heap(names)
     if watched := endpoint_files + rollout.new_references({}, _texts(names)):
         return HeldProxy(service, Discovery.EDS, watched, patient, fails, heap)
     clusters = as_object(json.loads(str(names.get(rollout.CLUSTERS, "{}")))).get("resources")
