@@ -7,7 +7,7 @@ import socketserver
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from http.server import ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TypeVar
 
 Server = TypeVar("Server", bound=socketserver.BaseServer)
@@ -24,6 +24,15 @@ class QuietServer(ThreadingHTTPServer):
 
     def handle_error(self, *_: object) -> None:
         """Say nothing."""
+
+
+def answer_json(handler: BaseHTTPRequestHandler, status: int, body: bytes) -> None:
+    """Answer a request with a body that is JSON, or is said to be."""
+    handler.send_response(status)
+    handler.send_header("Content-Type", "application/json")
+    handler.send_header("Content-Length", str(len(body)))
+    handler.end_headers()
+    handler.wfile.write(body)
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from locallb.kubernetes.api.feed import Feed
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 from tests.kubernetes.test_kubeconfig import written
-from tests.servers import in_thread
+from tests.servers import answer_json, in_thread
 
 BETA = "client.authentication.k8s.io/v1beta1"
 SECRET = "s3cret"  # noqa: S105 - it is none
@@ -192,11 +192,7 @@ def api() -> Iterator[tuple[str, list[str]]]:
             """Note the token."""
             seen.append(self.headers.get("Authorization", ""))
             body = json.dumps({"metadata": {"resourceVersion": "1"}, "items": []}).encode()
-            self.send_response(401 if seen[-1].endswith("revoked") else 200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            answer_json(self, 401 if seen[-1].endswith("revoked") else 200, body)
 
         def log_message(self, *_words: object) -> None:
             """Say nothing."""

@@ -13,7 +13,7 @@ import pytest
 from locallb.model.identities import ContainerId
 from locallb.runtimes.docker.daemon import ContainersError
 from locallb.runtimes.docker.engine_api import Containers
-from tests.servers import QuietServer, in_thread
+from tests.servers import QuietServer, answer_json, in_thread
 
 BUSY = "timed out waiting for file /run/libpod/exits/c: internal libpod error"
 
@@ -27,18 +27,10 @@ def engine(monkeypatch: pytest.MonkeyPatch, home: Path, *answers: str) -> Iterat
         def do_DELETE(self) -> None:
             error = answers[len(removals)]
             removals.append(self.path)
-            self._answer(500 if error else 204, {"message": error} if error else None)
+            answer_json(self, 500 if error else 204, json.dumps({"message": error}).encode() if error else b"")
 
         def do_GET(self) -> None:
-            self._answer(200, {"ApiVersion": "1.41", "Version": "x"})
-
-        def _answer(self, status: int, document: dict[str, str] | None) -> None:
-            body = b"" if document is None else json.dumps(document).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            answer_json(self, 200, json.dumps({"ApiVersion": "1.41", "Version": "x"}).encode())
 
         def log_message(self, *_: object) -> None:
             """Write no log."""

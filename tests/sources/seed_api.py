@@ -16,7 +16,7 @@ from urllib.parse import parse_qs
 
 import yaml
 
-from tests.servers import QuietServer, in_thread
+from tests.servers import QuietServer, answer_json, in_thread
 
 CLUSTERS = "/apis/extensions.gardener.cloud/v1alpha1/clusters"
 NAMESPACES = "/api/v1/namespaces"
@@ -133,12 +133,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def _answer(self, status: int, document: object) -> None:
-        text = json.dumps(document).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
+        answer_json(self, status, json.dumps(document).encode())
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""

@@ -21,7 +21,7 @@ from locallb.kubernetes.api.election import Election
 from locallb.model.identities import ClusterName, ContextName, Home
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.entry import KubernetesSource
-from tests.servers import in_thread
+from tests.servers import answer_json, in_thread
 from tests.watch.api import becomes, kubeconfig
 
 TIMING = Timing(lease_duration=3, renew_deadline=2, retry_period=0.05)
@@ -68,11 +68,7 @@ def kept() -> Iterator[Keeper]:
             code = 401 if not self._is_known() else 200 if lease or keeper.instead else 404
             body = json.dumps(lease if code == 200 else {"kind": "Status", "code": code, "message": "no"}).encode()
             body = keeper.instead if keeper.instead is not None and code == 200 else body
-            self.send_response(code)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            answer_json(self, code, body)
 
         def log_message(self, *_: object) -> None:
             """Say nothing."""
