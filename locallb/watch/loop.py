@@ -102,12 +102,11 @@ class Loop:
                 self.pulse = Pulse(now)
                 self._schedule = self._schedule.rung(now).alarmed(now + FULL_PASS, Mark(Cause.FULL))
                 at = self._schedule.look_at() if self._leads() else None
+                moments = (now + TICK, at, self._schedule.rings_at())
+                until = min(moment for moment in moments if moment is not None)
+                self._take(*self._inbox.take(until - time.monotonic()))  # also where a look is due already
                 if at is not None and at <= now:
                     self._look()
-                else:
-                    moments = (now + TICK, at, self._schedule.rings_at())
-                    until = min(moment for moment in moments if moment is not None)
-                    self._take(*self._inbox.take(until - time.monotonic()))
         finally:
             if self._stopped.is_set():
                 self._planner.stop()
@@ -213,8 +212,9 @@ class Loop:
         self._welcome(plan, self._troubles.returned(plan, batch, outcome, began))
         self._look_by(self._troubles.outages.look_at(began))
         dependent = self._troubles.dependent(plan, outcome, self._planner.silent)
-        self._schedule = self._schedule.ended(ended, done, failed, jitter(), dependent)
-        self._schedule = self._schedule.repaired(ended, repaired)
+        now = time.monotonic()  # a proxy that hangs was waited for meanwhile: what failed isn't due already
+        self._schedule = self._schedule.ended(now, done, failed, jitter(), dependent)
+        self._schedule = self._schedule.repaired(now, repaired)
         self._schedule = self._schedule.gone([key for key in done if key not in wanted])
         changes = {op.value: count for op, count in outcome.result.changes.items()}
         self._listen(Updated(batch.keys, ended - began, ended - first, changes, outcome.failed, outcome.untouched))

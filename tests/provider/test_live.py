@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import pytest
 
 from locallb.kubernetes.access.errors import ConflictError, KubeError
 from locallb.kubernetes.api import live_service
+from locallb.kubernetes.api.limits.quota import QUOTAS
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.api.unreachable import UNREACHABLE
 from locallb.kubernetes.events import ENSURED, NORMAL
@@ -104,6 +106,37 @@ def test_the_answer_to_a_patch_is_the_next_guess(told: Access, monkeypatch: pyte
     live_service.write(ACCESS, OWNER, claiming)
     live_service.write(ACCESS, OWNER, mark)
     assert cluster.asked == ["get", "patch", "patch"]
+
+
+@dataclass
+class BusyCluster(FakeCluster):
+    """An API server with a Service that its owner changes after each read."""
+
+    def service(self, namespace: str, name: str, *kind: object) -> dict[str, Any] | None:
+        """Return it as it was a moment ago."""
+        before = super().service(namespace, name, *kind)
+        assert before is not None
+        self.there = service(int(before["metadata"]["resourceVersion"]) + 1)
+        return before
+
+
+@pytest.mark.parametrize(("followed", "tries", "remedy"), [([ACCESS], 2, "it is tried again"), ([], 10, "run up")])
+def test_a_service_that_is_changed_all_the_time_holds_up_others_for_two_attempts(
+    followed: list[Access], tries: int, remedy: str, told: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A watch brings the next version; a command has nobody to bring it, and tries longer."""
+    cluster, waits = BusyCluster(service(3)), list[float]()
+    monkeypatch.setattr(live_service, "_at", lambda _access: cluster)
+    monkeypatch.setattr(time, "sleep", waits.append)
+    for access in followed:
+        QUOTAS.put(access, 1)
+    try:
+        with pytest.raises(ProviderError, match=f"is changed by somebody again and again; {remedy}"):
+            live_service.write(ACCESS, OWNER, claiming)
+    finally:
+        QUOTAS.drop(told)
+    assert cluster.asked == ["get", "patch"] * tries
+    assert len(waits) == tries
 
 
 WATCHED: Mapping[str, tuple[dict[str, Any], bool, dict[str, Any] | None, bool, list[str]]] = {

@@ -58,3 +58,21 @@ def test_marks_that_wait_are_no_more_than_there_are_sorts(tmp_path: Path, monkey
     made.mark(marks[0])
     assert len(made._inbox) == 1
     made._planner.stop()
+
+
+def test_marks_are_taken_although_a_look_is_due_all_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where one proxy hangs, and each try takes longer than the wait before the next one."""
+    made, seen = loop(tmp_path, [SettingsError(("broken",))], []), list[frozenset[Mark]]()
+    news = Mark(Cause.SOURCE, "demo")
+
+    def look() -> None:
+        seen.append(made._schedule.marks)
+        made._schedule = made._schedule.taken(0.0).looking(0.0)
+        if len(seen) == 1:
+            made.mark(news)
+        else:
+            made.stop()
+
+    monkeypatch.setattr(made, "_look", look)
+    made.run()
+    assert seen[1:] == [{news}]

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 _ATTEMPTS = 10
 """Writers that may be quicker than we are, one after the other."""
+_ATTEMPTS_WATCHED = 2
+"""The same where the cluster is followed: the next version comes by itself, and others wait for the update's end."""
 CONFLICTS = Pace(first=0.02, longest=1.0, spread=1.0)
 """Of writes over what was just read: whoever was quicker may write more, and others try again as we do."""
 Decide = Callable[[Live], Mapping[str, object] | None]
@@ -134,7 +136,8 @@ def write(access: Access, owner: Owner, decide: Decide) -> Live | None:
     guess = _told(access, owner)
     if guess is not None and (patch := decide(guess)) and (done := _patched(access, owner, patch)):
         return done[0]
-    for conflicts in range(_ATTEMPTS):
+    is_followed = QUOTAS.are_put(access)
+    for conflicts in range(_ATTEMPTS_WATCHED if is_followed else _ATTEMPTS):
         time.sleep(CONFLICTS.delay(conflicts, jitter()))
         live = find(access, owner)
         patch = None if live is None else decide(live)
@@ -142,7 +145,8 @@ def write(access: Access, owner: Owner, decide: Decide) -> Live | None:
             return live
         if done := _patched(access, owner, patch):
             return done[0]
-    raise ProviderError(f"{owner.service} is changed by somebody again and again; run up once more")
+    remedy = "it is tried again" if is_followed else "run up once more"
+    raise ProviderError(f"{owner.service} is changed by somebody again and again; {remedy}")
 
 
 def _place(owner: Owner) -> tuple[str, str, ObjectKind]:
