@@ -2,7 +2,7 @@
 
 The tiers are what the Makefile says: a target, and the marks that it selects. CI runs those that `.ci/run` names as
 root, some where there is no checkout but the installed wheel (`wheel.sh`), and those that `tests/readme.sh` names as a
-new user without rights. Not here: what runs and repeats them.
+new user without rights. A tier imports only files that can have tests of it. Not here: what runs and repeats them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Generator, Mapping
+from dataclasses import dataclass
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -73,13 +75,69 @@ def _marks(item: pytest.Item) -> frozenset[str]:
     return frozenset(mark.name for mark in item.iter_markers())
 
 
+TIER_MARKS = frozenset({CHECKOUT, "docker", "root", "slow", "soak", "cluster", "kubelets"})
+"""The marks by which tiers select tests; other marks count as present or absent, whichever selects more."""
+_NAMED = re.compile(r"\bmarks?\.(" + "|".join(sorted(TIER_MARKS)) + r")\b")
+_MODULE_WIDE = re.compile(r"^pytestmark\s*=\s*(?:\[[^\]]*\]|[^\[\n][^\n]*)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class NamedMarks:
+    """The marks of tiers in a test file's text: those that some test may have, and those that all have."""
+
+    some: frozenset[str]
+    all: frozenset[str]
+
+    def may_select(self, words: str) -> bool:
+        """Tell whether a test of such a file can be selected by an expression of marks."""
+        expression = _expression(words)
+        varying = self.some - self.all
+        for count in range(len(varying) + 1):
+            for chosen in combinations(sorted(varying), count):
+                present = self.all | set(chosen)
+
+                def matches(name: str, /, *, present: frozenset[str] = present, **_: object) -> bool:
+                    return name in present
+
+                if expression.evaluate(matches):
+                    return True
+        return False
+
+
+def named_marks(text: str) -> NamedMarks:
+    """Read which marks of tiers a test file names."""
+    wide = frozenset(name for found in _MODULE_WIDE.findall(text) for name in _NAMED.findall(found))
+    return NamedMarks(frozenset(_NAMED.findall(text)), wide)
+
+
+@cache
+def _named_in_file(path: Path) -> NamedMarks:
+    return named_marks(path.read_text())
+
+
+def _selects_by_tiers(words: str) -> bool:
+    """Tell whether an expression names marks of tiers and nothing else."""
+    return bool(words) and frozenset(re.findall(r"\w+", words)) - {"and", "or", "not"} <= TIER_MARKS
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave a file without a test of this tier unread: importing all of them takes longer than some tiers."""
+    words = str(config.option.markexpr)
+    if collection_path.suffix != ".py" or not _selects_by_tiers(words):
+        return None
+    return None if _named_in_file(collection_path).may_select(words) else True
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Refuse tests that nothing runs; leave out those of the checkout where there is none."""
+    """Refuse tests that nothing runs or that a tier can't find; leave out those of the checkout where there is none."""
     tiers = in_ci()
     lost = [item.nodeid for item in items if not tiers_of(_marks(item), tiers)]
     if lost:
         raise pytest.UsageError(f"no tier of CI runs {', '.join(lost)}: see the marks that the Makefile selects")
+    hidden = [item.nodeid for item in items if not _marks(item) & TIER_MARKS <= _named_in_file(item.path).some]
+    if hidden:
+        raise pytest.UsageError(f"marks of {', '.join(hidden)} aren't named in their files, where tiers look for them")
     if not (ROOT / "locallb").is_dir():
         absent = [item for item in items if item.get_closest_marker(CHECKOUT)]
         items[:] = [item for item in items if not item.get_closest_marker(CHECKOUT)]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tiers import as_root, in_ci, selections, tiers_in, tiers_of
+from tests.tiers import as_root, in_ci, named_marks, selections, tiers_in, tiers_of
 
 pytestmark = pytest.mark.slow
 SECONDS = 600
@@ -270,14 +270,14 @@ def test_slow():
 """
 
 
-def judged(place: Path, *, without: str = "nothing", tests: str = SKIPPED) -> str:
+def judged(place: Path, *arguments: str, without: str = "nothing", tests: str = SKIPPED) -> str:
     """Run tests under the rules of the tiers, some word of the Makefile changed, and give what pytest says."""
     for name in ("Makefile", ".ci/run", "tests/readme.sh", "tests/tiers.py"):
         (place / name).parent.mkdir(exist_ok=True)
         (place / name).write_text((CHECKOUT / name).read_text().replace(without, ""))
     (place / "test_it.py").write_text(tests)
     (place / "pytest.ini").write_text("[pytest]\nmarkers =\n slow:\n checkout:\n")
-    command = [sys.executable, "-m", "pytest", "-p", "tests.tiers", "-q", "-rf"]
+    command = [sys.executable, "-m", "pytest", "-p", "tests.tiers", "-q", "-rf", *arguments]
     done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False, timeout=SECONDS)
     return done.stdout + done.stderr
 
@@ -303,6 +303,51 @@ def test_tests_of_the_checkout_are_left_out_where_there_is_none(tmp_path: Path) 
     assert "2 passed" in judged(tmp_path, tests=tests)
     (tmp_path / "locallb").rmdir()
     assert "1 passed, 1 deselected" in judged(tmp_path, tests=tests)
+
+
+@pytest.mark.parametrize(
+    ("text", "selected", "left_out"),
+    [
+        ("def test_it(): ...", "test", "test-slow test-cluster soak"),
+        ("@pytest.mark.slow\n", "test test-slow", "test-cluster soak"),
+        ("pytestmark = pytest.mark.cluster\n", "test-cluster", "test test-slow soak"),
+        (
+            "pytestmark = [\n    pytest.mark.docker,\n    pytest.mark.skipif(x[0], reason='y'),\n]\n",
+            "test-slow",
+            "test",
+        ),
+        ("pytestmark = [pytest.mark.cluster]\n@pytest.mark.kubelets\n", "test-cluster test-kubelets", "test"),
+        ('    pytestmark = pytest.mark.slow\n"""marks.docker"""\n', "test test-slow", "soak"),
+        ("pytest.param(1, marks=pytest.mark.soak)", "test soak", "test-cluster"),
+    ],
+)
+def test_tier_reads_only_files_that_can_have_a_test_of_it(text: str, selected: str, left_out: str) -> None:
+    """By the marks in the text: a file's own ones are those of all its tests, others those of some."""
+    words = selections((CHECKOUT / "Makefile").read_text())
+    marks = named_marks(text)
+    assert {tier: marks.may_select(words[tier]) for tier in [*selected.split(), *left_out.split()]} == {
+        **dict.fromkeys(selected.split(), True),
+        **dict.fromkeys(left_out.split(), False),
+    }
+
+
+def test_files_without_a_test_of_the_tier_are_not_imported(tmp_path: Path) -> None:
+    """One whose import fails shows it."""
+    (tmp_path / "test_other.py").write_text("raise RuntimeError('imported')\n")
+    assert "1 passed" in judged(tmp_path, "-m", "slow", tests=MARKED)
+    assert "imported" in judged(tmp_path, "-m", "not slow", tests=MARKED)
+    assert "imported" in judged(tmp_path, "-m", "slow or mine", tests=MARKED)
+
+
+MARKED = "import pytest\n\n@pytest.mark.slow\ndef test_slow():\n    pass\n"
+
+
+def test_mark_that_a_file_does_not_name_stops_the_run(tmp_path: Path) -> None:
+    """Its tier wouldn't find the test."""
+    (tmp_path / "elsewhere.py").write_text("import pytest\n\nlate = getattr(pytest.mark, 'slow')\n")
+    tests = "from elsewhere import late\n\n@late\ndef test_it():\n    pass\n"
+    told = judged(tmp_path, "-p", "elsewhere", tests=tests)
+    assert "marks of test_it.py::test_it aren't named in their files" in told
 
 
 def test_file_systems_of_containers_are_made_by_any_python() -> None:
