@@ -13,6 +13,7 @@ from locallb.cli.failures import Refused
 from locallb.cli.projects.place import PROGRAM_FILE, PROJECT_FILE, is_project, is_trusted, nearest_project
 from locallb.cli.projects.trust import require_trusted
 from locallb.guarded import reader
+from locallb.guarded.nesting import load_yaml
 from locallb.storage import paths
 
 MAKING = frozenset({"up", "preview", "watch"})
@@ -71,7 +72,7 @@ def require_ours(directory: Path) -> None:
 def _is_project(text: str) -> bool:
     """Return whether it is a project's file; a broken one is reported by the command that needs it."""
     try:
-        document = yaml.safe_load(text)
+        document = load_yaml(text, yaml.CSafeLoader)
     except (yaml.YAMLError, ValueError, RecursionError):
         return False
     return isinstance(document, dict) and {"name", "runtime"} <= document.keys()
