@@ -103,11 +103,12 @@ class _Entry(Struct, frozen=True):
 
 
 def _entries(listed: bytes) -> Iterator[_Entry]:
-    """Read what `ls-tree -z` lists; submodules are no files of this revision."""
+    """Read what `ls-tree -z` lists; submodules are no files of this revision, nor what a forged tree has elsewhere."""
     for line in listed.decode(errors="surrogateescape").split("\0"):
         head, tab, path = line.partition("\t")
         mode, _kind, name = head.split() if tab else ("", "", "")
-        if mode in _FILES and ".." not in PurePosixPath(path).parts:
+        within = PurePosixPath(path)
+        if mode in _FILES and not within.is_absolute() and ".." not in within.parts:
             yield _Entry(path, name, mode == _LINK)
 
 
@@ -119,7 +120,9 @@ def _led(entry: _Entry, target: bytes) -> str:
 def _git(project: Path, *words: str, given: bytes = b"") -> bytes:
     """Ask Git; the answer of a question that is quiet about failing is empty. Raises GitError."""
     environment = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
-    command = ("git", "-C", str(project), "--no-optional-locks", "--literal-pathspecs", *words)
+    # A directory of a work tree that looks like a repository could name programs for Git to run.
+    trusted = ("-c", "safe.bareRepository=explicit")
+    command = ("git", "-C", str(project), *trusted, "--no-optional-locks", "--literal-pathspecs", *words)
     try:
         ended = Program(command, _PATIENCE, most=_MOST, environment=environment, given=given).run()
     except ProgramError as error:
