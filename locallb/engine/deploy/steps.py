@@ -66,7 +66,7 @@ class Steps(Struct, frozen=True):
         """Create a resource that the state doesn't have."""
         with self._working(), self.reporter.step(Op.CREATE, new, changes):
             number, made = self._create(new, provider)
-            self.recorder.end(number, Put(made))
+            self.recorder.end(number, *self._taken_over(made, provider), Put(made))
             return made
 
     def create_replacement(
@@ -76,8 +76,14 @@ class Steps(Struct, frozen=True):
         with self._working(), self.reporter.step(Op.CREATE_REPLACEMENT, new, changes):
             number, made = self._create(new, provider)
             put = Put(made) if old.pending_replacement else Supersede(made, self.recorder.number())
-            self.recorder.end(number, put)
+            self.recorder.end(number, *self._taken_over(made, provider), put)
             return made
+
+    def _taken_over(self, made: ResourceState, provider: Handle) -> list[Free]:
+        """Forget the old instances that are what this creation made: the resource is again what it was before."""
+        condemned = dict(self.recorder.snapshot.condemned)
+        mine = {number: old for number, old in condemned.items() if old.urn == made.urn}
+        return [Free(number) for number, old in mine.items() if provider.is_same_thing(old, made)]
 
     def _create(self, new: ResourceState, provider: Handle) -> tuple[int, ResourceState]:
         self._refuse_unknown(new)
@@ -113,7 +119,7 @@ class Steps(Struct, frozen=True):
         old = self.recorder.snapshot.live.get(wanted.urn)
         superseding = old is not None and not old.pending_replacement
         put = Supersede(made, self.recorder.number()) if superseding else Put(made)
-        self.recorder.end(number, put)
+        self.recorder.end(number, *self._taken_over(made, provider), put)
 
     def update(self, old: ResourceState, new: ResourceState, provider: Handle, changes: Changes) -> ResourceState:
         """Update a resource in place."""
@@ -167,12 +173,19 @@ class Steps(Struct, frozen=True):
                 self.recorder.end(self._delete(old, provider), Drop(old.urn))
 
     def delete_old_instance(self, number: int, old: ResourceState, provider: Handle | None) -> None:
-        """Delete what a replacement left."""
+        """Delete what a replacement left, unless the resource is that thing again, as earlier versions noted it."""
+        live = self.recorder.snapshot.live.get(old.urn)
         with self._working(), self.reporter.step(Op.DELETE_REPLACED, old):
-            if provider is None:
+            if provider is None or (
+                live is not None and not live.pending_replacement and provider.is_same_thing(old, live)
+            ):
                 self.recorder.apply(Free(number))
             else:
                 self.recorder.end(self._delete(old, provider), Free(number))
+
+    def _is_live(self, old: ResourceState, provider: Handle) -> bool:
+        live = self.recorder.snapshot.live.get(old.urn)
+        return live is not None and not live.pending_replacement and provider.is_same_thing(old, live)
 
     def _delete(self, old: ResourceState, provider: Handle) -> int:
         number = self.recorder.begin(Pending("deleting", old))

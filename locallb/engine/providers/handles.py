@@ -33,7 +33,7 @@ from locallb.engine.providers.wire import from_property_values, to_property_valu
 from locallb.engine.state.errors import HostRefused, StepError, Unsupported
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.urns import name_of, type_of
-from locallb.engine.state.values import Properties, Value
+from locallb.engine.state.values import UNKNOWN, Properties, Value
 
 T = TypeVar("T")
 LeavesNothing: TypeAlias = Callable[[str, Properties], bool]
@@ -150,6 +150,15 @@ class Handle:
         outputs = to_property_values(old.outputs)
         request = DeleteRequest(old.urn, old.id, outputs, timeout=_timeout(old, "delete"))
         self._run(self._provider.delete(request))
+
+    def is_same_thing(self, old: ResourceState, made: ResourceState) -> bool:
+        """Return whether a creation took over what an old instance of its resource stands for, which then must stay."""
+        if made.id not in {old.id, UNKNOWN}:
+            return False
+        try:
+            return not self.diff(old, made.inputs).replaces
+        except StepError:
+            return False
 
     def leaves_nothing(self, wanted: ResourceState) -> bool:
         """Return whether it is certain that nothing is left of a creation with these inputs, however far it came."""
