@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 
+import httpx2
 import pytest
 
 from locallb.kubernetes.access.errors import (
@@ -15,7 +18,14 @@ from locallb.kubernetes.access.errors import (
     TransientKubeError,
     UnreachableError,
 )
-from locallb.kubernetes.api.refusals import refused
+from locallb.kubernetes.api.client import Cluster
+from locallb.kubernetes.api.feed import Feed
+from locallb.kubernetes.api.refusals import refused, said
+from locallb.model.identities import ContextName
+from locallb.model.snapshot import Access
+from tests.servers import QuietServer, in_thread
+
+PAGE = b"<html>\r\nsay\nthis</html>"
 
 
 def kinds(of: type[KubeError]) -> Iterator[type[KubeError]]:
@@ -50,3 +60,43 @@ def test_an_answer_says_whether_another_attempt_may_help(code: int, kind: type[K
     error = refused("https://127.0.0.1:6443", "Service a/web", code, "no", "bind a role")
     assert type(error) is kind
     assert ("bind a role" in str(error)) == (code in {401, 403})
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "punycode", "idna", "zlib", "rot13", "undefined", "unicode_escape"])
+def test_no_answer_names_the_encoding_in_which_it_is_read(encoding: str) -> None:
+    """Some encodings take minutes for a page, others are none of texts."""
+    headers = {"Content-Type": f"text/html; charset={encoding}"}
+    response = httpx2.Response(404, headers=headers, content=b"caf-dma \\u0041 \xff")
+    error = httpx2.HTTPStatusError("", request=httpx2.Request("GET", "http://127.0.0.1"), response=response)
+    assert said(error) == (404, "caf-dma \\u0041 \ufffd")
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda access: Cluster(access).objects(), lambda access: Feed(access, "Service").list()]
+)
+def test_what_something_else_than_an_api_writes_is_one_line(ask: Callable[[Access], object], tmp_path: Path) -> None:
+    """So that it can't be taken for a sentence of ours."""
+
+    class Handler(BaseHTTPRequestHandler):
+        """Refuses everything with a page."""
+
+        def do_GET(self) -> None:
+            """Answer."""
+            self.send_response(404)
+            self.send_header("Content-Type", "text/html")
+            self.send_header("Content-Length", str(len(PAGE)))
+            self.end_headers()
+            self.wfile.write(PAGE)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with in_thread(QuietServer(("127.0.0.1", 0), Handler)) as server:
+        file = tmp_path / "kubeconfig"
+        file.write_text(
+            f'{{clusters: [{{name: c, cluster: {{server: "http://127.0.0.1:{server.server_port}"}}}}],'
+            " users: [{name: u, user: {}}], contexts: [{name: x, context: {cluster: c, user: u}}]}"
+        )
+        with pytest.raises(KubeError, match="<html> say this</html>") as caught:
+            ask(Access(str(file), ContextName("x")))
+    assert "\n" not in str(caught.value)

@@ -226,7 +226,7 @@ class Feed:
         """Raise what an answer that is none says."""
         if answer.status_code == _GONE:
             raise ExpiredError
-        text = next(answer.iter_bytes(_EXCERPT), b"").decode(errors="replace")
+        text = " ".join(next(answer.iter_bytes(_EXCERPT), b"").decode(errors="replace").split())
         sentence = f"{self._server} doesn't give its {self.kind}s ({answer.status_code}: {text[:200]})"
         if answer.status_code == httpx2.codes.FORBIDDEN:
             raise ForbiddenError(sentence)

@@ -25,13 +25,17 @@ _REDIRECTS = 3
 _LONGEST_WISH = 5.0
 _LONGEST = 1000
 """Characters of what an API writes."""
+_EXCERPT = 200
+"""Of what something else writes, such as a proxy between."""
 
 
 def said(error: httpx2.HTTPStatusError) -> tuple[int, str]:
     """Read an answer that is a refusal, the API's own or that of something between."""
     if isinstance(error, ApiError):
         return error.status.code or error.response.status_code, printable((error.status.message or "")[:_LONGEST])
-    return error.response.status_code, error.response.text[:200]
+    # By no encoding that the answer names: there are some that take time with the square of a text's length.
+    text = error.response.content[:_LONGEST].decode(errors="replace")
+    return error.response.status_code, printable(" ".join(text.split())[:_EXCERPT])
 
 
 def refuse_redirect(answer: httpx2.Response) -> None:
