@@ -4,7 +4,7 @@ Kept in memory between runs and read again when somebody else wrote the file. A 
 `Recorder`, which writes them to the journal before anybody relies on them; `save` makes the complete file.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
@@ -36,11 +36,17 @@ _Stamp = tuple[int, int, int]
 
 
 class Recorder:
-    """Applies changes to a snapshot, each one first to the journal if there is one (a preview has none)."""
+    """Applies changes to a snapshot, each one first to the journal if there is one (a preview has none).
 
-    def __init__(self, snapshot: Snapshot, journal: Journal | None = None) -> None:
+    `save` writes the state file and gives the journal of what comes after it.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, journal: Journal | None = None, save: Callable[[Journal], Journal] | None = None
+    ) -> None:
         self.snapshot = snapshot
         self._journal = journal
+        self._save = save
         self._lock = Lock()
 
     def apply(self, *mutations: Mutation) -> None:
@@ -60,6 +66,12 @@ class Recorder:
     def end(self, number: int, *mutations: Mutation) -> None:
         """Note that an operation ended, with what it changed."""
         self.apply(End(number), *mutations)
+
+    def save(self) -> None:
+        """Write the state file now, what is under way included; its operations and old instances get other numbers."""
+        with self._lock:
+            if self._journal and self._save:
+                self._journal = self._save(self._journal)
 
     def number(self) -> int:
         """Return an unused number."""
@@ -88,12 +100,19 @@ class Store:
         with self.alone(notice):
             self._load()
             self._recover(notice)
-            journal = Journal(self._layout.journal, self._files, self._time())
+            journals = [Journal(self._layout.journal, self._files, self._time())]
+
+            def save(journal: Journal) -> Journal:
+                if not journal.is_empty:
+                    self._finish(journal)
+                    journals.append(Journal(self._layout.journal, self._files, self._time()))
+                return journals[-1]
+
             try:
-                with self._saving(journal):
-                    yield Recorder(self._snapshot, journal)
+                with self._saving(journals):
+                    yield Recorder(self._snapshot, journals[-1], save)
             finally:
-                journal.close()
+                journals[-1].close()
 
     @contextmanager
     def alone(self, notice: Notice) -> Iterator[None]:
@@ -115,16 +134,16 @@ class Store:
             restore(self._layout, self._backups, notice)
 
     @contextmanager
-    def _saving(self, journal: Journal) -> Iterator[None]:
-        """Save at the end; after a sudden stop (no Exception) leave that to the next run and its journal."""
+    def _saving(self, journals: Sequence[Journal]) -> Iterator[None]:
+        """Save what the last journal has; after a sudden stop (no Exception) leave that to the next run."""
         try:
             try:
                 yield
             except Exception:
                 with suppress(StateUnwritable):
-                    self._finish(journal)
+                    self._finish(journals[-1])
                 raise
-            self._finish(journal)
+            self._finish(journals[-1])
         except BaseException:
             self._stamp = None  # memory may be ahead of the disk: read it again
             raise

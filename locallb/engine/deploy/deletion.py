@@ -85,7 +85,7 @@ class Deleter(Struct):
     def _delete(self, key: _Key, resource: ResourceState) -> _Key | None:
         """Delete one; gives its key if it is gone."""
         try:
-            _refuse_options(resource)
+            refuse_options(resource)
             handle = self._handle(resource)
             if isinstance(key, int):
                 self.steps.delete_old_instance(key, resource, handle)
@@ -101,7 +101,8 @@ class Deleter(Struct):
         return self.providers.handle_of(resource) if needs_provider else None
 
 
-def _refuse_options(resource: ResourceState) -> None:
+def refuse_options(resource: ResourceState) -> None:
+    """Raise Unsupported for a resource that mustn't be deleted, or only forgotten."""
     for name, option in _REFUSED.items():
         if resource.extras.get(name):
             raise Unsupported(f"deleting {resource.urn}, which has the resource option {option},")

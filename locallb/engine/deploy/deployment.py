@@ -19,7 +19,7 @@ from locallb.engine.deploy.steps import Changes, Steps
 from locallb.engine.providers.handles import Difference, Handle
 from locallb.engine.state.checkpoint import timestamp
 from locallb.engine.state.errors import EngineError, FullScopeNeeded, StepError
-from locallb.engine.state.resource import KEPT_EXTRAS, ResourceState
+from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.snapshot import Put, Snapshot
 from locallb.engine.state.urns import is_provider, make_urn
 from locallb.engine.state.values import Properties, Value, changes_between, has_unknown, without_unknown
@@ -114,7 +114,7 @@ class Deployment(Struct):
 
     def _component(self, urn: str, goal: Goal) -> None:
         old = self.snapshot.live.get(urn)
-        new = _state_of(urn, goal, goal.inputs, old)
+        new = goal.state(urn, goal.inputs, old)
         if old is None:
             now = timestamp()
             new = replace(new, created=now, modified=now)
@@ -129,12 +129,12 @@ class Deployment(Struct):
         old = self.snapshot.live.get(urn)
         checked_against = old.inputs if old and not old.pending_replacement else {}
         inputs = provider.check(urn, checked_against, goal.inputs)
-        new = replace(_state_of(urn, goal, inputs, old), provider=reference)
+        new = replace(goal.state(urn, inputs, old), provider=reference)
         if old is None:
             return self.steps.create(new, provider, changes_between({}, inputs))
         if old.pending_replacement:
             return self._create_again(old, new, provider, changes_between(old.inputs, inputs))
-        difference = self._compare(old, new, provider)
+        difference = self.providers.compare(old, new, provider)
         changes = _shown(old, new, difference)
         if not difference.changes:
             return self.steps.same(old, replace(new, id=old.id, outputs=old.outputs))
@@ -149,14 +149,6 @@ class Deployment(Struct):
         made = self.steps.create_replacement(old, renewed, provider, changes)
         self.steps.replaced(renewed, changes)
         return made
-
-    def _compare(self, old: ResourceState, new: ResourceState, provider: Handle) -> Difference:
-        if self.providers.changed(old, new):
-            return Difference(changes=True, keys=("provider",), replaces=("provider",))
-        difference = provider.diff(old, new.inputs)
-        if difference.changes is None:
-            return replace(difference, changes=bool(difference.replaces) or dict(old.inputs) != dict(new.inputs))
-        return difference
 
     def _create_again(
         self, old: ResourceState, new: ResourceState, provider: Handle, changes: Changes
@@ -201,25 +193,6 @@ def _known_outputs(old: ResourceState, outputs: Properties) -> dict[str, Value]:
     """Keep the former value of a stack output that something failed or left out makes unknown."""
     kept = {key: old.outputs[key] for key, value in outputs.items() if has_unknown(value) and key in old.outputs}
     return dict(sorted({**without_unknown(outputs), **kept}.items()))
-
-
-def _state_of(urn: str, goal: Goal, inputs: Properties, old: ResourceState | None) -> ResourceState:
-    """Make the new state, without what only an operation can tell."""
-    extras = {key: old.extras[key] for key in KEPT_EXTRAS if key in old.extras} if old else {}
-    if goal.timeouts:
-        extras["customTimeouts"] = dict(goal.timeouts)
-    return ResourceState(
-        urn=urn,
-        type=goal.type,
-        custom=goal.custom,
-        inputs=inputs,
-        parent=goal.parent,
-        dependencies=goal.dependencies,
-        property_dependencies=goal.property_dependencies,
-        created=old.created if old else "",
-        modified=old.modified if old else "",
-        extras=extras,
-    )
 
 
 def _shown(old: ResourceState, new: ResourceState, difference: Difference) -> Changes:

@@ -9,6 +9,7 @@ from pulumi.runtime.proto import resource_pb2
 
 from locallb.engine.providers.wire import from_struct
 from locallb.engine.state.errors import EngineError, Unsupported
+from locallb.engine.state.resource import KEPT_EXTRAS, ResourceState
 from locallb.engine.state.urns import STACK_TYPE
 from locallb.engine.state.values import Properties, Value, number
 
@@ -45,6 +46,24 @@ class Goal(Struct, frozen=True):
         for more in self.property_dependencies.values():
             urns.update(more)
         return frozenset(urns - {""})
+
+    def state(self, urn: str, inputs: Properties, old: ResourceState | None) -> ResourceState:
+        """Make the new state, without what only an operation can tell."""
+        extras = {key: old.extras[key] for key in KEPT_EXTRAS if key in old.extras} if old else {}
+        if self.timeouts:
+            extras["customTimeouts"] = dict(self.timeouts)
+        return ResourceState(
+            urn=urn,
+            type=self.type,
+            custom=self.custom,
+            inputs=inputs,
+            parent=self.parent,
+            dependencies=self.dependencies,
+            property_dependencies=self.property_dependencies,
+            created=old.created if old else "",
+            modified=old.modified if old else "",
+            extras=extras,
+        )
 
 
 _HOOKS = ("before_create", "after_create", "before_update", "after_update", "before_delete", "after_delete", "on_error")

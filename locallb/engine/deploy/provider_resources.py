@@ -16,7 +16,7 @@ from locallb.engine.deploy.events import Op
 from locallb.engine.deploy.goal import Goal
 from locallb.engine.deploy.scope import Scope
 from locallb.engine.deploy.steps import Steps
-from locallb.engine.providers.handles import Handle
+from locallb.engine.providers.handles import Difference, Handle
 from locallb.engine.providers.registry import Providers
 from locallb.engine.state.checkpoint import timestamp
 from locallb.engine.state.errors import FullScopeNeeded, StepError
@@ -111,6 +111,21 @@ class ProviderResources(Struct):
         """Return whether a resource moves to another provider, so that it must be replaced."""
         before, after = split_reference(old.provider)[0], split_reference(new.provider)[0]
         return before != after and not (is_default_provider(before) and is_default_provider(after))
+
+    def compare(self, old: ResourceState, new: ResourceState, provider: Handle) -> Difference:
+        """Compare a resource with what it is to be."""
+        if self.changed(old, new):
+            return Difference(changes=True, keys=("provider",), replaces=("provider",))
+        difference = provider.diff(old, new.inputs)
+        if difference.changes is None:
+            return replace(difference, changes=bool(difference.replaces) or dict(old.inputs) != dict(new.inputs))
+        return difference
+
+    def forget(self, urn: str) -> None:
+        """Let a provider of which the state has no entry any more come anew."""
+        with self._lock:
+            self._ready.pop(urn, None)
+            self.used.discard(urn)
 
     def _default(self, package: str, version: str) -> ResourceState:
         name = f"default_{re.sub(r'[^0-9A-Za-z]', '_', version)}" if version else "default"

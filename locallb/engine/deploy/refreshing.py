@@ -20,7 +20,7 @@ from locallb.engine.providers.handles import Found
 from locallb.engine.state.checkpoint import timestamp
 from locallb.engine.state.errors import EngineError, StepError, Unsupported
 from locallb.engine.state.resource import ResourceState
-from locallb.engine.state.snapshot import Drop, Mutation, Put
+from locallb.engine.state.snapshot import Drop, Mutation, Put, Snapshot
 from locallb.engine.state.urns import is_provider
 from locallb.engine.state.values import changes_between
 
@@ -109,22 +109,28 @@ class Refresher(Struct, frozen=True):
 
     def _take_over(self, old: ResourceState, seen: Found | None) -> None:
         recorder = self.steps.recorder
-        if seen is None:
-            recorder.apply(*self._forget(old))
-            return
-        current = recorder.snapshot.live.get(old.urn, old)  # a reference of it may be gone meanwhile
-        new = replace(current, id=seen.id, inputs=seen.inputs or old.inputs, outputs=seen.outputs)
-        if new.equals(current):
-            return
-        drifted = dict(seen.outputs) != dict(old.outputs)
-        recorder.apply(Put(replace(new, modified=timestamp()) if drifted else new))
+        if mutations := taken_over(recorder.snapshot, old, seen):
+            recorder.apply(*mutations)
 
-    def _forget(self, old: ResourceState) -> list[Mutation]:
-        """Drop a resource that is gone; one with children stays as an entry that has to be created again."""
-        users = self.steps.recorder.snapshot.users_of(old.urn)
-        if any(user.parent == old.urn for user in users):
-            return [Put(replace(old, pending_replacement=True))]
-        return [*(Put(user.without_reference(old.urn)) for user in users), Drop(old.urn)]
+
+def taken_over(snapshot: Snapshot, old: ResourceState, seen: Found | None) -> tuple[Mutation, ...]:
+    """Return what brings the state up to what was seen of a resource."""
+    if seen is None:
+        return _forgotten(snapshot, old)
+    current = snapshot.live.get(old.urn, old)  # a reference of it may be gone meanwhile
+    new = replace(current, id=seen.id, inputs=seen.inputs or old.inputs, outputs=seen.outputs)
+    if new.equals(current):
+        return ()
+    drifted = dict(seen.outputs) != dict(old.outputs)
+    return (Put(replace(new, modified=timestamp()) if drifted else new),)
+
+
+def _forgotten(snapshot: Snapshot, old: ResourceState) -> tuple[Mutation, ...]:
+    """Drop a resource that is gone; one with children stays as an entry that has to be created again."""
+    users = snapshot.users_of(old.urn)
+    if any(user.parent == old.urn for user in users):
+        return (Put(replace(old, pending_replacement=True)),)
+    return (*(Put(user.without_reference(old.urn)) for user in users), Drop(old.urn))
 
 
 def _can_be_read(resource: ResourceState) -> bool:
