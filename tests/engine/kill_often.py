@@ -95,13 +95,20 @@ def run(site: Site, graph: Graph) -> Result:
 def heal(site: Site, graph: Graph) -> bool:
     """Run once more and look whether everything is as it should be."""
     result = run(site, graph)
+    if not result.ok:
+        sys.stdout.write(f"{result.diagnostics}\n")
+    return is_healed(site, graph) and result.ok
+
+
+def is_healed(site: Site, graph: Graph) -> bool:
+    """Look whether everything is as it should be."""
     wanted = {f"n{node.number}#{float(node.key)}" for node in graph}
     found = set(site.books.things)
     resources = site.state()
     locks = list((site.folder / ".state" / ".pulumi" / "locks").rglob("*.json"))
-    good = result.ok and found == wanted and not locks and len(resources) >= len(graph)
+    good = found == wanted and not locks and len(resources) >= len(graph)
     if not good:
-        sys.stdout.write(f"{result.diagnostics} {sorted(found)} {sorted(wanted)} {sorted(resources)} {locks}\n")
+        sys.stdout.write(f"{sorted(found)} {sorted(wanted)} {sorted(resources)} {locks}\n")
         sys.stdout.flush()
     return good
 

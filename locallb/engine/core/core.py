@@ -1,0 +1,386 @@
+"""One thread that owns what is desired, the live state, its journal, timers and failures.
+
+Whatever changes wakes those that wait for it and nobody else. Every resource has at most one operation, however late
+that ends; one that fails is tried again after longer and longer times, and at once when something else is desired.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+
+from msgspec import Struct
+
+from locallb.engine.core.decisions import Decider, Decision, Waiting
+from locallb.engine.core.executor import Executor
+from locallb.engine.core.lanes import Lanes
+from locallb.engine.core.operations import ADOPTING, Kind, Operation, Outcome
+from locallb.engine.core.wanted import Groups, ResourceKey
+from locallb.engine.state.errors import EngineError, StepError, Unsupported
+from locallb.engine.state.resource import ResourceState
+from locallb.engine.state.snapshot import Drop, End, Free, Mutation, Put, Snapshot, Supersede
+from locallb.engine.state.urns import split_reference
+from locallb.engine.state.values import Properties
+
+_MAKING = frozenset((Kind.CREATE, Kind.UPDATE))
+FIRST_RETRY = 0.05
+LONGEST_RETRY = 30.0
+QUIET = 0.5
+"""Seconds without a change after which the state file is written."""
+LATEST = 5.0
+"""Seconds after which it is written although changes go on."""
+
+
+class Failure(Struct, frozen=True):
+    """Why a resource isn't as desired, how often that was tried, and when it is tried next."""
+
+    error: EngineError
+    about: object
+    """What was desired, or is to go: of something else nothing is known."""
+    tries: int
+    due: float
+
+
+class Core:
+    """Brings a stack to what is desired."""
+
+    def __init__(
+        self,
+        decider: Decider,
+        lanes: Lanes,
+        executor: Executor,
+        told: Callable[[Operation, Outcome | None], None] = lambda _operation, _outcome: None,
+    ) -> None:
+        self._decider = decider
+        self._lanes = lanes
+        self._executor = executor
+        self._told = told
+        self._recorder = decider.recorder
+        self._unsettled = decider.unsettled
+        self._queue: deque[str] = deque()
+        self._claimed: dict[str, Operation] = {}
+        """Operations that wait in a lane or run, by resource."""
+        self._running: set[int] = set()
+        self._waits: dict[str, str] = {}
+        self._waiters: dict[str, dict[str, None]] = {}
+        self._failures: dict[str, Failure] = {}
+        self._made: dict[str, Properties] = {}
+        """With which inputs a resource was made since it was settled last."""
+        self._timers: list[tuple[float, str]] = []
+        self._old: dict[str, list[ResourceState]] = {}
+        self._unsaved_since: float | None = None
+        self._changed_at = 0.0
+        self._is_stopping = False
+        snapshot = self._recorder.snapshot
+        for old in snapshot.condemned.values():
+            self._old.setdefault(old.urn, []).append(old)
+        for urn in (*snapshot.live, *decider.left, *self._old):
+            self._doubt(urn)
+
+    # What others ask for
+
+    def desire(self, groups: Groups) -> None:
+        """Desire these groups, and nothing else, from now on. Raises EngineError."""
+        self._apply(self._decider.stack_entry())
+        touched = self._decider.wanted.replace(groups)
+        users = {user for urn in touched for user in self._decider.wanted.users(urn)}
+        for urn, operation in [*self._claimed.items()]:
+            if id(operation) not in self._running and (urn in touched or urn in users):
+                self._lanes.withdraw(operation)
+                del self._claimed[urn]
+                self._doubt(urn)
+        for urn in sorted(touched):
+            self._doubt(urn)
+
+    def desire_nothing(self) -> None:
+        """Desire that nothing is left, not even the Stack."""
+        self._decider.keeps_stack = False
+        touched = self._decider.wanted.replace({})
+        for urn in (*sorted(touched), *self._recorder.snapshot.live):
+            self._doubt(urn)
+
+    def stop(self) -> None:
+        """Begin nothing more; from any thread or a signal's handler."""
+
+        def stop() -> None:
+            self._is_stopping = True
+
+        self._executor.post(stop)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything is as desired."""
+        return not (self._unsettled or self._old or self._claimed)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing goes on before something that failed is tried again, or at all."""
+        return not self._queue and not (self._running if self._is_stopping else self._claimed)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether nothing runs, and nothing will."""
+        return self._is_stopping and not self._running
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The state as it is now: to be read by the core's thread."""
+        return self._recorder.snapshot
+
+    @property
+    def failures(self) -> Mapping[str, EngineError]:
+        """Why resources aren't as desired, by URN."""
+        return {urn: failure.error for urn, failure in self._failures.items()}
+
+    @property
+    def waiting(self) -> Mapping[str, str]:
+        """For which resource each one waits, by URN."""
+        return self._waits
+
+    def urn_of(self, key: ResourceKey) -> str:
+        """Return the URN of a resource that is desired."""
+        return self._decider.wanted.urn_of(key)
+
+    def is_wanted(self, urn: str) -> bool:
+        """Return whether a resource is desired at all."""
+        return self._decider.wanted.get(urn) is not None
+
+    def is_as_desired(self, urn: str) -> bool:
+        """Return whether one resource is as desired."""
+        return urn not in self._unsettled
+
+    # The loop
+
+    def run(self, until: Callable[[], bool], longest: float | None = None) -> None:
+        """Work until something is so, or for a time. Raises StateUnwritable."""
+        end = None if longest is None else self._executor.now() + longest
+        while True:
+            self._work()
+            now = self._executor.now()
+            if until() or (end is not None and now >= end):
+                return
+            times = [time for time in (end, self._next_time()) if time is not None]
+            message = self._executor.receive(min(times, default=None))
+            if isinstance(message, Outcome):
+                self._end(message)
+            elif message is not None:
+                message()
+
+    def _next_time(self) -> float | None:
+        times = [self._lanes.next_change(), self._save_at()]
+        if self._timers:
+            times.append(self._timers[0][0])
+        return min((time for time in times if time is not None), default=None)
+
+    def _work(self) -> None:
+        """Do all that can be done now without waiting."""
+        now = self._executor.now()
+        while self._timers and self._timers[0][0] <= now:
+            self._touch(heapq.heappop(self._timers)[1])
+        while True:
+            while self._queue:
+                self._step(self._queue.popleft())
+            begun = [] if self._is_stopping else self._lanes.begin(now)
+            if not begun:
+                break
+            for operation in begun:
+                self._begin(operation)
+        save_at = self._save_at()
+        if save_at is not None and save_at <= now:
+            self.save()
+
+    def _save_at(self) -> float | None:
+        if self._unsaved_since is None:
+            return None
+        latest = self._unsaved_since + LATEST
+        return latest if self._claimed else min(latest, self._changed_at + QUIET)
+
+    def save(self) -> None:
+        """Write the state file, operations under way included."""
+        self._recorder.save()
+        self._unsaved_since = None
+
+    # One resource
+
+    def _doubt(self, urn: str) -> None:
+        self._unsettled[urn] = None
+        self._touch(urn)
+
+    def _touch(self, urn: str) -> None:
+        """Look again at a resource, and at those that wait for it."""
+        self._queue.append(urn)
+        for waiter in self._waiters.pop(urn, ()):
+            self._waits.pop(waiter, None)
+            self._queue.append(waiter)
+
+    def _step(self, urn: str) -> None:
+        if urn in self._claimed or self._is_stopping:
+            return
+        if urn in self._unsettled:
+            about = self._decider.wanted.get(urn)
+            if not self._is_put_off(urn, about):
+                self._follow(urn, about, lambda: self._decider.decide(urn))
+        if urn in self._decider.left or (urn in self._unsettled and self._decider.wanted.get(urn)):
+            return
+        for old in (*self._old.get(urn, ()),):
+            if not self._is_put_off(urn, old) and urn not in self._claimed:
+                self._follow(urn, old, lambda old=old: self._decider.decide_old(old))  # type: ignore[misc]
+
+    def _is_put_off(self, urn: str, about: object) -> bool:
+        failure = self._failures.get(urn)
+        if failure is None or failure.due <= self._executor.now():
+            return False
+        return failure.about is about or failure.about == about
+
+    def _follow(self, urn: str, about: object, decide: Callable[[], Decision]) -> None:
+        try:
+            decision = decide()
+        except (StepError, Unsupported) as error:
+            self._fail(urn, about, error)
+            return
+        if isinstance(decision, Operation):
+            if decision.kind in _MAKING and self._made.pop(urn, None) == decision.subject.inputs:
+                self._fail(
+                    urn,
+                    about,
+                    StepError(f"{urn} is not as it was made a moment ago; that is a mistake in the provider"),
+                )
+                return
+            self._claim(urn, decision)
+        elif isinstance(decision, Waiting):
+            self._wait(urn, decision.on)
+        elif urn in self._decider.left:
+            self._adopted(urn, decision.changes)
+        else:
+            self._settle(urn, about, decision.changes)
+
+    def _wait(self, urn: str, on: str) -> None:
+        self._waits[urn] = on
+        self._waiters.setdefault(on, {})[urn] = None
+
+    def _claim(self, urn: str, operation: Operation) -> None:
+        """Let an operation wait for its turn: of this resource, or of one that must go before."""
+        other = operation.urn
+        if other != urn:
+            self._wait(urn, other)
+            if other in self._claimed or self._is_put_off(other, self._decider.wanted.get(other)):
+                return
+            self._unsettled[other] = None
+        self._claimed[other] = operation
+        self._lanes.submit(operation)
+
+    def _settle(self, urn: str, about: object, changes: Iterable[Mutation]) -> None:
+        self._failures.pop(urn, None)
+        self._made.pop(urn, None)
+        if not isinstance(about, ResourceState):
+            self._unsettled.pop(urn, None)
+        self._apply(changes)
+        self._touch_waiters(urn)
+        for reader in self._decider.wanted.readers(urn):
+            if urn not in self._decider.wanted.requirements(reader):  # a component that shows it
+                self._doubt(reader)
+
+    def _touch_waiters(self, urn: str) -> None:
+        if urn in self._waiters or urn in self._old:
+            self._touch(urn)
+
+    def _adopted(self, urn: str, changes: Iterable[Mutation]) -> None:
+        left = self._decider.left[urn]
+        left.pop(0)
+        if not left:
+            del self._decider.left[urn]
+        self._apply(changes)
+        self._doubt(urn)
+
+    # One operation
+
+    def _begin(self, operation: Operation) -> None:
+        if operation.kind not in ADOPTING:
+            self._recorder.begin(operation.noted())
+            self._note_change()
+        self._running.add(id(operation))
+        self._told(operation, None)
+        self._executor.start(operation)
+
+    def _end(self, outcome: Outcome) -> None:
+        operation = outcome.operation
+        urn = operation.urn
+        self._lanes.ended(operation)
+        self._running.discard(id(operation))
+        del self._claimed[urn]
+        if outcome.error is not None:
+            if operation.kind not in ADOPTING:
+                self._apply((*self._ended(operation),))
+            self._told(operation, outcome)
+            is_old = any(operation.subject is old for old in self._old.get(urn, ()))
+            self._fail(urn, operation.subject if is_old else self._decider.wanted.get(urn), outcome.error)
+            return
+        changes = (*self._ended(operation), *operation.changes(outcome.answer, self._recorder.snapshot))
+        if operation.kind in ADOPTING:
+            self._adopted(urn, changes)
+        else:
+            self._apply(changes)
+            self._touch(urn)
+        if operation.kind in _MAKING:
+            self._made[urn] = operation.subject.inputs
+        self._told(operation, outcome)
+
+    def _ended(self, operation: Operation) -> list[Mutation]:
+        pending = self._recorder.snapshot.pending
+        return [End(number) for number, other in pending.items() if other is operation.pending]
+
+    def _fail(self, urn: str, about: object, error: EngineError) -> None:
+        before = self._failures.get(urn)
+        tries = before.tries + 1 if before and before.about == about else 1
+        due = self._executor.now() + min(LONGEST_RETRY, FIRST_RETRY * 2**tries)
+        self._failures[urn] = Failure(error, about, tries, due)
+        heapq.heappush(self._timers, (due, urn))
+
+    # The state
+
+    def _note_change(self) -> None:
+        self._changed_at = self._executor.now()
+        if self._unsaved_since is None:
+            self._unsaved_since = self._changed_at
+
+    def _apply(self, changes: Iterable[Mutation]) -> None:
+        """Change the state, and look again at what that concerns."""
+        mutations = tuple(changes)
+        if not mutations:
+            return
+        live = self._recorder.snapshot.live
+        condemned = self._recorder.snapshot.condemned
+        before = {urn: live.get(urn) for urn in map(_subject, mutations) if urn}
+        freed = [condemned[one.number] for one in mutations if isinstance(one, Free)]
+        self._recorder.apply(*mutations)
+        self._note_change()
+        for old in freed:
+            self._old[old.urn].remove(old)
+            if not self._old[old.urn]:
+                del self._old[old.urn]
+            self._touch(old.urn)
+        for one in mutations:
+            if isinstance(one, Supersede):
+                self._old.setdefault(one.resource.urn, []).append(condemned[one.number])
+        for urn, was in before.items():
+            self._touch(urn)
+            self._compare(was, live.get(urn))
+        left = (was for urn, was in before.items() if was and _provider(was) != _provider(live.get(urn)))
+        for provider in {_provider(gone) for gone in (*freed, *left)} - {""}:
+            self._doubt(provider)
+
+    def _compare(self, old: ResourceState | None, new: ResourceState | None) -> None:
+        """Doubt those that use outputs which are others now."""
+        if old and new and (old.id, dict(old.outputs)) != (new.id, dict(new.outputs)):
+            for reader in self._decider.wanted.readers(new.urn):
+                self._doubt(reader)
+
+
+def _subject(mutation: Mutation) -> str:
+    """Return the live resource that a mutation sets or drops, if it does."""
+    if isinstance(mutation, Put | Supersede):
+        return mutation.resource.urn
+    return mutation.urn if isinstance(mutation, Drop) else ""
+
+
+def _provider(resource: ResourceState | None) -> str:
+    return split_reference(resource.provider)[0] if resource else ""

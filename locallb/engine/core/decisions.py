@@ -1,0 +1,220 @@
+"""What is to happen next to one resource: nothing any more, an entry of the state, a wait, or an operation.
+
+Creation follows what a resource needs as it is desired; deletion the references to it in the state, those of other
+groups, of old instances and of operations under way included.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from locallb.engine.backend.store import Recorder
+from locallb.engine.core.operations import Kind, Operation
+from locallb.engine.core.wanted import Wanted
+from locallb.engine.deploy.deletion import refuse_options
+from locallb.engine.deploy.goal import Goal
+from locallb.engine.deploy.provider_resources import ProviderResources
+from locallb.engine.deploy.replacement import dependents_to_replace
+from locallb.engine.providers.handles import Handle
+from locallb.engine.state.checkpoint import timestamp
+from locallb.engine.state.resource import Pending, ResourceState
+from locallb.engine.state.snapshot import Drop, End, Free, Mutation, Put, Snapshot, is_stack
+from locallb.engine.state.urns import STACK_TYPE, is_provider, package_of
+
+
+class Settled(Struct, frozen=True):
+    """It is as desired once the state has these changes."""
+
+    changes: tuple[Mutation, ...] = ()
+
+
+class Waiting(Struct, frozen=True):
+    """It waits for another resource, by URN."""
+
+    on: str
+
+
+Decision: TypeAlias = Settled | Waiting | Operation
+LaneOf: TypeAlias = Callable[[ResourceState], str]
+
+
+class Decider(Struct):
+    """Decides for one resource after the other.
+
+    `unsettled` are the URNs that aren't known to be as desired. `left` are the operations that an earlier run broke
+    off, by URN, the oldest first.
+    """
+
+    project: str
+    stack: str
+    recorder: Recorder
+    wanted: Wanted
+    providers: ProviderResources
+    lane_of: LaneOf
+    unsettled: dict[str, None]
+    left: dict[str, list[Pending]]
+    keeps_stack: bool = True
+
+    @property
+    def _snapshot(self) -> Snapshot:
+        return self.recorder.snapshot
+
+    def decide(self, urn: str) -> Decision:
+        """Return the next step of a resource. Raises StepError, Unsupported."""
+        if self.left.get(urn):
+            return self._adopt(self.left[urn][0])
+        old = self._snapshot.live.get(urn)
+        wanted = self.wanted.get(urn)
+        if wanted is None:
+            return self._unwanted(urn, old)
+        for needed in self.wanted.requirements(urn):
+            if needed in self.unsettled:
+                return Waiting(needed)
+        goal = self.wanted.goal(urn, self._snapshot.live)
+        return self._component(urn, goal, old) if wanted.is_component else self._custom(urn, goal, old)
+
+    def decide_old(self, old: ResourceState) -> Decision:
+        """Return the next step of what a replacement left, whose resource is settled. Raises StepError, Unsupported."""
+        if on := self._user_of_old(old):
+            return Waiting(on)
+        if not old.custom or is_provider(old.type):
+            numbers = [number for number, other in self._snapshot.condemned.items() if other is old]
+            return Settled(tuple(Free(number) for number in numbers))
+        return self._deletion(Kind.DELETE_OLD, old)
+
+    def stack_entry(self) -> tuple[Mutation, ...]:
+        """Return what gives the state the Stack, which is everything's ancestor."""
+        root = self.wanted.root
+        if root in self._snapshot.live:
+            return ()
+        now = timestamp()
+        goal = Goal(STACK_TYPE, f"{self.project}-{self.stack}", custom=False, inputs={})
+        return (Put(replace(goal.state(root, {}, None), created=now, modified=now)),)
+
+    # What is desired
+
+    def _component(self, urn: str, goal: Goal, old: ResourceState | None) -> Decision:
+        outputs = self.wanted.outputs(urn, self._snapshot.live, self.unsettled)
+        if outputs is None:  # its members come first, and need it
+            outputs = dict(old.outputs) if old else {}
+        new = replace(goal.state(urn, goal.inputs, old), outputs=outputs)
+        if old is None or dict(old.inputs) != dict(new.inputs):
+            now = timestamp()
+            new = replace(new, created=new.created or now, modified=now)
+        return _entry(old, new)
+
+    def _custom(self, urn: str, goal: Goal, old: ResourceState | None) -> Decision:
+        reference, handle = self.providers.provider_for(urn, goal)
+        is_there = old is not None and not old.pending_replacement
+        inputs = handle.check(urn, old.inputs if old and is_there else {}, goal.inputs)
+        new = replace(goal.state(urn, inputs, old), provider=reference)
+        lane = self.lane_of(new)
+        if old is None or not is_there:
+            return Operation(Kind.CREATE, new, handle, lane)
+        difference = self.providers.compare(old, new, handle)
+        if not difference.changes:
+            return _entry(old, replace(new, id=old.id, outputs=old.outputs))
+        if not difference.replaces:
+            return Operation(Kind.UPDATE, new, handle, lane, old)
+        # A successor owes nothing to the old inputs: it is checked without them.
+        renewed = replace(new, inputs=handle.check(urn, {}, goal.inputs))
+        if difference.delete_before_replace:
+            return self._delete_first(old, renewed, handle, lane)
+        return Operation(Kind.CREATE, renewed, handle, lane, old)
+
+    def _delete_first(self, old: ResourceState, renewed: ResourceState, handle: Handle, lane: str) -> Decision:
+        """Delete, one after the other, what can't stay without this resource, and then this."""
+        for dependent in dependents_to_replace(self._snapshot, old, self.providers):
+            deletion = self._deletion(Kind.DELETE_FIRST, dependent)
+            deletion.prepare = lambda: handle.prepare(renewed)
+            return deletion
+        deletion = Operation(Kind.DELETE_FIRST, old, handle, lane, old)
+        deletion.prepare = lambda: handle.prepare(renewed)
+        return deletion
+
+    # What isn't
+
+    def _unwanted(self, urn: str, old: ResourceState | None) -> Decision:
+        if old is None or (is_stack(old) and self.keeps_stack):
+            return Settled()
+        if is_provider(old.type):
+            return self._provider(old)
+        if on := self._user_of(urn):
+            return Waiting(on)
+        if not old.custom or old.pending_replacement:
+            refuse_options(old)
+            return Settled((Drop(urn),))
+        return self._deletion(Kind.DELETE, old)
+
+    def _provider(self, old: ResourceState) -> Decision:
+        """Keep a provider while something uses it, or is to."""
+        if on := self._user_of(old.urn) or self._user_to_come(old):
+            return Settled() if self.wanted.get(on) else Waiting(on)
+        self.providers.forget(old.urn)
+        return Settled((Drop(old.urn),))
+
+    def _deletion(self, kind: Kind, old: ResourceState) -> Operation:
+        refuse_options(old)
+        return Operation(kind, old, self.providers.handle_of(old), self.lane_of(old), old)
+
+    def _user_of(self, urn: str) -> str:
+        """Return what still refers to a resource: live, old, or under way."""
+        snapshot = self._snapshot
+        for user in snapshot.users_of(urn):
+            return user.urn
+        others = (*snapshot.condemned.values(), *(operation.resource for operation in snapshot.pending.values()))
+        return next((other.urn for other in others if other.urn != urn and urn in other.references), "")
+
+    def _user_to_come(self, provider: ResourceState) -> str:
+        """Return a resource that isn't settled and may come to use a provider."""
+        package = package_of(provider.type)
+        coming = ((urn, self.wanted.get(urn)) for urn in self.unsettled)
+        return next((urn for urn, one in coming if one and package_of(one.key.type) == package), "")
+
+    def _user_of_old(self, old: ResourceState) -> str:
+        """Return what may still use an old instance, those aside that go only after it."""
+        snapshot = self._snapshot
+        if old.urn in self.unsettled and self.wanted.get(old.urn):
+            return old.urn
+        users = {user.urn for user in snapshot.users_of(old.urn) if user.urn in self.unsettled}
+        users |= {one.urn for one in snapshot.condemned.values() if old.urn in one.references}
+        users |= {one.resource.urn for one in snapshot.pending.values() if old.urn in one.resource.references}
+        users.discard(old.urn)
+        return min(users - snapshot.needed_by(old.references), default="") if users else ""
+
+    # What an earlier run left
+
+    def _adopt(self, pending: Pending) -> Decision:
+        """Find out what came of an operation that was broken off: make it again, or look."""
+        live = self._snapshot.live.get(pending.resource.urn)
+        if pending.kind != Kind.CREATE.value:
+            is_it = live is not None and live.id == (pending.resource.id or live.id)
+            if live is None or not is_it or not live.custom or live.pending_replacement:
+                return self._ended(pending)
+            return Operation(Kind.LOOK, live, self.providers.handle_of(live), self.lane_of(live), pending=pending)
+        for needed in pending.resource.references:
+            if any(one.kind == Kind.CREATE.value for one in self.left.get(needed, ())):
+                return Waiting(needed)
+        resource = self.providers.attach(pending.resource)
+        handle = self.providers.handle_of(resource)
+        if live is not None and not live.pending_replacement and not handle.diff(live, resource.inputs).replaces:
+            return self._ended(pending)  # another engine has made it since
+        return Operation(Kind.FINISH, resource, handle, self.lane_of(resource), pending=pending)
+
+    def _ended(self, pending: Pending) -> Settled:
+        numbers = [number for number, other in self._snapshot.pending.items() if other is pending]
+        return Settled(tuple(End(number) for number in numbers))
+
+
+def _entry(old: ResourceState | None, new: ResourceState) -> Settled:
+    return Settled() if old is not None and old.equals(new) else Settled((Put(new),))
+
+
+def by_urn(operations: Mapping[int, Pending]) -> dict[str, list[Pending]]:
+    """Group operations by the resource that they are about."""
+    grouped: dict[str, list[Pending]] = {}
+    for _number, operation in sorted(operations.items()):
+        grouped.setdefault(operation.resource.urn, []).append(operation)
+    return grouped

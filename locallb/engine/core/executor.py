@@ -1,0 +1,81 @@
+"""Threads in which operations block, and the queue by which they, and others, tell the core.
+
+A thread that hangs holds up nobody: another one is started when none is idle, and none keeps the process from ending.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import Protocol, TypeAlias
+
+from locallb.engine.core.operations import Operation, Outcome, attempted
+
+Message: TypeAlias = Outcome | Callable[[], None]
+"""How an operation ended, or what the core's thread is asked to do."""
+
+
+class Executor(Protocol):
+    """What runs operations, and has the time."""
+
+    def now(self) -> float:
+        """Return the time, in seconds of a monotonic clock."""
+
+    def start(self, operation: Operation) -> None:
+        """Perform an operation; its outcome is received."""
+
+    def receive(self, until: float | None) -> Message | None:
+        """Wait for a message; None when there is none until then."""
+
+    def post(self, message: Message) -> None:
+        """Send a message, from any thread or a signal's handler."""
+
+
+class ThreadExecutor:
+    """Threads of this process; begun by the core's thread alone."""
+
+    def __init__(self) -> None:
+        self._inbox: SimpleQueue[Message | BaseException] = SimpleQueue()
+        self._work: SimpleQueue[Operation | None] = SimpleQueue()
+        self._threads = 0
+        self._busy = 0
+
+    def now(self) -> float:
+        """Return the time."""
+        return time.monotonic()
+
+    def start(self, operation: Operation) -> None:
+        """Perform an operation in a thread that is idle, or in a new one."""
+        self._busy += 1
+        if self._busy > self._threads:
+            threading.Thread(target=self._run, name=f"core-{self._threads}", daemon=True).start()
+            self._threads += 1
+        self._work.put(operation)
+
+    def _run(self) -> None:
+        while operation := self._work.get():
+            try:
+                self._inbox.put(attempted(operation, operation.perform))
+            except BaseException as error:  # noqa: BLE001 raised again where somebody waits for it
+                self._inbox.put(error)
+
+    def receive(self, until: float | None) -> Message | None:
+        """Wait for a message. Raises what a provider's mistake raised in its thread."""
+        try:
+            message = self._inbox.get(timeout=None if until is None else max(0.0, until - self.now()))
+        except Empty:
+            return None
+        if isinstance(message, Outcome | BaseException):
+            self._busy -= 1
+        if isinstance(message, BaseException):
+            raise message
+        return message
+
+    def post(self, message: Message) -> None:
+        """Send a message."""
+        self._inbox.put(message)
+
+    def close(self) -> None:
+        """Let idle threads end."""
+        for _ in range(self._threads):
+            self._work.put(None)

@@ -1,0 +1,134 @@
+"""Which operations may run now: a lane for each outside party, so that one that hangs holds up nobody else.
+
+Knows neither time nor threads: every call says what time it is, and gives what is to be begun. An operation over its
+deadline no longer occupies its lane and isn't given up: it ends when it ends.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct, field
+
+from locallb.engine.core.operations import Operation
+
+DEADLINE = 1.0
+"""Seconds in which an operation counts against its lane."""
+HANGING = 3
+"""So many operations over their deadline stall a lane."""
+FIRST_PROBE = 0.05
+LONGEST_PROBE = 10.0
+
+
+class Shape(Struct, frozen=True):
+    """How much a lane bears at a time: so many operations, or batches of all that waits."""
+
+    width: int = 4
+    batch: bool = False
+
+
+class _Lane(Struct):
+    shape: Shape
+    waiting: deque[Operation] = field(default_factory=deque)
+    slots: list[dict[int, Operation]] = field(default_factory=list)
+    began: dict[int, float] = field(default_factory=dict)
+    hanging: dict[int, Operation] = field(default_factory=dict)
+    probes: int = 0
+    probe_at: float = 0.0
+
+    @property
+    def is_stalled(self) -> bool:
+        return len(self.hanging) >= HANGING
+
+    def begin(self, now: float) -> list[Operation]:
+        """Take what may run now; a stalled lane gets one operation at a time, after a longer and longer time."""
+        begun: list[Operation] = []
+        while self.waiting and len(self.slots) < self.shape.width:
+            if self.is_stalled:
+                if self.slots or now < self.probe_at:
+                    break
+                self.probe_at = now + min(LONGEST_PROBE, FIRST_PROBE * 2**self.probes)
+                self.probes += 1
+            several = self.shape.batch and not self.is_stalled
+            taken = [self.waiting.popleft() for _ in range(len(self.waiting) if several else 1)]
+            self.slots.append({id(operation): operation for operation in taken})
+            self.began.update((id(operation), now) for operation in taken)
+            begun += taken
+        return begun
+
+    def free_overdue(self, now: float) -> None:
+        """Let operations over their deadline occupy nothing any more."""
+        for slot in self.slots:
+            for number in [number for number in slot if self.began[number] + DEADLINE <= now]:
+                self.hanging[number] = slot.pop(number)
+        self.slots = [slot for slot in self.slots if slot]
+
+    def ended(self, operation: Operation) -> None:
+        """Note an end; one in time shows that the party answers."""
+        number = id(operation)
+        self.began.pop(number, None)
+        for slot in self.slots:
+            if slot.pop(number, None):
+                self.hanging.clear()
+                self.probes = 0
+        self.slots = [slot for slot in self.slots if slot]
+        self.hanging.pop(number, None)
+
+
+class Lanes:
+    """All lanes, made when they are needed and forgotten when nothing of them is left."""
+
+    def __init__(self, shape_of: Callable[[str], Shape] = lambda _lane: Shape()) -> None:
+        self._shape_of = shape_of
+        self._lanes: dict[str, _Lane] = {}
+        self._ready: set[str] = set()
+        self._due: list[tuple[float, str]] = []
+
+    def submit(self, operation: Operation) -> None:
+        """Let an operation wait for its turn."""
+        name = operation.lane
+        if name not in self._lanes:
+            self._lanes[name] = _Lane(self._shape_of(name))
+        self._lanes[name].waiting.append(operation)
+        self._ready.add(name)
+
+    def withdraw(self, operation: Operation) -> None:
+        """Forget an operation that hasn't begun."""
+        self._lanes[operation.lane].waiting.remove(operation)
+        self._ready.add(operation.lane)
+
+    def begin(self, now: float) -> list[Operation]:
+        """Return what begins now."""
+        while self._due and self._due[0][0] <= now:
+            name = heapq.heappop(self._due)[1]
+            if lane := self._lanes.get(name):
+                lane.free_overdue(now)
+                self._ready.add(name)
+        begun: list[Operation] = []
+        for name in sorted(self._ready):
+            begun += self._begin(name, self._lanes[name], now)
+        self._ready.clear()
+        return begun
+
+    def _begin(self, name: str, lane: _Lane, now: float) -> list[Operation]:
+        begun = lane.begin(now)
+        if begun:
+            heapq.heappush(self._due, (now + DEADLINE, name))
+        if lane.is_stalled and lane.waiting and lane.probe_at > now:
+            heapq.heappush(self._due, (lane.probe_at, name))
+        if not lane.waiting and not lane.began:
+            del self._lanes[name]
+        return begun
+
+    def ended(self, operation: Operation) -> None:
+        """Note that an operation has ended, however late."""
+        self._lanes[operation.lane].ended(operation)
+        self._ready.add(operation.lane)
+
+    def next_change(self) -> float | None:
+        """Return when time alone may let something begin."""
+        return self._due[0][0] if self._due else None
+
+    def stalled(self) -> Iterable[str]:
+        """List the lanes whose party doesn't answer."""
+        return [name for name, lane in self._lanes.items() if lane.is_stalled]

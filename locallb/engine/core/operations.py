@@ -1,0 +1,135 @@
+"""Operations on one resource: what is called in a lane, what is noted before, and what it changed in the state."""
+
+from collections.abc import Callable
+from enum import Enum
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from locallb.engine.deploy.refreshing import taken_over
+from locallb.engine.providers.handles import Found, Handle
+from locallb.engine.state.checkpoint import timestamp
+from locallb.engine.state.errors import EngineError, StepError
+from locallb.engine.state.resource import Pending, ResourceState
+from locallb.engine.state.snapshot import Drop, Free, Mutation, Put, Snapshot, Supersede
+
+
+class Kind(Enum):
+    """What is done with a resource; the value is the word of the state's pending operations."""
+
+    CREATE = "creating"
+    UPDATE = "updating"
+    DELETE = "deleting"
+    DELETE_FIRST = "deleting first"
+    """Its successor is made afterwards."""
+    DELETE_OLD = "deleting old"
+    """What a replacement left."""
+    FINISH = "finishing"
+    """A creation that an earlier run began."""
+    LOOK = "looking"
+    """Its update or deletion was begun by an earlier run."""
+
+
+ADOPTING = frozenset((Kind.FINISH, Kind.LOOK))
+_MAKING = frozenset((Kind.CREATE, Kind.FINISH))
+_DELETING = frozenset((Kind.DELETE, Kind.DELETE_FIRST, Kind.DELETE_OLD))
+
+Made = tuple[str, dict[str, object]]
+
+
+class Operation(Struct, eq=False):
+    """One call of a provider.
+
+    `subject` is the resource as it is to be, for a deletion and a look as it is. `pending` is what the state holds of
+    the operation while it runs. `prepare` is what must succeed before a deletion for the sake of a successor.
+    """
+
+    kind: Kind
+    subject: ResourceState
+    handle: Handle
+    lane: str
+    old: ResourceState | None = None
+    pending: Pending | None = None
+    prepare: Callable[[], None] | None = None
+
+    @property
+    def urn(self) -> str:
+        """The resource's name."""
+        return self.subject.urn
+
+    def noted(self) -> Pending:
+        """Return what is written down before the call."""
+        if self.pending is None:
+            kind = Kind.DELETE if self.kind in _DELETING else self.kind
+            subject = replace(self.subject, id="", outputs={}) if kind is Kind.UPDATE else self.subject
+            self.pending = Pending(kind.value, subject)
+        return self.pending
+
+    def perform(self) -> object:
+        """Call the provider, in a lane. Raises EngineError."""
+        if self.kind is Kind.FINISH:
+            return self._finish()
+        if self.kind is Kind.CREATE:
+            return self.handle.create(self.subject, preview=False)
+        if self.kind is Kind.UPDATE and self.old is not None:
+            return self.handle.update(self.old, self.subject, preview=False)
+        if self.kind is Kind.LOOK:
+            return self.handle.read(self.subject)
+        if self.prepare is not None:
+            self.prepare()
+        self.handle.delete(self.subject)
+        return None
+
+    def _finish(self) -> object:
+        """Make again what was begun; None where nothing is left of it and it can't be made."""
+        try:
+            return self.handle.create(self.subject, preview=False)
+        except StepError:
+            if self.handle.leaves_nothing(self.subject):
+                return None
+            raise
+
+    def changes(self, answer: object, snapshot: Snapshot) -> tuple[Mutation, ...]:
+        """Return what it changed in the state."""
+        live = snapshot.live.get(self.urn)
+        if self.kind in _MAKING:
+            return self._made(answer, live, snapshot) if isinstance(answer, tuple) else ()
+        if self.kind is Kind.UPDATE and isinstance(answer, dict) and self.old is not None:
+            old, now = self.old, timestamp()
+            return (Put(replace(self.subject, id=old.id, outputs=answer, created=old.created, modified=now)),)
+        if self.kind is Kind.LOOK:
+            seen = answer if isinstance(answer, Found) else None
+            return taken_over(snapshot, self.subject, seen)
+        if self.kind is Kind.DELETE_OLD:
+            return tuple(Free(number) for number, old in snapshot.condemned.items() if old is self.subject)
+        if self.kind is Kind.DELETE:
+            return (Drop(self.urn),)
+        return (Put(replace(live or self.subject, pending_replacement=True)),)
+
+    def _made(self, answer: Made, live: ResourceState | None, snapshot: Snapshot) -> tuple[Mutation, ...]:
+        now = timestamp()
+        made = replace(self.subject, id=answer[0], outputs=answer[1], created=now, modified=now)
+        again = [
+            Free(number)
+            for number, old in snapshot.condemned.items()
+            if old.urn == self.urn and self.handle.is_same_thing(old, made)
+        ]
+        if live is None or live.pending_replacement:
+            return (*again, Put(made))
+        return (*again, Supersede(made, snapshot.take_number()))
+
+
+class Outcome(Struct, frozen=True):
+    """How an operation ended."""
+
+    operation: Operation
+    answer: object = None
+    error: EngineError | None = None
+
+
+def attempted(operation: Operation, perform: Callable[[], object]) -> Outcome:
+    """Perform an operation; what a provider refuses is an outcome like another."""
+    try:
+        return Outcome(operation, perform())
+    except EngineError as error:
+        return Outcome(operation, error=error)

@@ -1,0 +1,224 @@
+"""What is desired, as data: resources in groups, and an index of them by URN.
+
+An input may refer to an output of another resource (`Ref`), at any depth; there is nothing else that isn't known yet.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from locallb.engine.deploy.goal import Goal
+from locallb.engine.state.errors import EngineError, StepError
+from locallb.engine.state.resource import ResourceState
+from locallb.engine.state.urns import make_urn, package_of, stack_urn
+from locallb.engine.state.values import Value
+
+
+class ResourceKey(NamedTuple):
+    """What names a resource among those that are desired."""
+
+    type: str
+    name: str
+
+
+class Ref(Struct, frozen=True):
+    """Outputs of another resource, in the place of an input."""
+
+    key: ResourceKey
+    fields: tuple[str, ...]
+    """`id` is the other resource's own."""
+    template: str = ""
+    """A text with a pair of braces for each field; empty for the value of the only field as it is."""
+
+    def value(self, *outputs: Value) -> Value:
+        """Return the input, given the outputs of the other resource."""
+        return self.template.format(*outputs) if self.template else outputs[0]
+
+
+class Resource(Struct, frozen=True):
+    """A resource as it is desired."""
+
+    key: ResourceKey
+    inputs: Mapping[str, object]
+    parent: ResourceKey | None = None
+    needs: tuple[ResourceKey, ...] = ()
+    """What must be as desired before, besides what its inputs refer to."""
+    follows: tuple[ResourceKey, ...] = ()
+    """As `needs`, but only those that are desired."""
+    outputs: Mapping[str, object] | None = None
+    """Those of a component, which is nothing but an entry of the state."""
+
+    @property
+    def is_component(self) -> bool:
+        """Whether there is nothing of it in the world."""
+        return self.outputs is not None
+
+
+class Group(Struct, frozen=True):
+    """A root component with its members, the root first."""
+
+    members: tuple[Resource, ...]
+
+
+Groups = Mapping[ResourceKey, Group]
+Live = Mapping[str, ResourceState]
+
+
+class Wanted:
+    """The desired resources by URN, with who needs them; `versions` are those of the packages that have some."""
+
+    def __init__(self, project: str, stack: str, versions: Mapping[str, str]) -> None:
+        self._project = project
+        self._stack = stack
+        self._versions = versions
+        self.root = stack_urn(project, stack)
+        self._groups: Groups = {}
+        self._by_key: dict[ResourceKey, Resource] = {}
+        self._by_urn: dict[str, Resource] = {}
+        self._followers: dict[ResourceKey, Resource] = {}
+        self._urns: dict[ResourceKey, str] = {}
+        self._requirements: dict[str, frozenset[str]] = {}
+        self._reads: dict[str, frozenset[str]] = {}
+        self._users: dict[str, dict[str, None]] = {}
+        self._readers: dict[str, dict[str, None]] = {}
+
+    def get(self, urn: str) -> Resource | None:
+        """Return the resource that is desired under this URN."""
+        return self._by_urn.get(urn)
+
+    def urn_of(self, key: ResourceKey) -> str:
+        """Return the URN of a desired resource."""
+        return self._urns[key]
+
+    def requirements(self, urn: str) -> frozenset[str]:
+        """Return what must be as desired before this one is made so."""
+        return self._requirements[urn]
+
+    def users(self, urn: str) -> tuple[str, ...]:
+        """List the desired resources that need this one, or show its outputs."""
+        return tuple(self._users.get(urn, ()))
+
+    def readers(self, urn: str) -> tuple[str, ...]:
+        """List the desired resources that have an output of this one."""
+        return tuple(self._readers.get(urn, ()))
+
+    def replace(self, groups: Groups) -> frozenset[str]:
+        """Desire these groups from now on; give the URNs of what that concerns. Raises EngineError."""
+        changed = [root for root in {*self._groups, *groups} if self._groups.get(root) != groups.get(root)]
+        old = {one.key: one for root in changed for one in _members(self._groups.get(root))}
+        new = [one for root in changed for one in _members(groups.get(root))]
+        touched = {self._forget(key) for key in old}
+        for resource in new:
+            if resource.key in self._by_key:
+                raise EngineError(f"{resource.key.type} '{resource.key.name}' is desired twice")
+            self._by_key[resource.key] = resource
+        touched |= {self._add(resource) for resource in new}
+        come_or_gone = old.keys() ^ {resource.key for resource in new}
+        for resource in [one for one in self._followers.values() if come_or_gone.intersection(one.follows)]:
+            self._forget(resource.key)
+            self._by_key[resource.key] = resource
+            touched.add(self._add(resource))
+        self._groups = dict(groups)
+        return frozenset(touched)
+
+    def _forget(self, key: ResourceKey) -> str:
+        urn = self._urns.pop(key)
+        del self._by_key[key], self._by_urn[urn]
+        self._followers.pop(key, None)
+        for used in self._requirements.pop(urn):
+            self._users[used].pop(urn, None)
+        for read in self._reads.pop(urn):
+            self._users[read].pop(urn, None)
+            self._readers[read].pop(urn, None)
+        return urn
+
+    def _add(self, resource: Resource) -> str:
+        urn = self._urn(resource.key)
+        self._by_urn[urn] = resource
+        self._requirements[urn] = frozenset(self._urn(key) for key in self._required(resource))
+        self._reads[urn] = frozenset(self._urn(key) for key in _referred([resource.inputs, resource.outputs]))
+        for used in self._requirements[urn] | self._reads[urn]:
+            self._users.setdefault(used, {})[urn] = None
+        for read in self._reads[urn]:
+            self._readers.setdefault(read, {})[urn] = None
+        if resource.follows:
+            self._followers[resource.key] = resource
+        return urn
+
+    def _required(self, resource: Resource) -> frozenset[ResourceKey]:
+        parent = (resource.parent,) if resource.parent else ()
+        return frozenset((*parent, *self._needs(resource), *_referred(resource.inputs)))
+
+    def _needs(self, resource: Resource) -> Iterator[ResourceKey]:
+        yield from resource.needs
+        yield from (key for key in resource.follows if key in self._by_key)
+
+    def _urn(self, key: ResourceKey) -> str:
+        if key not in self._urns:
+            resource = self._by_key.get(key)
+            if resource is None:
+                raise EngineError(f"{key.type} '{key.name}' is needed and isn't desired")
+            parent = self._urn(resource.parent) if resource.parent else ""
+            self._urns[key] = make_urn(self._stack, self._project, parent, key.type, key.name)
+        return self._urns[key]
+
+    def goal(self, urn: str, live: Live) -> Goal:
+        """Return a resource as a program would register it, its references resolved. Raises StepError."""
+        resource = self._by_urn[urn]
+        names = sorted(resource.inputs)
+        used = {name: sorted({self._urns[key] for key in _referred(resource.inputs[name])}) for name in names}
+        needs = {
+            *(self._urns[key] for key in self._needs(resource)),
+            *(one for several in used.values() for one in several),
+        }
+        return Goal(
+            type=resource.key.type,
+            name=resource.key.name,
+            custom=not resource.is_component,
+            inputs={name: self._value(resource.inputs[name], live) for name in names},
+            parent=self._urns[resource.parent] if resource.parent else self.root,
+            version=self._versions.get(package_of(resource.key.type), ""),
+            dependencies=tuple(sorted(needs)),
+            property_dependencies={name: tuple(used[name]) for name in names},
+        )
+
+    def outputs(self, urn: str, live: Live, unsettled: Mapping[str, None]) -> dict[str, Value] | None:
+        """Return a component's outputs, None while what they show isn't as desired. Raises StepError."""
+        outputs = self._by_urn[urn].outputs or {}
+        if any(self._urns[key] in unsettled for key in _referred(outputs)):
+            return None
+        return {name: self._value(outputs[name], live) for name in sorted(outputs)}
+
+    def _value(self, value: object, live: Live) -> Value:
+        if isinstance(value, Ref):
+            return self._output(value, live[self._urns[value.key]])
+        if isinstance(value, Mapping):
+            return {str(name): self._value(value[name], live) for name in sorted(value)}
+        if isinstance(value, list | tuple):
+            return [self._value(item, live) for item in value]
+        if value is None or isinstance(value, bool | int | float | str):
+            return value
+        raise StepError(f"a value of the type {type(value).__name__} can't be in a state")
+
+    def _output(self, ref: Ref, of: ResourceState) -> Value:
+        known = {**of.inputs, **of.outputs, "id": of.id}
+        if missing := [field for field in ref.fields if field not in known]:
+            raise StepError(f"{of.urn} has no output {missing[0]}")
+        return ref.value(*(known[field] for field in ref.fields))
+
+
+def _members(group: Group | None) -> tuple[Resource, ...]:
+    return group.members if group else ()
+
+
+def _referred(value: object) -> Iterator[ResourceKey]:
+    """List what a value refers to, at any depth."""
+    if isinstance(value, Ref):
+        yield value.key
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _referred(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _referred(item)

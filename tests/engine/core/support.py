@@ -1,0 +1,158 @@
+"""The core in tests: random graphs as data, and a world in which time passes only when everybody waits."""
+
+import heapq
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from random import Random
+
+from locallb.engine.backend.store import Store
+from locallb.engine.core.core import Core
+from locallb.engine.core.executor import Message
+from locallb.engine.core.operations import Operation, Outcome, attempted
+from locallb.engine.core.session import open_core
+from locallb.engine.core.wanted import Group, Groups, Ref, Resource, ResourceKey
+from locallb.engine.state.errors import StepError
+from locallb.engine.state.files import Files
+from locallb.engine.state.resource import ResourceState
+from tests.engine.graphs import BookKeeper, Doom, Graph, Node, Site, TornFiles
+
+
+def root_key(number: int) -> ResourceKey:
+    """Name a root."""
+    return ResourceKey("books:index:Root", f"r{number}")
+
+
+def node_key(number: int) -> ResourceKey:
+    """Name a node."""
+    return ResourceKey("books:index:Node", f"n{number}")
+
+
+def _resource(node: Node) -> Resource:
+    return Resource(
+        node_key(node.number),
+        {
+            "value": node.value,
+            "key": node.key,
+            "first": node.first,
+            **{f"use{number}": Ref(node_key(number), ("out",)) for number in node.uses},
+        },
+        root_key(node.root),
+        tuple(node_key(number) for number in node.waits),
+    )
+
+
+def groups_of(graph: Graph) -> Groups:
+    """Say as data what `graphs.declare` declares."""
+    return {
+        root_key(root): Group(
+            (
+                Resource(root_key(root), {}, outputs={}),
+                *(_resource(node) for node in graph if node.root == root),
+            )
+        )
+        for root in sorted({node.root for node in graph})
+    }
+
+
+class InPlace(BookKeeper):
+    """A provider whose coroutines wait for nothing."""
+
+    in_place = True
+
+
+@dataclass
+class SimulatedExecutor:
+    """Operations that take the time that a test says, of a clock that moves only when the core waits.
+
+    An operation does its work when it ends, or at once if `is_early`, so that what it did isn't known for a time.
+    """
+
+    seconds: Callable[[Operation], float] = lambda _operation: 0.01
+    fails: Callable[[Operation], bool] = lambda _operation: False
+    starting: Callable[[Operation], None] = lambda _operation: None
+    is_early: bool = False
+    time: float = 0.0
+    under_way: list[tuple[float, int, Operation, Outcome | None]] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
+    _numbers: Iterator[int] = field(default_factory=count)
+
+    def now(self) -> float:
+        """Return the time."""
+        return self.time
+
+    def start(self, operation: Operation) -> None:
+        """Let an operation end later; none of its resource may be under way."""
+        assert operation.urn not in {other.urn for _at, _number, other, _outcome in self.under_way}
+        self.starting(operation)
+        outcome = self._attempted(operation) if self.is_early else None
+        heapq.heappush(self.under_way, (self.time + self.seconds(operation), next(self._numbers), operation, outcome))
+
+    def receive(self, until: float | None) -> Message | None:
+        """Let time pass until something happens."""
+        if self.messages:
+            return self.messages.pop(0)
+        if not self.under_way or (until is not None and self.under_way[0][0] > until):
+            assert until is not None, "the core waits for ever"
+            self.time = max(self.time, until)
+            return None
+        self.time, _number, operation, outcome = heapq.heappop(self.under_way)
+        return outcome or self._attempted(operation)
+
+    def _attempted(self, operation: Operation) -> Outcome:
+        return attempted(operation, lambda: self._perform(operation))
+
+    def _perform(self, operation: Operation) -> object:
+        if self.fails(operation):
+            raise StepError("chance")
+        return operation.perform()
+
+    def post(self, message: Message) -> None:
+        """Send a message."""
+        self.messages.append(message)
+
+
+def lane_of(resource: ResourceState) -> str:
+    """Spread nodes over three parties."""
+    return f"party/{int(resource.name[1:]) % 3}"
+
+
+@contextmanager
+def core_of(site: Site, executor: SimulatedExecutor, doom: Doom | None = None) -> Iterator[Core]:
+    """Open the core of a site, with an end in sight or not."""
+    project = site.project()
+    store = Store(project.backend, project.name, "dev", TornFiles(doom) if doom else Files())
+    site.books.frozen = (lambda: doom.dead) if doom else (lambda: False)
+    with open_core(
+        store,
+        project=project.name,
+        stack="dev",
+        sources={"books": InPlace(site.books)},
+        lane_of=lane_of,
+        executor=executor,
+    ) as core:
+        yield core
+
+
+def bring(site: Site, graph: Graph, executor: SimulatedExecutor | None = None, doom: Doom | None = None) -> None:
+    """Bring a site to a graph, and to nothing at all for none."""
+    with core_of(site, executor or SimulatedExecutor(), doom) as core:
+        if graph:
+            core.desire(groups_of(graph))
+        else:
+            core.desire_nothing()
+        core.run(lambda: core.is_settled, 300)
+        assert core.is_settled, (core.failures, core.waiting)
+
+
+def unlucky(seed: int, part: float = 0.15) -> Callable[[Operation], bool]:
+    """Let a part of the operations fail."""
+    dice = Random(seed)
+    return lambda _operation: dice.random() < part
+
+
+def of_varied_length(seed: int) -> Callable[[Operation], float]:
+    """Let operations take some time, few of them more than their deadline."""
+    dice = Random(seed)
+    return lambda _operation: dice.choice((0.0, 0.01, 0.02, 0.1, 3.0))

@@ -1,0 +1,85 @@
+"""Threads of the core: one that hangs holds up neither others nor the end, and mistakes aren't lost."""
+
+import threading
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from locallb.engine.core.executor import ThreadExecutor
+from locallb.engine.core.operations import Kind, Operation, Outcome
+from locallb.engine.state.errors import StepError
+from locallb.engine.state.resource import ResourceState
+
+PATIENCE = 60.0
+
+
+class Doing(Operation):
+    """An operation that does what a test says."""
+
+    def perform(self) -> object:
+        """Do it."""
+        return cast("Callable[[], object]", self.handle)()
+
+
+def doing(what: Callable[[], object]) -> Operation:
+    """Make an operation."""
+    return Doing(Kind.CREATE, ResourceState("urn", "a:b:C", custom=True), cast("Any", what), "lane")
+
+
+@pytest.fixture
+def executor() -> ThreadExecutor:
+    """Return an executor."""
+    return ThreadExecutor()
+
+
+def outcome(executor: ThreadExecutor) -> Outcome:
+    """Wait for the next outcome."""
+    message = executor.receive(executor.now() + PATIENCE)
+    assert isinstance(message, Outcome)
+    return message
+
+
+def test_operations_that_hang_hold_up_nobody(executor: ThreadExecutor) -> None:
+    """Others run beside them, in any number, and later ones in threads that are idle again."""
+    release = threading.Event()
+    hanging = [doing(lambda: release.wait(PATIENCE)) for _ in range(20)]
+    for operation in hanging:
+        executor.start(operation)
+    for number in range(50):
+        executor.start(doing(lambda number=number: number))  # type: ignore[misc]  # the default is the loop's value
+        assert outcome(executor).answer == number
+    threads = [one for one in threading.enumerate() if one.name.startswith("core-")]
+    assert len(threads) < 40
+    assert all(one.daemon for one in threads), "none keeps the process from ending"
+    release.set()
+    assert {id(outcome(executor).operation) for _ in hanging} == {*map(id, hanging)}
+    executor.close()
+
+
+def test_refusals_are_outcomes_and_mistakes_are_raised_where_somebody_waits(executor: ThreadExecutor) -> None:
+    """And the threads go on."""
+
+    def refuse() -> object:
+        raise StepError("no")
+
+    executor.start(doing(refuse))
+    assert str(outcome(executor).error) == "no"
+    executor.start(doing(lambda: 1 // 0))
+    with pytest.raises(ZeroDivisionError):
+        executor.receive(executor.now() + PATIENCE)
+    executor.start(doing(lambda: 7))
+    assert outcome(executor).answer == 7
+    executor.close()
+
+
+def test_a_message_from_another_thread_ends_the_waiting(executor: ThreadExecutor) -> None:
+    """And no message is none."""
+    assert executor.receive(executor.now()) is None
+    heard: list[int] = []
+    threading.Timer(0.01, lambda: executor.post(lambda: heard.append(1))).start()
+    message = executor.receive(None)
+    assert callable(message)
+    message()
+    assert heard == [1]
+    executor.close()
