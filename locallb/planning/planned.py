@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from locallb.config.status_settings import IpMode, StatusOrder
 from locallb.dns.records import Name
 from locallb.envoy import Rendered, RenderedPart
+from locallb.model.gateway.objects import Named
 from locallb.model.http.routes import Forward
 from locallb.model.http.serving import HttpListener, HttpRoutes, TcpForward
 from locallb.model.identities import Digest, IPAddress, ObjectKey, Owner, ProxyName, SharingKey, UpstreamName
@@ -158,6 +159,8 @@ class Placement(Struct, frozen=True):
     """What Ingresses of a running cluster are told that are served here."""
     news: tuple[PlannedNews, ...] = ()
     """And what they are told by events, those too of which nothing is served."""
+    unreached: Mapping[Named, Problem] = field(default_factory=dict)
+    """The Services behind a Gateway's or Ingresses' rules to whose endpoints this host has no route."""
 
     @property
     def key(self) -> ObjectKey:

@@ -363,12 +363,13 @@ def test_a_refused_route_takes_no_request_of_an_older_one_of_another_namespace(
     """But for requests that it would have had as it was before, or that begin as a path of it does."""
     old_route = _of_namespace("first", old, hostname, "2026-01-01T00:00:00Z")
     late = _of_namespace("late", new, hostname, "2026-01-02T00:00:00Z")
-    broader = deepcopy(late)
-    for each in broader["spec"]["rules"]:
-        for match in each["matches"]:
+    prefix, expression = deepcopy(late), deepcopy(late)
+    for whole, end in ((prefix, ""), (expression, ".*")):
+        for match in (match for each in whole["spec"]["rules"] for match in each["matches"]):
             match.pop("method", None)
             if match["path"]["value"] != "/":
-                match["path"] = {"type": "RegularExpression", "value": f"{match['path']['value']}.*"}
+                kind = "RegularExpression" if end else "PathPrefix"
+                match["path"] = {"type": kind, "value": f"{match['path']['value']}{end}"}
     path = data.draw(st.sampled_from([path for path in fields(late) if "rules" in path]))
     at: Any = late
     for key in path:
@@ -380,7 +381,7 @@ def test_a_refused_route_takes_no_request_of_an_older_one_of_another_namespace(
         *(service(name, namespace=name) for name in ("first", "late")),
     ]
     alone, refused = only(*beside, old_route), only(*beside, old_route, *changed)
-    wanted = [only(*beside, old_route, each) for each in (late, broader)]
+    wanted = [only(*beside, old_route, each) for each in (late, prefix, expression)]
     too_large = _without_room(*beside, old_route, late)
     for request in REQUESTS:
         was = answered(alone, *request)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from locallb.model.gateway.objects import Meta, Reference
+from locallb.model.gateway.objects import Meta, Named, Reference
 from locallb.model.http.routes import PathKind, PathMatch
 
 INGRESS_GROUP = "networking.k8s.io"
@@ -97,6 +97,13 @@ class Ingress(Struct, frozen=True):
     def reference(self) -> Reference:
         """Return what it is called."""
         return Reference(INGRESS_GROUP, "Ingress", self.meta.key)
+
+    @property
+    def services(self) -> frozenset[Named]:
+        """Return the Services to which its rules lead."""
+        backends = [self.default, *(path.backend for rule in self.rules for path in rule.paths)]
+        names = {backend.service for backend in backends if backend and backend.service}
+        return frozenset(Named(self.meta.key.namespace, name) for name in names)
 
     @property
     def hosts(self) -> tuple[str, ...]:

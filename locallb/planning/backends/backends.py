@@ -179,7 +179,7 @@ def _direct(port: ServicePort, family: Family, ready: Sequence[Usable], reached:
     near = [backend for backend in backends if reached(backend.address)]
     why = (
         f"it has no nodePort, and this host has no route to its {counted(len(ready), family + ' endpoint')}, such as "
-        f"{distinct(backends)[0]}; set allocateLoadBalancerNodePorts, or let local-lb:podRoutes host make the route"
+        f"{distinct(backends)[0]}; let local-lb:podRoutes host make the route, or give the port a nodePort"
     )
     return _Found(near, why, Reason.UNREACHABLE, straight=True)
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain as chained
 from math import gcd, lcm
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from msgspec.structs import replace
@@ -18,6 +19,7 @@ from locallb.certificates import local
 from locallb.gateway.routes.backends import BackendTarget
 from locallb.gateway.routes.bound import Bound
 from locallb.model.faults import Order
+from locallb.model.gateway.objects import Named
 from locallb.model.http.backends import HttpBackends
 from locallb.model.http.serving import AnyCertificate, Chain, HttpListener, LocalCertificate
 from locallb.model.identities import Family, IPAddress, Protocol, UpstreamName
@@ -53,6 +55,8 @@ class Serving(NamedTuple):
     listeners: tuple[Listener, ...]
     http: tuple[HttpListener, ...]
     upstreams: tuple[Upstream, ...]
+    unreached: Mapping[Named, Problem] = MappingProxyType({})
+    """The Services behind routes to whose endpoints this host has no route."""
 
 
 def serve(gateway: Bound, where: Where, index: BackendIndex) -> Serving:
@@ -60,7 +64,10 @@ def serve(gateway: Bound, where: Where, index: BackendIndex) -> Serving:
     entries = {name: _behind(target, index, gateway.want.ordered.drained) for name, target in gateway.targets.items()}
     merged = tuple(_merged(gateway, entries))
     answering = frozenset(upstream.name for upstream in merged if upstream.backends)
-    ports = tuple(_port(gateway, port, where, _via(entries.values()), answering) for port in gateway.want.ports)
+    via, unreached = _via(entries.values()), _unreached(entries)
+    ports = tuple(
+        _with_unreached(_port(gateway, port, where, via, answering), gateway, unreached) for port in gateway.want.ports
+    )
     listeners = tuple(listener for port in ports for listener in port.listeners)
     return Serving(
         ports,
@@ -70,7 +77,23 @@ def serve(gateway: Bound, where: Where, index: BackendIndex) -> Serving:
             *(_upstream(name, gateway.targets[name], entry) for name, entry in entries.items() if not _is_udp(entry)),
             *merged,
         ),
+        {gateway.targets[name].named: problem for name, problem in unreached.items()},
     )
+
+
+def _unreached(entries: Mapping[UpstreamName, PortBackends]) -> Mapping[UpstreamName, Problem]:
+    """Return the upstreams without a backend because this host has no route to any."""
+    return {name: entry.problem for name, entry in entries.items() if entry.problem and _is_unreached(entry)}
+
+
+def _with_unreached(planned: PlannedPort, gateway: Bound, unreached: Mapping[UpstreamName, Problem]) -> PlannedPort:
+    """Add that routes of a port lead to backends which this host has no route to: their requests fail."""
+    if not unreached or planned.problem:
+        return planned
+    datagrams = (target.upstream for target in gateway.datagrams.get(planned.port.port, ()))
+    named = datagrams if planned.port.protocol is Protocol.UDP else planned.upstreams
+    problem = next((unreached[name] for name in named if name in unreached), None)
+    return replace(planned, problem=problem) if problem else planned
 
 
 def _behind(target: BackendTarget, index: BackendIndex, drained: frozenset[str]) -> PortBackends:
@@ -78,7 +101,12 @@ def _behind(target: BackendTarget, index: BackendIndex, drained: frozenset[str])
     out = Order(drained=drained | index.drained.get(target.service, frozenset()))
     service = Service(target.service, (target.port,), families=tuple(Family), ordered=out)
     entries = upstreams(service, index)
-    return next((entry for entry in entries if entry.backends), entries[0])
+    by_use = sorted(entries, key=lambda entry: (not entry.backends, not _is_unreached(entry)))
+    return by_use[0]
+
+
+def _is_unreached(entry: PortBackends) -> bool:
+    return entry.problem is not None and entry.problem.reason is Reason.UNREACHABLE
 
 
 def _upstream(name: UpstreamName, target: BackendTarget, entry: PortBackends) -> Upstream:

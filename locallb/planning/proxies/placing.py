@@ -76,7 +76,8 @@ class Placed(NamedTuple):
 def place(given: PlacementInputs, frame: PlanContext) -> Placed:
     """Put one Service on its addresses, behind a proxy of its own or one of the stack's."""
     service, assignment = given.service, given.assignment
-    ports, listeners, http, served = _served(given, frame)
+    serving = _served(given, frame)
+    ports, listeners, http, served = serving.ports, serving.listeners, serving.http, serving.upstreams
     if assignment.max_heap == 0 and not given.gateway:
         # Another listener would end open connections in time; HTTP's are kept only as safe as they can be made.
         listeners = tuple(replace(listener, bounded=False) for listener in listeners)
@@ -108,6 +109,7 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
         sharing=service.sharing_key,
         part=PlannedPart(part, render_part(part)) if part else None,
         routes=route_lines(given.gateway) if given.gateway else (),
+        unreached=serving.unreached,
     )
     if part:
         return Placed(placement, None)

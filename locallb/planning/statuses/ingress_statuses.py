@@ -7,7 +7,9 @@ and Gateway API objects (`gateway_statuses`).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -20,6 +22,7 @@ from locallb.ingress.translation import BoundIngresses, IngressTrouble
 from locallb.model.gateway.objects import Named
 from locallb.model.identities import ClusterName, IPAddress, ObjectKey, ObjectKind, Owner
 from locallb.model.objects import ServicePort
+from locallb.model.reasons import Problem
 from locallb.model.snapshot import Snapshot
 from locallb.planning.names import told_hosts
 from locallb.planning.planned import Placement, PlannedNews, PlannedStatus, Rejection
@@ -35,7 +38,7 @@ def with_ingresses(placement: Placement, bound: Bound | None, snapshot: Snapshot
     return replace(
         placement,
         statuses=tuple(planned_status(status, placement.key.cluster, snapshot) for status in statuses),
-        news=tuple(_news(bound, snapshot, placement.addresses, ports)),
+        news=tuple(_news(bound, snapshot, _Outcome(placement.addresses, ports, placement.unreached))),
     )
 
 
@@ -43,17 +46,20 @@ def with_news(rejection: Rejection, bound: Bound | None, snapshot: Snapshot) -> 
     """Add the events of Ingresses of a running cluster that get no address."""
     if not isinstance(bound, BoundIngresses) or not rejection.access:
         return rejection
-    return replace(rejection, news=tuple(_news(bound, snapshot, why=rejection.problem.message)))
+    return replace(rejection, news=tuple(_news(bound, snapshot, _Outcome(why=rejection.problem.message))))
 
 
-def _news(
-    bound: BoundIngresses,
-    snapshot: Snapshot,
-    addresses: Sequence[IPAddress] = (),
-    ports: Sequence[ServicePort] = (),
-    why: str = "",
-) -> Iterator[PlannedNews]:
-    """Return the events of each Ingress; `why` is the reason if none of them is served."""
+class _Outcome(NamedTuple):
+    """Where Ingresses are served, and the Services that this host has no route to; `why` if nowhere."""
+
+    addresses: Sequence[IPAddress] = ()
+    ports: Sequence[ServicePort] = ()
+    unreached: Mapping[Named, Problem] = MappingProxyType({})
+    why: str = ""
+
+
+def _news(bound: BoundIngresses, snapshot: Snapshot, outcome: _Outcome) -> Iterator[PlannedNews]:
+    """Return the events of each Ingress."""
     cluster, troubles = bound.key.cluster, dict[Named, list[IngressTrouble]]()
     for trouble in bound.troubles:
         troubles.setdefault(trouble.of, []).append(trouble)
@@ -61,9 +67,16 @@ def _news(
         key = ObjectKey(cluster, *ingress.meta.key, ObjectKind.INGRESS)
         of_it = troubles.get(ingress.meta.key, ())
         refused = tuple(trouble.message for trouble in of_it if trouble.is_own)
-        others = (*([why] if why else []), *(trouble.message for trouble in of_it if not trouble.is_own))
-        is_served = ports and not ingress.problem and ingress.meta.key not in bound.shadowed
-        serving = served_in_words(bound, ingress, addresses, ports) if is_served else ""
+        services = ingress.services if outcome.unreached else frozenset()
+        unreached = sorted(services & outcome.unreached.keys())
+        others = (
+            *([outcome.why] if outcome.why else []),
+            *(trouble.message for trouble in of_it if not trouble.is_own),
+            *(str(outcome.unreached[service]) for service in unreached),
+        )
+        answers = outcome.ports and not (unreached and len(unreached) == len(services))
+        is_served = answers and not ingress.problem and ingress.meta.key not in bound.shadowed
+        serving = served_in_words(bound, ingress, outcome.addresses, outcome.ports) if is_served else ""
         owner = Owner(snapshot.home, key, ingress.meta.uid)
         yield PlannedNews(owner, snapshot.access[cluster], serving, refused, others)
 

@@ -202,7 +202,7 @@ def test_endpoints_without_a_route_are_no_backends() -> None:
     assert none.problem == Problem(
         Reason.UNREACHABLE,
         "demo/shop/web port 8080/TCP: it has no nodePort, and this host has no route to its 2 IPv4 endpoints, such as "
-        "10.244.1.7:9376; set allocateLoadBalancerNodePorts, or let local-lb:podRoutes host make the route",
+        "10.244.1.7:9376; let local-lb:podRoutes host make the route, or give the port a nodePort",
     )
 
 
