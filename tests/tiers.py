@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Generator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from itertools import combinations
+from itertools import chain, combinations
 from pathlib import Path
 
 import pytest
@@ -40,11 +40,16 @@ def tiers_in(script: str) -> Mapping[str, bool]:
 
 def tiers_of(marks: Collection[str], selected: Mapping[str, str]) -> frozenset[str]:
     """Return the tiers that run a test with these marks."""
+    return frozenset(tier for tier, words in selected.items() if selects(words, marks))
+
+
+def selects(words: str, marks: Collection[str]) -> bool:
+    """Tell whether an expression of marks selects a test that has these."""
 
     def matches(name: str, /, **_: object) -> bool:
         return name in marks
 
-    return frozenset(tier for tier, words in selected.items() if _expression(words).evaluate(matches))
+    return _expression(words).evaluate(matches)
 
 
 @cache
@@ -90,18 +95,9 @@ class NamedMarks:
 
     def may_select(self, words: str) -> bool:
         """Tell whether a test of such a file can be selected by an expression of marks."""
-        expression = _expression(words)
-        varying = self.some - self.all
-        for count in range(len(varying) + 1):
-            for chosen in combinations(sorted(varying), count):
-                present = self.all | set(chosen)
-
-                def matches(name: str, /, *, present: frozenset[str] = present, **_: object) -> bool:
-                    return name in present
-
-                if expression.evaluate(matches):
-                    return True
-        return False
+        varying = sorted(self.some - self.all)
+        chosen = chain.from_iterable(combinations(varying, count) for count in range(len(varying) + 1))
+        return any(selects(words, self.all | set(marks)) for marks in chosen)
 
 
 def named_marks(text: str) -> NamedMarks:
