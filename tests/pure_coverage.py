@@ -36,6 +36,7 @@ TESTS = tuple(
             "planning",
             "report",
             "watch/marks/test_schedule.py",
+            "watch/marks/test_silence.py",
             "watch/converging/test_work.py",
         ),
     )

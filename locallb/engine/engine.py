@@ -36,6 +36,10 @@ _REGISTRATIONS = 48  # more registrations under way than operations: those that 
 _Work = Callable[[Run], Mapping[str, Value]]
 
 
+def _nothing() -> None:
+    """Do nothing."""
+
+
 class Engine:
     """One stack of a project.
 
@@ -87,15 +91,23 @@ class Engine:
         """Return what `up` would do. Writes nothing anywhere."""
         return self._with_program(program, scope, refresh=refresh, preview=True)
 
-    def up(self, program: Program, *, refresh: bool | None = None, scope: Scope = EVERYTHING) -> Result:
+    def up(
+        self,
+        program: Program,
+        *,
+        refresh: bool | None = None,
+        scope: Scope = EVERYTHING,
+        begin: Callable[[], None] = _nothing,
+    ) -> Result:
         """Update the stack to what the program declares.
 
-        `refresh` None means as the project says. Failures of resources and of the program are in the result.
+        `refresh` None means as the project says. `begin` is called once the stack is this run's, before anything is
+        looked at. Failures of resources and of the program are in the result.
 
         Raises EngineError when the run can't begin or its outcome can't be kept (lock, state, configuration), or when
         a scoped update met a change that concerns everything (FullScopeNeeded).
         """
-        return self._with_program(program, scope, refresh=refresh, preview=False)
+        return self._with_program(program, scope, refresh=refresh, preview=False, begin=begin)
 
     def refresh(self, *, preview: bool = False) -> Result:
         """Update the state to what the resources are in the world."""
@@ -160,10 +172,19 @@ class Engine:
 
         return self._run(work, EVERYTHING, {}, preview=preview)
 
-    def _with_program(self, program: Program, scope: Scope, *, refresh: bool | None, preview: bool) -> Result:
+    def _with_program(
+        self,
+        program: Program,
+        scope: Scope,
+        *,
+        refresh: bool | None,
+        preview: bool,
+        begin: Callable[[], None] = _nothing,
+    ) -> Result:
         config = load_config(self._project, self._stack)
 
         def work(run: Run) -> Mapping[str, Value]:
+            begin()
             snapshot = run.steps.recorder.snapshot
             unsettled = run.settle()
             if self._project.refresh_always if refresh is None else refresh:

@@ -146,6 +146,14 @@ class Runtime(ABC):
     def end_hanging(self, directory: Path) -> None:
         """End what runs for the proxy there and doesn't answer; nothing does that is fine."""
 
+    @abstractmethod
+    def end_asked(self, directory: Path, process: RunIdentity | None, at: float) -> None:
+        """End at once the very run of the proxy there that was asked and hangs, and no other; gone is fine.
+
+        It was asked `at` that time (Unix), and `process` is the one that listens, where it can be seen. Raises
+        ClientError, within seconds.
+        """
+
 
 @cache
 def runtime(word: str) -> Runtime:

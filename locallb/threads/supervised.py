@@ -40,6 +40,8 @@ class Task(StrEnum):
     """A directory of manifests."""
     FOLLOWER = "follower"
     """One kind of a cluster's objects."""
+    HANGS = "hangs"
+    """Proxies that don't answer."""
     HEALTH = "health"
     """Asking proxies."""
     HTTP = "http"

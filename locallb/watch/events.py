@@ -22,6 +22,8 @@ class Cause(StrEnum):
     """A source has something new; the subject is its cluster."""
     PROXY = "proxy"
     """A proxy ended; the subject is its name or its id."""
+    HANG = "hang"
+    """A proxy hangs, or hangs no longer; the subject is its name."""
     RUNTIME = "runtime"
     """What proxies run in answers again: whatever happened to them meanwhile is unknown; the subject is the runtime."""
     CONFIGURATION = "configuration"

@@ -38,7 +38,7 @@ class Look(Struct, frozen=True):
 
 
 def planned_event(  # noqa: PLR0913 - what observers are told
-    look: Look, reading: SnapshotResult, plan: Plan, work: Work, *, planner: Planner, disputes: Iterable[str]
+    look: Look, reading: SnapshotResult, plan: Plan, work: Work, *, planner: Planner, notices: Iterable[str]
 ) -> Planned:
     """Return the event that says what was read and planned, and what differs from it."""
     now = time.monotonic()
@@ -52,6 +52,6 @@ def planned_event(  # noqa: PLR0913 - what observers are told
         planner.settings,
         planner.stale(),
         reading.complaints,
-        (*reading.notices, *disputes),
+        (*reading.notices, *notices),
         len(work.unchecked),
     )

@@ -7,8 +7,8 @@ how it is applied (`converge`), what ended or was changed by others (`troubles`)
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -21,17 +21,20 @@ from locallb.model.errors import ClientError
 from locallb.model.identities import Home, ObjectKey
 from locallb.model.serving import Proxy
 from locallb.model.state_resource import REACHABLE
-from locallb.planning.planned import Plan
+from locallb.planning.planned import Plan, PlannedProxy
 from locallb.planning.status import Observation
+from locallb.runtimes.runtime import runtime
 from locallb.sources import SourceError
 from locallb.sources.snapshot import SnapshotResult
 from locallb.storage import paths
+from locallb.storage.proxy_directories import Proxies
 from locallb.threads.jitter import jitter
 from locallb.watch import gc_tuning
 from locallb.watch.converging.converge import Converger
 from locallb.watch.converging.work import FEW, Work
 from locallb.watch.events import Cause, Converged, Failed, Listener, Mark, Pulse, Stopped, Updated
 from locallb.watch.look import Look, planned_event
+from locallb.watch.marks.hangs import HangWatch
 from locallb.watch.marks.inbox import Inbox
 from locallb.watch.marks.schedule import Schedule
 from locallb.watch.marks.triggers import Triggers
@@ -73,8 +76,11 @@ class Loop:
         self._stopped = Event()
         self._schedule = Schedule()
         self._planner = Planner(home, engine, load, self.mark, Triggers(home, configuration, self.mark))
-        self._converger = Converger(home, engine)
+        self._converger = Converger(home, engine, self._end_hanging)
         self._troubles = Troubles(observe)
+        self._hangs = HangWatch(lambda name: self.mark(Mark(Cause.HANG, name)))
+        self._asked: Sequence[PlannedProxy] = ()
+        """Proxies that are asked whether they hang."""
         self.pulse = Pulse(time.monotonic())
         """Shows other threads whether the thread of `run` goes on."""
 
@@ -109,6 +115,7 @@ class Loop:
                     self._look()
         finally:
             if self._stopped.is_set():
+                self._hangs.stop()
                 self._planner.stop()
                 self._listen(Stopped())
 
@@ -138,13 +145,31 @@ class Loop:
         if self._planner.open(marks) or self._converger.is_overtaken:
             self._converger.learn()
             self._planner.updated()
+        self._troubles.hung(self._hangs.hanging)
         reading, plan = self._planner.read_and_plan(marks, self._troubles.outages.lasting(began))
         self._schedule = self._schedule.back(time.monotonic(), self._planner.back)
         if self._planner.unready():
             self._schedule = self._schedule.alarmed(time.monotonic() + AGAIN, Mark(Cause.KIND))
         for cluster, at in self._planner.again().items():
             self._schedule = self._schedule.alarmed(at, Mark(Cause.SOURCE, cluster))
+        self._ask_whether_they_hang(plan)
         return reading, plan
+
+    def _ask_whether_they_hang(self, plan: Plan) -> None:
+        """Have the proxies of this plan asked: what ends because it hangs is started again, and no other is."""
+        if plan.proxies is not self._asked:
+            self._asked, places = plan.proxies, Proxies.ours()
+            self._hangs.follow({each.proxy.name: places.path(each.proxy.id) for each in plan.proxies})
+
+    def _end_hanging(self, plan: Plan, keys: Collection[ObjectKey]) -> None:
+        """End the very Envoys that hang still, before an update of these starts them again."""
+        hanging, replaced = self._hangs.hanging, self._troubles.replaced
+        for planned in plan.proxies if replaced else ():
+            hang = replaced.get(planned.proxy.name)
+            if hang and planned.root in keys and hanging.get(planned.proxy.name) is hang:
+                directory = Proxies.ours().path(planned.proxy.id)
+                with suppress(ClientError):  # the update finds that it doesn't answer, and tells
+                    runtime(planned.run.runtime).end_asked(directory, hang.process, hang.asked)
 
     def _look_after(self, plan: Plan) -> None:
         """Collect garbage, and look for what no event reports: files that others changed, proxies that answer again."""
@@ -158,8 +183,8 @@ class Loop:
         self._find_damage(reading, plan, look.marks)
         work = self._converger.work(wanted, self._troubles.broken)
         due = self._due(work, plan, wanted)
-        disputes = self._troubles.disputes.notices()
-        self._listen(planned_event(look, reading, plan, work, planner=self._planner, disputes=disputes))
+        notices = self._troubles.notices()
+        self._listen(planned_event(look, reading, plan, work, planner=self._planner, notices=notices))
         while due.keys and not self._stopped.is_set():
             due = self._update(plan, wanted, due, look.first)
             if self._converger.is_overtaken or (due.keys and len(self._inbox)):
@@ -176,6 +201,8 @@ class Loop:
         for key in self._troubles.fell(plan, marks):
             self._schedule = self._schedule.fell(now, key, self._converger.applied, chance)
         self._look_by(next_look(reading), *self._troubles.look(reading, plan, self._planner.stale(), self._converger))
+        for name, at in self._troubles.replacements().items():
+            self._schedule = self._schedule.alarmed(at, Mark(Cause.HANG, name))
 
     def _due(self, work: Work, plan: Plan, wanted: Mapping[ObjectKey, str]) -> Work:
         """Leave out what failed and waits to be tried again, and spares until nothing else changes."""

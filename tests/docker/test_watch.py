@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 
 import pytest
@@ -22,6 +24,22 @@ def test_a_container_that_is_harmed_serves_again_under_its_address(shop: Stage) 
         for harm in HARMS:
             do(harm, shop)
             becomes(lambda: answers(address, 80, "web"), watch)
+        assert shop.addresses()["n/web"] == address
+        assert identities(shop)["dns"] == neighbour
+
+
+def test_a_container_whose_envoy_hangs_serves_again_under_its_address(shop: Stage) -> None:
+    """The same container with another process; its neighbour goes on."""
+    with watching(shop) as watch:
+        becomes(lambda: answers(shop.addresses()["n/web"], 80, "web"), watch)
+        becomes(lambda: answers(shop.addresses()["n/dns"], 53, "dns"), watch)
+        address, (identity, process), neighbour = shop.addresses()["n/web"], running(shop), identities(shop)["dns"]
+        os.kill(process, signal.SIGSTOP)
+        becomes(lambda: answers(address, 80, "web"), watch)
+        becomes(lambda: "no longer: c/n/web: its Envoy runs and answers nothing" in watch.told(), watch)
+        again = running(shop)
+        assert again[0] == identity
+        assert again[1] != process
         assert shop.addresses()["n/web"] == address
         assert identities(shop)["dns"] == neighbour
 

@@ -110,6 +110,16 @@ def test_a_supervisor_hears_ready_reloading_and_stopping(
         hears(supervisor, "STOPPING=1")
 
 
+PATIENT = """\
+import sys
+from locallb.watch.marks import silence
+silence.PATIENCE = silence.PATIENCE_AT_WORK = 3600.0
+from locallb.cli import main
+sys.exit(main())
+"""
+"""A program that waits for what hangs."""
+
+
 def test_a_stop_in_the_midst_of_slow_operations_leaves_a_valid_state(play: Stage, backend: Backends) -> None:
     """A proxy that hangs holds up its update; one signal waits a moment for it, a second one for nothing."""
     web = backend("web")
@@ -117,7 +127,7 @@ def test_a_stop_in_the_midst_of_slow_operations_leaves_a_valid_state(play: Stage
     play.up()
     address, pid = play.addresses()["n/keeper"], play.pids()["n/web"]
     for signals in ([signal.SIGTERM], [signal.SIGTERM, signal.SIGINT]):
-        with watching(play) as watch:
+        with contextlib.closing(Watch(play, program=[sys.executable, "-c", PATIENT])) as watch:
             becomes(lambda: "converged" in watch.told(), watch)
             before = watch.told()
             os.kill(pid, signal.SIGSTOP)

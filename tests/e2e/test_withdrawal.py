@@ -6,9 +6,11 @@ The engine, the provider and Envoy are real; the API of the cluster is played.
 from __future__ import annotations
 
 import os
+import select
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,6 +34,7 @@ from locallb.sources.state.held import HeldByState
 from locallb.sources.workspace import Workspace
 from locallb.watch.events import Converged, LoopEvent
 from locallb.watch.loop import Loop
+from locallb.watch.marks import hangs
 from locallb.watch.troubles import outages
 from tests.e2e.support import Backend, Stage, node, port, service
 from tests.e2e.watching import answers, becomes
@@ -50,6 +53,8 @@ class Api:
 
     services: dict[str, Object] = field(default_factory=dict)
     writes: int = 0
+    reasons: list[str] = field(default_factory=list)
+    """What our conditions said, one after the other."""
 
     def add(self, document: Object) -> Object:
         """Create a Service."""
@@ -72,6 +77,7 @@ class Api:
         version = str(int(before["metadata"]["resourceVersion"]) + 1)
         metadata = {**before["metadata"], **patch["metadata"], "resourceVersion": version}
         self.services[name] = {**before, **patch, "metadata": metadata}
+        self.reasons += [told["reason"] for told in patch.get("status", {}).get("conditions", ())]
         return self.services[name]
 
     def create_event(self, _namespace: str, _body: object) -> None:
@@ -208,3 +214,56 @@ def test_a_repair_that_takes_a_moment_is_not_reported(
     os.kill(before["n/web"], signal.SIGKILL)
     becomes(lambda: play.pids() != before and answers(at, 8080, "web"))
     assert api.writes == writes
+
+
+@contextmanager
+def hanging(pid: int) -> Iterator[int]:
+    """Have a process do nothing; gives a descriptor of it, which is readable once it has ended."""
+    descriptor = os.pidfd_open(pid)
+    try:
+        signal.pidfd_send_signal(descriptor, signal.SIGSTOP)
+        yield descriptor
+    finally:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(descriptor, signal.SIGCONT)
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize("sharing", ["per-service", "shared"])
+def test_a_proxy_that_hangs_is_reported_and_replaced_at_its_addresses(
+    play: Stage, api: Api, run: Callable[[], Loop], backend: Backends, sharing: str
+) -> None:
+    """The process that hung is gone; one that didn't goes on; the statuses are as before in the end."""
+    play.configure(proxies={"mode": sharing})
+    web = backend("web")
+    for name in ("api", "web"):
+        api.add(service(name, port(8080, web.port), uid=f"u-{name}"))
+    run()
+    before, pids = {name: api.addresses(name) for name in api.services}, play.pids()
+    victim = pids[max(pids)]
+    others = {pid for pid in pids.values() if pid != victim}
+    api.reasons.clear()
+    with hanging(victim) as descriptor:
+        becomes(lambda: select.select([descriptor], [], [], 0)[0])
+        becomes(lambda: {name: api.addresses(name) for name in api.services} == before)
+        becomes(lambda: all(api.serving(name) == ("True", "Serves") for name in api.services))
+    assert "ProxyDown" in api.reasons
+    assert all(answers(at, 8080, "web") for (at,) in before.values())
+    assert others <= set(play.pids().values())
+    assert len(set(play.pids().values())) == len(set(pids.values()))
+
+
+def test_a_proxy_that_answers_again_before_it_is_replaced_is_not_ended(
+    play: Stage, api: Api, run: Callable[[], Loop], backend: Backends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that hung a moment ago would be; its status is taken back and given again."""
+    monkeypatch.setattr(hangs, "replaced_after", lambda _hangs: 3600.0)
+    web = backend("web")
+    api.add(service("web", port(8080, web.port), uid="u-web"))
+    run()
+    (at,), pids = api.addresses("web"), play.pids()
+    with hanging(pids["n/web"]):
+        becomes(lambda: api.serving("web") == ("False", "ProxyDown"))
+    becomes(lambda: api.serving("web") == ("True", "Serves"))
+    assert play.pids() == pids
+    assert answers(at, 8080, "web")

@@ -39,6 +39,7 @@ from locallb.storage.folder_watch import FileWatch, FolderWatch
 from locallb.threads import supervised
 from locallb.threads.supervised import THREADS, Escape, SupervisedThread, Task, do_once
 from locallb.watch.events import Converged, Stopped
+from locallb.watch.marks.hangs import HangWatch
 from tests.cli.watching.watch_story import planned, snapshot_of
 from tests.watch.api import becomes, served
 
@@ -226,6 +227,15 @@ def health(case: Case) -> None:
     becomes(lambda: asked)
 
 
+def hangs(case: Case) -> None:
+    """Proxies are asked on, each in its turn."""
+    case.trap.set(HangWatch, "_ask")
+    asking = HangWatch(lambda _name: None)
+    case.stack.callback(asking.stop)
+    asking.follow({"web": case.directory})
+    becomes(lambda: case.trap.again)
+
+
 def page(case: Case) -> None:
     """Ask for figures again while somebody looks."""
     asked: list[object] = []
@@ -271,6 +281,7 @@ CASES: dict[Task, Callable[[Case], None]] = {
     Task.ELECTION: election,
     Task.HTTP: http,
     Task.TELLER: teller,
+    Task.HANGS: hangs,
     Task.HEALTH: health,
     Task.PAGE: page,
     Task.SIGNALS: signals,

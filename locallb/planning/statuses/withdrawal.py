@@ -26,6 +26,6 @@ def withdraw(plan: Plan, down: Collection[str]) -> Plan:
 
 def _withdrawn(placement: Placement) -> Placement:
     sentence = (
-        f"{placement.key}: its proxy ended and can't be restarted yet; run `locallb doctor` on its host to see why"
+        f"{placement.key}: its proxy ended or hangs, and isn't back yet; run `locallb doctor` on its host to see why"
     )
     return replace(placement, withdrawn=Problem(Reason.PROXY_DOWN, sentence), statuses=())

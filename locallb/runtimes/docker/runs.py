@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -70,17 +71,17 @@ def _has_lost_directory(seen: Container) -> bool:
     try:
         mounted = Path(f"/proc/{pid}/root{DIRECTORY}").stat()
     except OSError:  # most often for want of a right: then its socket tells, once there should be one
-        return not os.path.lexists(directory / ADMIN_SOCKET) and _started_long_ago(seen)
+        return not os.path.lexists(directory / ADMIN_SOCKET) and started_before(seen, time.time() - START_SECONDS)
     try:
         return not os.path.samestat(mounted, directory.stat())
     except OSError:
         return True
 
 
-def _started_long_ago(seen: Container) -> bool:
+def started_before(seen: Container, at: float) -> bool:
+    """Return whether the run of a container began before that time (Unix); False where that isn't told."""
     try:
-        started = datetime.fromisoformat(str(seen["State"]["StartedAt"]))
-        return (datetime.now(UTC) - started).total_seconds() > START_SECONDS
+        return datetime.fromisoformat(str(seen["State"]["StartedAt"])).timestamp() < at
     except (ValueError, TypeError):
         return False
 

@@ -25,7 +25,7 @@ from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.engines import DOCKER
 from locallb.runtimes.docker.events import HARM, ContainerEvents
 from locallb.runtimes.docker.facts import answers, facts_without_engine, home_of, read_facts
-from locallb.runtimes.docker.runs import START_SECONDS, drain_container, was_drained
+from locallb.runtimes.docker.runs import START_SECONDS, drain_container, started_before, was_drained
 from locallb.runtimes.published_ports import split_listener, unpublished_places
 from locallb.runtimes.runtime import HostRun, Run, Runtime
 from locallb.storage import paths
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 START_PATIENCE = START_SECONDS
 GLANCE = 3.0
 """Seconds within which the engine answers a command that only shows something; it takes milliseconds."""
+ENDING = 5.0
+"""Seconds within which it ends a container that hangs: one that doesn't holds up other load balancers no longer."""
 CHECK = 1.0
 """Seconds between two checks of published ports."""
 _SECONDS = 10
@@ -160,6 +162,15 @@ class Docker(Runtime):
         if Proxies.ours().is_shared(ProxyId(directory.name)):
             for container in self.containers().labelled(f"{PROXY_LABEL}={directory.name}"):
                 self.containers().stop(ContainerId(container["Id"]), 0)
+
+    def end_asked(self, directory: Path, process: RunIdentity | None, at: float) -> None:
+        """Stop the container, unless it was started after the question; the engine has seconds to answer."""
+        del process  # in a container of another user's it isn't told
+        containers = self.containers(ENDING)
+        for listed in containers.labelled(f"{PROXY_LABEL}={directory.name}"):
+            seen = containers.inspect(str(listed["Id"]))
+            if seen and seen["State"]["Running"] and started_before(seen, at):
+                containers.stop(ContainerId(seen["Id"]), 0)
 
     def leave(self, resources: Sequence[Resource], home: Home, state_home: Path) -> int:
         """Remove the stack's containers: they have directories there."""

@@ -40,7 +40,9 @@ shift 2
 itself. It tells its own identity first: the start time stays the same through exec. Writing beyond the limit is an
 error that a program may ignore, not a signal that ends it. Open files, of which each connection takes two, are as many
 as the user may have."""
-_STARTED = 19  # field 22 of /proc/<pid>/stat, counted after the name's closing bracket
+_USER, _SYSTEM, _STARTED = 11, 12, 19  # fields 14, 15 and 22 of /proc/<pid>/stat, counted after the name's bracket
+_AT_WORK = "RD"
+_ENDED = "ZXx"
 _START_PATIENCE = 10.0
 _KILL_PATIENCE = 5.0
 _TAIL = 16_000
@@ -59,6 +61,25 @@ class Process(Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.pid}@{self.started}"
+
+
+class Activity(Struct, frozen=True):
+    """What the first thread of a process does at a moment."""
+
+    process: Process
+    state: str
+    """One letter, as the kernel has it."""
+    ticks: int
+    """How long it has computed since its start, in ticks of the clock."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether it hasn't ended."""
+        return self.state not in _ENDED
+
+    def is_at_work(self, before: Activity | None) -> bool:
+        """Return whether it computes, waits for a processor or a disk, or has computed since it was seen `before`."""
+        return self.state in _AT_WORK or before is None or self.ticks != before.ticks
 
 
 def start(command: Sequence[str], directory: Path, mark: Mapping[str, str], log: Path) -> Process:
@@ -94,6 +115,12 @@ def is_alive(process: Process) -> bool:
     """Return whether it still runs: neither gone, nor a zombie, nor another one with its pid. Raises ProcessError."""
     stat = _stat(process.pid)
     return stat is not None and stat.runs and stat.process == process
+
+
+def activity(pid: int) -> Activity | None:
+    """Return what the first thread of a process does; None if it can't be seen, or has ended. Raises ProcessError."""
+    stat = _parse(_told(pid, f"task/{pid}/stat").decode(errors="replace"))
+    return stat if stat is not None and stat.runs else None
 
 
 def has_open(process: Process, path: Path) -> bool:
@@ -197,23 +224,19 @@ def last_words(log: Path, lines: int = 3, without: str = "$^") -> str:
     return " | ".join(re.sub(r"[\x00-\x1f\x7f]+", " ", line).strip() for line in kept[-lines:])
 
 
-class _Stat(Struct, frozen=True):
-    process: Process
-    runs: bool
-
-
-def _stat(pid: int) -> _Stat | None:
+def _stat(pid: int) -> Activity | None:
     return _parse(_told(pid, "stat").decode(errors="replace"))
 
 
-def _parse(line: str) -> _Stat | None:
+def _parse(line: str) -> Activity | None:
     """Read a line of /proc/<pid>/stat; the name in brackets may hold anything."""
     head, bracket, tail = line.rpartition(")")
     fields = tail.split()
     pid = head.partition(" ")[0]
     if not bracket or not pid.isdigit() or len(fields) <= _STARTED:
         return None
-    return _Stat(Process(int(pid), f"{_boot()}.{fields[_STARTED]}"), fields[0] not in "ZXx")
+    ticks = int(fields[_USER]) + int(fields[_SYSTEM])
+    return Activity(Process(int(pid), f"{_boot()}.{fields[_STARTED]}"), fields[0], ticks)
 
 
 @cache

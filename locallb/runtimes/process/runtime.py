@@ -60,8 +60,7 @@ class Processes(Runtime):
 
     def drain(self, run: RunIdentity) -> None:
         """Drain it by its identity; one that is gone is fine."""
-        pid, _, started = run.id.partition("@")
-        process = Process(int(pid), started)
+        process = _process(run)
         if directory := processes.mark_of(process).get(PROXY_MARK):
             drain_process(Path(directory), process)
 
@@ -76,6 +75,12 @@ class Processes(Runtime):
     def end_hanging(self, directory: Path) -> None:
         """Stop hanging processes as always: they are drained if they answer after all."""
         stop_all(directory)
+
+    def end_asked(self, directory: Path, process: RunIdentity | None, at: float) -> None:
+        """Kill it by its id: one that hangs doesn't end when it is asked to."""
+        del at
+        if process and processes.mark_of(asked := _process(process)).get(PROXY_MARK) == str(directory):
+            processes.stop(asked, 0)
 
 
 class ProcessWatch:
@@ -98,6 +103,11 @@ class ProcessWatch:
     def stop(self) -> None:
         """Follow nothing any more."""
         self._exits.stop()
+
+
+def _process(run: RunIdentity) -> Process:
+    pid, _, started = run.id.partition("@")
+    return Process(int(pid), started)
 
 
 def living(resources: Iterable[Resource]) -> Iterator[tuple[str, Process]]:

@@ -7,8 +7,9 @@ and what is planned.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 
 from msgspec import Struct, field
 
@@ -47,6 +48,8 @@ class Converger(Struct):
 
     home: Home
     engine: Engine
+    begin: Callable[[Plan, Collection[ObjectKey]], None] = lambda _plan, _keys: None
+    """Called with what an update is of, once the stack is this run's and before anything is looked at."""
     applied: dict[ObjectKey, str] = field(default_factory=dict)
     """By digest; empty for what failed, of which nothing is known."""
     _touched: dict[ObjectKey, float] = field(default_factory=dict)
@@ -181,11 +184,12 @@ class Converger(Struct):
                 self._ahead |= write_files_early(plan, keys, self.engine.is_cancelled)
             declare_some(plan, keys, outputs, there)
 
+        begin = partial(self.begin, plan, keys)
         try:
             with self._gathering(plan, keys):
-                return self.engine.up(declare_keys, refresh=refresh, scope=self._scope(keys))
+                return self.engine.up(declare_keys, refresh=refresh, scope=self._scope(keys), begin=begin)
         except FullScopeNeeded:
-            result = self.engine.up(lambda: declare(plan), refresh=refresh)
+            result = self.engine.up(lambda: declare(plan), refresh=refresh, begin=begin)
             self._readings = self.engine.readings  # whatever the state said: all of it was declared
             return result
 

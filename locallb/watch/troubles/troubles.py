@@ -1,4 +1,4 @@
-"""Everything that is damaged although the plan is the same: ended proxies, files and Services that others changed.
+"""Everything that is damaged although the plan is the same: proxies that ended or hang, what others changed.
 
 It is known here, and what of it is to be repaired now. Not here: the repair (`converge`), and retries (`schedule`).
 """
@@ -6,7 +6,7 @@ It is known here, and what of it is to be repaired now. Not here: the repair (`c
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import chain
 
 from msgspec import Struct, field
@@ -24,6 +24,7 @@ from locallb.watch.converging.converge import Converger
 from locallb.watch.converging.outcome import Outcome
 from locallb.watch.converging.work import Batch
 from locallb.watch.events import Cause, Mark
+from locallb.watch.marks.hangs import Hang
 from locallb.watch.troubles.disputes import Disputes
 from locallb.watch.troubles.outages import Outages, proxies_of, serves
 
@@ -36,6 +37,12 @@ class Troubles(Struct):
     """What needs repair although nothing was planned again."""
     disputes: Disputes = field(default_factory=Disputes)
     outages: Outages = field(default_factory=Outages)
+    hanging: Mapping[str, Hang] = field(default_factory=dict)
+    """Proxies whose Envoy hangs, by name, when that was looked at last."""
+    replaced: Mapping[str, Hang] = field(default_factory=dict)
+    """Those of them that are to be ended now and started again."""
+    _hung_before: Collection[str] = ()
+    """Those that hung at the last look: what is served by them was told by now."""
     _hindrances: RowCache[tuple[Problem, ...]] = field(default_factory=RowCache)
 
     def fell(self, plan: Plan, marks: Collection[Mark]) -> list[ObjectKey]:
@@ -49,9 +56,15 @@ class Troubles(Struct):
         self.broken.update(fallen)
         return fallen
 
+    def hung(self, hanging: Mapping[str, Hang]) -> None:
+        """Take over which proxies hang: each is an outage since it was asked."""
+        self.hanging = hanging
+        for name, hang in hanging.items():
+            self.outages = self.outages.failed(hang.since, [name])
+
     def drifted(self, plan: Plan, converger: Converger) -> set[ObjectKey]:
         """Find what no event reports: files that others changed, proxies that answer again. Raises EngineError."""
-        away = {proxy.root for proxy in plan.proxies if proxy.proxy.name in self.outages.since}
+        away = self._roots(plan, self.outages.since.keys() - self.hanging.keys())
         drifted = converger.drifted(plan) | away
         self.broken |= drifted
         return drifted
@@ -65,11 +78,40 @@ class Troubles(Struct):
         self.disputes = self.disputes.seen(now, differing, jitter())
         if self.outages.since:
             self.outages = self.outages.planned({proxy.proxy.name for proxy in plan.proxies})
+        self.broken |= self._roots(plan, self._unhung_or_due(now, plan, converger))
         lost = lost_routes(plan, reading.snapshot)
         taken = {proxy.key: proxy.root for proxy in plan.proxies if proxy.serves} if self.broken else {}
         broken = {taken.get(key, key) for key in self.broken}
         self.broken = (broken | lost | self.disputes.due(now)) & converger.wanted(plan).keys()
         return [later, self.disputes.look_at(now), self.outages.look_at(now)]
+
+    def replacements(self) -> Mapping[str, float]:
+        """Return when the proxies that hang, and aren't replaced now, are to be."""
+        return {name: hang.replace_at for name, hang in self.hanging.items() if name not in self.replaced}
+
+    def _unhung_or_due(self, now: float, plan: Plan, converger: Converger) -> set[str]:
+        """Find which proxies are to be replaced now, and which answer again: those are looked at.
+
+        The look that finds one hanging tells that first, as long as this needs nothing of the proxy.
+        """
+        if not self.hanging and not self._hung_before:
+            return set()
+        unhung = self.outages.since.keys() & (set(self._hung_before) - self.hanging.keys())
+        failing = {placement.proxy for placement in plan.placements if converger.applied.get(placement.key) == ""}
+        ripe = failing.union(self._hung_before)
+        self.replaced = {name: hang for name, hang in self.hanging.items() if name in ripe and hang.replace_at <= now}
+        self._hung_before = self.hanging.keys()
+        return unhung | self.replaced.keys()
+
+    @staticmethod
+    def _roots(plan: Plan, names: Collection[str]) -> set[ObjectKey]:
+        return {proxy.root for proxy in plan.proxies if proxy.proxy.name in names} if names else set()
+
+    def notices(self) -> Iterator[str]:
+        """Return what others do again and again, and which proxies hang."""
+        yield from self.disputes.notices()
+        for name in sorted(self.hanging):
+            yield f"{name}: its Envoy runs and answers nothing; it is ended, and started again at the same addresses"
 
     def blocked_by(self, plan: Plan) -> str:
         """Return in one text what stands in the way on this host."""

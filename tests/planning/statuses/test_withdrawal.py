@@ -48,7 +48,7 @@ def test_the_status_has_no_address_and_the_condition_says_why() -> None:
     assert publication(after).ingress == ()
     (told,) = publication(after).conditions
     assert (told.status, told.reason) == ("False", "ProxyDown")
-    assert told.message.startswith("demo/shop/api: its proxy ended and can't be restarted yet")
+    assert told.message.startswith("demo/shop/api: its proxy ended or hangs, and isn't back yet")
     assert balancer_digest(after, Digest("x")) != balancer_digest(before, Digest("x"))
     (event,) = placement_events(after)
     assert (event.type, event.reason) == ("Warning", "SyncLoadBalancerFailed")

@@ -175,8 +175,8 @@ def test_resources_removed_by_another_process_are_made_again(
         for key in keys:
             LoadBalancer(str(key), "1")
 
-    def up(program: Callable[[], None], *, refresh: bool, scope: Scope) -> Result:
-        result = ours(program, refresh=refresh, scope=scope)
+    def up(program: Callable[[], None], *, refresh: bool, scope: Scope, begin: Callable[[], None]) -> Result:
+        result = ours(program, refresh=refresh, scope=scope, begin=begin)
         if len(batches) == (1 if at == "between two updates" else len(KEYS)):
             bench.engine().up(declaring("1", ()))
         return result

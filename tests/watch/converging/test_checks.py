@@ -205,9 +205,16 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Have updates noted from now on."""
     updates, up = list[object](), Engine.up
 
-    def noted(engine: Engine, program: Program, *, refresh: bool | None = None, scope: Scope = EVERYTHING) -> Result:
+    def noted(
+        engine: Engine,
+        program: Program,
+        *,
+        refresh: bool | None = None,
+        scope: Scope = EVERYTHING,
+        begin: Callable[[], None],
+    ) -> Result:
         updates.append(scope)
-        return up(engine, program, refresh=refresh, scope=scope)
+        return up(engine, program, refresh=refresh, scope=scope, begin=begin)
 
     monkeypatch.setattr(Engine, "up", noted)
     return updates

@@ -326,9 +326,10 @@ class Updates:
         self.ends, self.refreshed = list(ends), list[bool]()
         self.cancelled = False
 
-    def up(self, program: Callable[[], None], *, refresh: bool, scope: object) -> Result:
+    def up(self, program: Callable[[], None], *, refresh: bool, scope: object, begin: Callable[[], None]) -> Result:
         """Run it."""
         del scope
+        begin()
         program()
         self.refreshed.append(refresh)
         return Result(ok=self.ends.pop(0))
@@ -360,10 +361,10 @@ class Stack(Updates):
         super().__init__(True)
         self.digest, self.broken_off = digest, 0
 
-    def up(self, program: Callable[[], None], *, refresh: bool, scope: object) -> Result:
+    def up(self, program: Callable[[], None], *, refresh: bool, scope: object, begin: Callable[[], None]) -> Result:
         """Run it, and keep the outcome of the first one."""
         if self.ends:
-            return super().up(program, refresh=refresh, scope=scope)
+            return super().up(program, refresh=refresh, scope=scope, begin=begin)
         program()
         self.broken_off += 1
         raise StateUnwritable("no space left on device")

@@ -41,8 +41,16 @@ class Recording:
     """Which of them looked first."""
     readings: int = 0
 
-    def up(self, _program: Callable[[], None], *, refresh: bool, scope: Scope = EVERYTHING) -> Result:
+    def up(
+        self,
+        _program: Callable[[], None],
+        *,
+        refresh: bool,
+        scope: Scope = EVERYTHING,
+        begin: Callable[[], None],
+    ) -> Result:
         """Do nothing."""
+        begin()
         self.refreshed.append(refresh)
         self.scopes.append(scope)
         told = (Diagnostic(Severity.ERROR, "it can't be"),) if self.fails else ()

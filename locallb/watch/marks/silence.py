@@ -1,0 +1,62 @@
+"""Silence of proxies: when an unanswered question means that an Envoy hangs, and when it is replaced.
+
+Pure data and functions that take the time as an argument. Times are seconds of one clock, which stands still while this
+process does: an answer that couldn't be read in time is no silence. Not here: who asks (`hangs`), and what follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from locallb.model.pacing import Backoff, Pace
+
+PATIENCE = 5.0
+"""Seconds that an answer may take of a process that does nothing; a tenth of a millisecond is usual."""
+PATIENCE_AT_WORK = 30.0
+"""The same of one that computes, waits for a disk, or can't be seen."""
+READING = 30.0
+"""Seconds more for each million bytes of its files, which it may be reading: it takes about 12."""
+REPLACEMENTS = Pace(first=PATIENCE, longest=300.0, calm=60.0, spread=0.0)
+"""Of an Envoy that hangs again within a minute: the second one is replaced after twice the time."""
+
+
+class Sight(Enum):
+    """What the thread of a process that answers is doing."""
+
+    IDLE = "idle"
+    AT_WORK = "at work"
+    """It computes, waits for a processor, or for a disk."""
+    UNSEEN = "unseen"
+
+
+class Silence(Struct, frozen=True):
+    """A question without an answer."""
+
+    since: float
+    stirred: float
+    """When whoever was asked was last seen at work, or wasn't seen."""
+
+    @classmethod
+    def begun(cls, now: float) -> Silence:
+        """Return that of a question that was just put."""
+        return cls(now, now)
+
+    def seen(self, now: float, sight: Sight) -> Silence:
+        """Note what the process does now."""
+        return self if sight is Sight.IDLE else replace(self, stirred=now)
+
+    def is_hang(self, now: float, size: Callable[[], int]) -> bool:
+        """Return whether nobody need wait any longer; `size` finds that of the proxy's files, in bytes."""
+        if now - self.stirred >= PATIENCE:
+            return True
+        beyond = now - self.since - PATIENCE_AT_WORK
+        return beyond >= 0 and beyond >= READING * size() / 1e6
+
+
+def replaced_after(hangs: Backoff) -> float:
+    """Return how many seconds after it was found to hang a proxy is replaced: at once for the first time."""
+    return hangs.pace.delay(hangs.failures) - hangs.pace.first
