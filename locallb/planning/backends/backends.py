@@ -98,11 +98,11 @@ def _find(
     """Find the backends without those that `out` names; whether they are pods or NodePorts is decided by all."""
     nodes = nodes_without(index.nodes.get(service.key.cluster, ()), out)
     slices = index.slices.get(service.key, ())
-    ready = usable(port, family, slices)
+    ready = usable(port, family, slices, service.ports)
     # Not before: where the last ready ones are out, those that terminate must not get new connections instead.
     left = endpoints_without(ready, out)
     if slices and not left:
-        return _Found(why_none=why_none_is(port, family, slices))
+        return _Found(why_none=why_none_is(port, family, slices, service.ports))
     choice = service.backends or index.choice
     if not port.node_port:
         cluster, anywhere = service.key.cluster, choice is BackendChoice.PODS

@@ -228,6 +228,31 @@ def test_a_port_that_gets_another_name_keeps_its_backends(before: JsonObject, af
     assert [bool(each) for each in backends(service(ports=ports), A, slice_)] == [True, False][: len(after)]
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "kept"),
+    [
+        ([""], ["w"], [True]),
+        (["w"], ["http"], [True]),
+        (["w"], [""], [True]),
+        (["w", "x"], ["http", "x"], [True, True]),
+        (["w", "x"], ["http", "metrics"], [False, False]),
+        (["w"], ["w", "x"], [True, False]),
+        (["w"], ["http", "x"], [False, False]),
+        (["w", "x"], ["http"], [False]),
+    ],
+)
+def test_a_port_with_a_named_target_keeps_its_backends_if_its_name_alone_changes(
+    before: list[str], after: list[str], kept: list[bool]
+) -> None:
+    """Until the slices have the name as well. A port that is added, or one of several, could be any of them."""
+    ports = [
+        {"name": name, "port": 80 + n, "targetPort": f"t{n}", "nodePort": 30080 + n} for n, name in enumerate(after)
+    ]
+    slices = managed(endpoints(endpoint(), ports=[{"name": name, "port": 8080 + n} for n, name in enumerate(before)]))
+    assert [bool(each) for each in backends(service(ports=ports), A, slices)] == kept
+    assert not any(backends(service(ports=ports[:1]), A, managed(slices, "mine"))) or before[0] == after[0]
+
+
 def test_ports_of_slices_match_by_name_alone_once_one_has_it_or_where_no_controller_follows() -> None:
     """As kube-proxy has it: the number is one of the pods', or the user's mistake."""
     one = service(ports=[{"name": "w", "port": 80, "targetPort": 8080, "nodePort": 30080}])
