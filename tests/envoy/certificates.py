@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import subprocess
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 from locallb.envoy.http import names
 from locallb.kubernetes.parsing.tls_secrets import TlsPair
@@ -64,6 +69,20 @@ class Authority:
             "basicConstraints=CA:FALSE",
         )
         _openssl("req", "-x509", "-days", "2", *by, *more, *self._new(pair, kind))
+        return pair
+
+    def sign_for(self, begins: timedelta, ends: timedelta, *subjects: str) -> Pair:
+        """Make the same of other dates, from now."""
+        pair, now = self.sign(*subjects), datetime.now(UTC)
+        made = x509.load_pem_x509_certificate(pair.chain.read_bytes())
+        builder = x509.CertificateBuilder(made.issuer, made.subject, made.public_key(), made.serial_number)
+        builder = builder.not_valid_before(now + begins).not_valid_after(now + ends)
+        for extension in made.extensions:
+            builder = builder.add_extension(extension.value, critical=extension.critical)
+        signer = serialization.load_pem_private_key(self.own.key.read_bytes(), None)
+        assert isinstance(signer, EllipticCurvePrivateKey)
+        signed = builder.sign(signer, hashes.SHA256())
+        pair.chain.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
         return pair
 
     def _new(self, pair: Pair, kind: tuple[str, ...] = P256) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
+from datetime import timedelta
 from pathlib import Path
 
 import grpc
@@ -198,6 +199,61 @@ def test_backend_certificates_are_verified(  # noqa: PLR0913, PLR0917 - a table 
     with closing(http.client.HTTPConnection(block[9], 8080, timeout=PATIENCE)) as client:
         client.request("GET", "/")
         assert client.getresponse().status == status
+
+
+DAY = timedelta(days=1)
+dated = pytest.mark.parametrize(
+    ("begins", "ends"), [(-2 * DAY, -DAY), (DAY, 2 * DAY)], ids=["expired", "not valid yet"]
+)
+
+
+@dated
+def test_a_served_certificate_is_served_whatever_its_dates(  # noqa: PLR0913, PLR0917 - a table and what it needs
+    begins: timedelta, ends: timedelta, running: ExitStack, tmp_path: Path, block: Block, authority: Authority
+) -> None:
+    """It is for clients to refuse it: those that check dates do."""
+    pair = ("a", authority.sign_for(begins, ends, "DNS:a.test"))
+    start(running, tmp_path, rendering(block[9], [answering("a", "a.test", pair=pair)]), pair)
+    careless = ssl.create_default_context()
+    careless.check_hostname, careless.verify_mode = False, ssl.CERT_NONE
+    assert asked(block[9], "a.test", careless) == "a"
+    assert asked(block[9], "a.test", trusting(authority)) == "SSLCertVerificationError"
+
+
+@dated
+def test_dates_of_clients_certificates_are_checked_where_one_is_demanded(  # noqa: PLR0913, PLR0917 - as above
+    begins: timedelta, ends: timedelta, running: ExitStack, tmp_path: Path, block: Block, authority: Authority
+) -> None:
+    """Where it is optional, one of other dates is let in as one that nobody trusts is."""
+    pair, shown = ("a", authority.sign("DNS:a.test", "DNS:b.test")), authority.sign_for(begins, ends, "DNS:client")
+    must, may = (ClientValidation(authority.own.pem, optional=optional) for optional in (False, True))
+    chains = [answering("a", "a.test", pair=pair, clients=must), answering("b", "b.test", pair=pair, clients=may)]
+    start(running, tmp_path, rendering(block[9], chains), pair)
+    assert asked(block[9], "a.test", trusting(authority, authority.sign("DNS:client"))) == "a"
+    assert asked(block[9], "a.test", trusting(authority, shown)) not in {"a", "SSLCertVerificationError"}
+    assert asked(block[9], "b.test", trusting(authority, shown)) == "b"
+
+
+@dated
+def test_dates_of_backends_certificates_are_checked(  # noqa: PLR0913, PLR0917 - as above
+    begins: timedelta, ends: timedelta, running: ExitStack, tmp_path: Path, block: Block, authority: Authority
+) -> None:
+    """Requests to such a backend are answered with 503."""
+    answers = []
+    for number, own in enumerate(
+        (authority.sign("DNS:backend.test"), authority.sign_for(begins, ends, "DNS:backend.test"))
+    ):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(own.chain, own.key)
+        echo = running.enter_context(Echo("secure", block[1 + number], context))
+        web = upstream("web", echo, speaks=HttpBackends(tls=BackendTls("backend.test", authority.own.pem)))
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        start(running, directory, rendering(block[8 + number], [Route(Match(), WEB)], [web]))
+        with closing(http.client.HTTPConnection(block[8 + number], 8080, timeout=PATIENCE)) as client:
+            client.request("GET", "/")
+            answers.append(client.getresponse().status)
+    assert answers == [200, 503]
 
 
 def test_websocket_upgrades_pass_both_ways(running: ExitStack, tmp_path: Path, block: Block) -> None:
