@@ -69,6 +69,8 @@ class Stage:
     services: dict[str, dict[str, Any]] = field(default_factory=dict)
     prefix: str = field(default_factory=free_prefix)
     """The first three bytes of the stage's own addresses; its pool has the lowest 32 of them."""
+    ledger: Path | None = None
+    """The ledger of its claims; None for its own."""
 
     def at(self, number: int) -> str:
         """Return an address of the stage's own; those below 32 are in its pool."""
@@ -87,7 +89,10 @@ class Stage:
     @property
     def homes(self) -> dict[str, str]:
         """The variables of the environment which say where state and ledger are."""
-        return {"XDG_STATE_HOME": str(self.root / "s"), "LOCALLB_LEDGER": str(self.state_home / "ledger")}
+        return {
+            "XDG_STATE_HOME": str(self.root / "s"),
+            "LOCALLB_LEDGER": str(self.ledger or self.state_home / "ledger"),
+        }
 
     def configure(self, stack: str = "dev", /, **settings: object) -> None:
         """Write a stack's configuration; without `sources` it reads `manifests`, without `pools` it has its own."""

@@ -19,10 +19,16 @@ from locallb.engine.deploy.events import Result
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.urns import name_of
 from locallb.model.formatting import counted
-from locallb.model.state_resource import REACHABLE
+from locallb.model.identities import IPAddress, ObjectKey
+from locallb.model.state_resource import CLAIMS, REACHABLE
+from locallb.planning.planned import Plan
+from locallb.sources.workspace import Planned
 
 if TYPE_CHECKING:
     from locallb.cli.program import Program
+
+MOST_MOVES = 10
+"""Plans of one `up` after the first, because others claimed addresses at the same moment."""
 
 
 def up(session: Session, args: Arguments, out: Out) -> int:
@@ -50,6 +56,11 @@ def up(session: Session, args: Arguments, out: Out) -> int:
         while not result.ok and _finds_refusals(session, program, result):
             program = session.program()
             result = session.engine(progress.listen).up(program, scope=scope)
+        for _ in range(MOST_MOVES):
+            if result.ok or (moved := _moved(session, program, result)) is None:
+                break
+            program = session.program(moved)
+            result = session.engine(progress.listen).up(program, scope=scope)
     return tell_outcome(session, args, out, "up", result, what_was_planned(session, program)[1], printed=printed)
 
 
@@ -61,6 +72,22 @@ def _finds_refusals(session: Session, program: Program, result: Result) -> bool:
     broken = set(map(name_of, result.broken))
     keys = [placement.key for placement in plan.placements if str(placement.key) in broken]
     return session.find_refusals(plan, keys)
+
+
+def _moved(session: Session, program: Program, result: Result) -> Planned | None:
+    """Plan again where others took addresses or ports after the last plan; None where that moves nothing."""
+    if program.outcome is None or result.interrupted or not any(map(result.has_failed, (*CLAIMS, REACHABLE))):
+        return None
+    planned = session.plan()
+    return None if _places(planned[1]) == _places(program.outcome[1]) else planned
+
+
+def _places(plan: Plan) -> dict[ObjectKey, tuple[tuple[IPAddress, ...], tuple[int, ...]]]:
+    """Return at which addresses and ports clients find each load balancer."""
+    return {
+        placement.key: (placement.addresses, tuple(planned.port.number for planned in placement.ports))
+        for placement in plan.placements
+    }
 
 
 def refresh(session: Session, args: Arguments, out: Out) -> int:
