@@ -226,7 +226,7 @@ def test_the_end_of_a_log_fits_a_sentence(tmp_path: Path) -> None:
 def test_process_that_cannot_be_examined_does_not_count_as_gone(tmp_path: Path, mark: dict[str, str]) -> None:
     """Otherwise a second one would be started beside it, or it would be left behind."""
     log = tmp_path / "log"
-    process = processes.start(python("input()"), tmp_path, mark, log)
+    process = processes.start(python("import time; time.sleep(60)"), tmp_path, mark, log)
     looks: list[Callable[[], object]] = [
         lambda: processes.is_alive(process),
         lambda: processes.identify(process.pid),
