@@ -76,6 +76,34 @@ def test_removed_backends_lose_answers_in_flight_at_most(start: Start, nodes: Se
     assert len(load.failures("ABC")) <= 2
 
 
+def test_a_udp_port_that_is_given_up_stays_bound_until_its_proxy_ends(start: Start, nodes: Serve, block: Block) -> None:
+    """By Envoy 1.40, not by 1.39: where this fails the port is free, and docs/traffic.md is to say so.
+
+    Other ports go on being served, and a TCP port is free at once.
+    """
+    servers = nodes("A")
+    ports = [serve(block[100], servers, kind, number) for kind in (TCP, UDP) for number in (8080, 8081)]
+    envoy = start(rendering(*ports))
+    assert [ask_udp(block[100], number) for number in (8080, 8081)] == ["A", "A"]
+    envoy.apply(rendering(ports[0], ports[2]))
+    eventually(lambda: _can_bind(block[100], 8081, socket.SOCK_STREAM), "the TCP port is free")
+    assert (ask_udp(block[100], 8080), ask_tcp(block[100], 8080)) == ("A", "A")
+    assert not _can_bind(block[100], 8081, socket.SOCK_DGRAM)
+    envoy.process.kill()
+    envoy.process.wait()
+    assert _can_bind(block[100], 8081, socket.SOCK_DGRAM)
+
+
+def _can_bind(address: str, port: int, kind: socket.SocketKind) -> bool:
+    with socket.socket(socket.AF_INET, kind) as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, kind == socket.SOCK_STREAM)
+        try:
+            tried.bind((address, port))
+        except OSError:
+            return False
+    return True
+
+
 @DISCOVERY
 def test_port_changes_fail_no_request_on_other_ports(
     discovery: Discovery, start: Start, nodes: Serve, block: Block
