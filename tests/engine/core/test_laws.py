@@ -121,8 +121,8 @@ def engine_brings(site: Site, graph: Graph, doom: Doom | None = None) -> None:
 
 
 def core_brings(site: Site, graph: Graph, doom: Doom | None = None) -> None:
-    """Bring a site there by the core; what an operation did isn't known before it has ended."""
-    bring(site, graph, SimulatedExecutor(is_early=True), doom)
+    """Bring a site there by the core, which writes the state at times; what is done is known only later."""
+    bring(site, graph, SimulatedExecutor(lambda _operation: 2.0, is_early=True), doom)
 
 
 BY: dict[str, Callable[[Site, Graph, Doom | None], None]] = {"engine": engine_brings, "core": core_brings}
