@@ -1,19 +1,20 @@
 """What the core does with failures, hanging parties, stops, state files and what can't be desired."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from pulumi.provider.experimental.provider import DiffResponse
+from pulumi.provider.experimental.provider import DiffRequest, DiffResponse
 
 from locallb.engine.core.core import LONGEST_RETRY
 from locallb.engine.core.wanted import Group, Ref, Resource, ResourceKey
 from locallb.engine.state.checkpoint import parse_checkpoint
 from locallb.engine.state.errors import EngineError
 from tests.engine.core.support import SimulatedExecutor, bring, core_of, groups_of, node_key, root_key
-from tests.engine.graphs import BookKeeper, Graph, Node, Site
+from tests.engine.graphs import BookKeeper, Graph, Node, Site, declare
 
 TWO: Graph = (Node(0, 0), Node(1, 1, uses=(0,)), Node(3, 2))
 
@@ -116,6 +117,61 @@ def test_an_old_instance_goes_only_when_its_users_have_its_successor(site: Site)
     assert set(site.books.things) == {"n0#1.0", "n1#0.0", "n3#0.0"}
 
 
+def test_an_output_that_changes_is_passed_on_to_groups_in_which_nothing_else_does(site: Site) -> None:
+    """From one to the next, and no further than it changes something."""
+    chain: Graph = (Node(0, 0), Node(1, 1, uses=(0,)), Node(2, 2, uses=(1,)), Node(3, 3))
+    executor = SimulatedExecutor()
+    after = (replace(chain[0], value=1), *chain[1:])
+    with core_of(site, executor) as core:
+        core.desire(groups_of(chain))
+        core.run(lambda: core.is_settled, 60)
+        times = begun(executor)
+        core.desire(groups_of(after))
+        core.run(lambda: core.is_settled, 60)
+    assert [name for _at, name in times] == ["n0", "n1", "n2"]
+    assert site.engine().up(lambda: declare(after), refresh=True).unchanged
+
+
+def test_what_waits_for_its_turn_is_withdrawn_when_something_else_is_desired(site: Site) -> None:
+    """It is made as it is desired by then, and once."""
+    before: Graph = tuple(Node(number, number) for number in (0, 3, 6, 9, 12))
+    executor = SimulatedExecutor(lambda _one: 0.9)
+    subjects: list[object] = []
+    executor.starting = lambda one: subjects.append((one.subject.name, one.subject.inputs["value"]))
+    with core_of(site, executor) as core:
+        core.desire(groups_of(before))
+        core.run(lambda: False, 0.5)
+        assert len(subjects) == 4
+        core.desire(groups_of((*before[:3], replace(before[3], value=1), before[4])))
+        core.run(lambda: core.is_settled, 60)
+        assert core.is_settled
+    assert subjects[4:] == [("n9", 1)]
+
+
+def test_what_can_not_stay_without_a_resource_goes_before_it_is_made_anew(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And comes back after it."""
+
+    async def replacing(_self: object, request: DiffRequest) -> DiffResponse:
+        old, new = request.old_state, request.new_inputs
+        keys = [key for key in sorted({*old, *new} - {"out"}) if old.get(key) != new.get(key)]
+        return DiffResponse(changes=bool(keys), diffs=keys, replaces=keys, delete_before_replace=True)
+
+    monkeypatch.setattr(BookKeeper, "diff", replacing)
+    chain: Graph = (Node(0, 0), Node(1, 1, uses=(0,)), Node(2, 2, uses=(1,)), Node(3, 3))
+    bring(site, chain)
+    executor = SimulatedExecutor()
+    steps: list[tuple[str, str]] = []
+    executor.starting = lambda one: steps.append((one.kind.value, one.subject.name))
+    bring(site, (replace(chain[0], key=1), *chain[1:]), executor)
+    assert steps == [
+        *(("deleting first", name) for name in ("n2", "n1", "n0")),
+        *(("creating", name) for name in ("n0", "n1", "n2")),
+    ]
+    assert set(site.books.things) == {"n0#1.0", "n1#0.0", "n2#0.0", "n3#0.0"}
+
+
 def test_the_state_is_written_when_nothing_goes_on_and_at_times_although_something_does(site: Site) -> None:
     """With what is under way, so that the end of that is noted on what was written."""
     executor = SimulatedExecutor(lambda one: 60.0 if one.subject.name == "n0" else 0.01)
@@ -165,6 +221,29 @@ def test_what_does_not_end_stays_under_way_in_the_state_and_is_found_out_by_the_
     bring(site, ())
     assert site.books.things == {}
     assert site.state() == {}
+
+
+def test_creations_that_were_broken_off_are_finished_in_the_order_of_their_needs(site: Site) -> None:
+    """As they are where another engine wrote the state after a kill, and the journal's creations are under way anew."""
+    bring(site, TWO)
+    whole = json.loads(site.state_path.read_text())
+    latest = whole["checkpoint"]["latest"]
+    made = [one for one in latest["resources"] if one["type"] == "books:index:Node"]
+    latest["resources"] = [one for one in latest["resources"] if one not in made]
+    latest["pending_operations"] = [
+        {"resource": {**one, "id": "", "outputs": {}}, "type": "creating"} for one in reversed(made)
+    ]
+    site.state_path.write_text(json.dumps(whole))
+    executor = SimulatedExecutor()
+    times = begun(executor)
+    things = dict(site.books.things)
+    bring(site, TWO, executor)
+    assert sorted(name for _at, name in times) == ["n0", "n1", "n3"]
+    began = {name: at for at, name in times}
+    assert began["n0"] < began["n1"]
+    assert site.books.things.keys() == things.keys()
+    assert len(site.books.made) == 3
+    assert site.engine().up(lambda: declare(TWO), refresh=True).unchanged
 
 
 def test_a_component_shows_outputs_of_its_members_once_these_are_as_desired(site: Site) -> None:
