@@ -1,4 +1,4 @@
-"""What a stack is made of, as Pulumi resources. Components declare; they compute nothing.
+"""A stack's desired resources, declared to Pulumi; and components for programs that set clusters up.
 
 A project of its own may have more of them in a directory of this name.
 """

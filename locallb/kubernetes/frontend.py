@@ -16,6 +16,7 @@ from locallb.config.registry import FRONTENDS
 from locallb.kubernetes.status_patch import ObservedStatus, Published
 from locallb.model.identities import ClusterName, IPAddress, ObjectKind
 from locallb.model.objects import MalformedService, Service
+from locallb.model.snapshot import Access
 from locallb.planning.planned import Placement, Rejection
 
 Document = Mapping[Any, Any]
@@ -67,6 +68,11 @@ class Frontend(Struct, frozen=True):
 def frontend(kind: ObjectKind) -> Frontend:
     """Return the frontend of a kind."""
     return cast("Frontend", FRONTENDS.load(kind.value, "frontend"))
+
+
+def published_in(planned: Placement | Rejection) -> Access | None:
+    """Return the cluster in which a frontend publishes what an object gets; None where nothing or another does."""
+    return planned.access if planned.key.kind.value in FRONTENDS else None
 
 
 @cache

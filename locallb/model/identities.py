@@ -23,6 +23,7 @@ NodeName = NewType("NodeName", str)
 
 _SERVICE_PARTS = 3
 PROCESS = "process"
+_DOCKER = "docker"
 """The word of the runtime whose runs are processes of this host."""
 Uid = NewType("Uid", str)
 """metadata.uid; empty in manifests that never were in a cluster."""
@@ -174,9 +175,14 @@ class RunIdentity(NamedTuple):
         return self.id if self.runtime == PROCESS else f"{self.runtime}:{self.id}"
 
     @classmethod
-    def of_process(cls, pid: int, started: str) -> RunIdentity:
+    def of_process(cls, pid: int | str, started: str) -> RunIdentity:
         """Name a process: a pid that is used again has another start."""
         return cls(f"{pid}@{started}")
+
+    @property
+    def container(self) -> str:
+        """How its container is named in states: by its id, before which another runtime than Docker's stands."""
+        return self.id if self.runtime == _DOCKER else str(self)
 
     @classmethod
     def parse(cls, text: str) -> RunIdentity:

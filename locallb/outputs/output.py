@@ -1,4 +1,4 @@
-"""The interface of an output: which load balancers it publishes, and the resource that does.
+"""The interface of an output: which load balancers it publishes, and the resources that do.
 
 Not here: whether the load balancer serves (`provider.resources.reachable`), and how a kind of object is written
 (`frontends`).
@@ -9,55 +9,45 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from locallb.config.registry import OUTPUTS
+from locallb.model.desired import Resource, ResourceKey
 from locallb.planning.planned import Placement, Plan, Rejection
 from locallb.resources.resource_type import ResourceType
-
-if TYPE_CHECKING:
-    import pulumi
 
 Planned = Placement | Rejection
 
 
-class Telling(Struct, frozen=True):
-    """One load balancer, or none, that is told of; and where in the program."""
+class Place(Struct, frozen=True):
+    """Where the resources of an output belong."""
 
-    planned: Planned
-    parent: pulumi.Resource
-    ready: Sequence[pulumi.Resource]
-    """What must be there before anything is published."""
-    told: Mapping[str, pulumi.Resource]
-    """The outputs that tell of it before, by their words."""
+    parent: ResourceKey
+    ready: tuple[ResourceKey, ...] = ()
+    """What must exist before anything is published."""
+    published: Mapping[str, ResourceKey] = field(default_factory=dict)
+    """The last resource of each output that publishes before, by its word."""
 
 
 class Output(ABC):
-    """One way to tell."""
+    """One way to publish."""
 
     resource_types: tuple[type[ResourceType[Any, Any]], ...] = ()
-    """Types of our provider that it declares."""
+    """Types of our provider that it desires."""
     looked_after: frozenset[str] = frozenset()
     """Tokens of those that others can change without an event that reports it."""
 
     @abstractmethod
-    def words(self, planned: Planned) -> Sequence[object]:
-        """Return all that its resource gets, as JSON-like values, for digests; nothing where it doesn't tell."""
-
-    @abstractmethod
-    def tells(self, planned: Planned) -> bool:
-        """Return whether it tells of this one."""
+    def resources(self, planned: Planned, place: Place) -> Sequence[Resource]:
+        """Return the resources that publish it, the last of all last; none where this output doesn't."""
 
     def stamp(self, plan: Plan) -> object:
-        """Return what is another value once others may have changed what it told; None where files tell."""
+        """Return what is another value once others may have changed what it published; None where files tell."""
         del plan
         return None
-
-    @abstractmethod
-    def declare(self, telling: Telling) -> pulumi.Resource:
-        """Declare the resource that tells."""
 
 
 @cache
@@ -68,18 +58,16 @@ def output(word: str) -> Output:
 
 @cache
 def outputs() -> Mapping[str, Output]:
-    """Return all of them, in the order in which they tell."""
+    """Return all of them, in the order in which they publish."""
     return {word: output(word) for word in OUTPUTS}
 
 
-def words(planned: Planned) -> list[object]:
-    """Return what all outputs tell of one, for digests."""
-    return [word for output in outputs().values() for word in output.words(planned)]
-
-
-def tell(planned: Planned, parent: pulumi.Resource, ready: Sequence[pulumi.Resource]) -> None:
-    """Declare whatever tells of one."""
-    declared: dict[str, pulumi.Resource] = {}
+def published(planned: Planned, place: Place) -> tuple[Resource, ...]:
+    """Return the resources of all outputs."""
+    found: list[Resource] = []
+    last = dict(place.published)
     for word, output in outputs().items():
-        if output.tells(planned):
-            declared[word] = output.declare(Telling(planned, parent, ready, dict(declared)))
+        if resources := output.resources(planned, replace(place, published=dict(last))):
+            last[word] = resources[-1].key
+            found += resources
+    return tuple(found)

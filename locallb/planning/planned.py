@@ -13,8 +13,7 @@ from locallb.envoy import Rendered, RenderedPart
 from locallb.model.gateway.objects import Named
 from locallb.model.http.routes import Forward
 from locallb.model.http.serving import HttpListener, HttpRoutes, TcpForward
-from locallb.model.identities import Digest, IPAddress, ObjectKey, Owner, ProxyName, SharingKey, UpstreamName
-from locallb.model.naming import digest, owner_fields
+from locallb.model.identities import IPAddress, ObjectKey, Owner, ProxyName, SharingKey, UpstreamName
 from locallb.model.network.routes import PodRoute
 from locallb.model.objects import EMPTY, ServicePort
 from locallb.model.reasons import Problem
@@ -86,22 +85,12 @@ class PlannedStatus(Struct, frozen=True):
     generation: int
     """Of the object that it was made from."""
     gateway: ObjectKey | None = None
-    """Whose proof it waits for: a ListenerSet's, where what it has is served; it adds nothing to the digest."""
+    """Whose proof it waits for: a ListenerSet's, where what it has is served."""
 
     @property
     def key(self) -> ObjectKey:
         """Return which object."""
         return self.owner.service
-
-    @property
-    def words(self) -> tuple[object, ...]:
-        """Return all that its resource gets, for digests."""
-        return self.access.kubeconfig, self.access.context, self.status, self.generation
-
-    @property
-    def digest(self) -> Digest:
-        """A digest of all that its resource depends on."""
-        return digest([owner_fields(self.owner), *self.words])
 
 
 class PlannedNews(Struct, frozen=True):
@@ -210,14 +199,6 @@ class PlannedProxy(Struct, frozen=True):
     def root(self) -> ObjectKey:
         """The key of the resource below which it is declared: of the only one that it serves, else its own."""
         return self.serves or self.key
-
-    @property
-    def digest(self) -> Digest:
-        """A digest of all that the proxy's resources depend on."""
-        run = [word for word in (self.run.fields, self.run.envoy) if word]
-        routes = [[str(route) for route in self.routes]] if self.routes else []
-        serves = [f"serves {self.serves}"] if self.serves else []
-        return digest([self.proxy.id, owner_fields(self.owner), dict(self.rendered.files), *run, *routes, *serves])
 
 
 class Plan(Struct, frozen=True):

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from locallb.model.identities import ClusterName, Digest, Home, ObjectKey, Owner, ProxyName
-from locallb.model.naming import digest, owner_fields, proxy_owner
+from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, ProxyName
+from locallb.model.naming import proxy_owner
 from locallb.model.network.routes import PodRoute
 from locallb.model.snapshot import Access
 
@@ -38,11 +38,6 @@ class PlannedRoutes(_ForCluster, frozen=True):
     routes: tuple[PodRoute, ...]
     part: ClassVar[str] = ROUTES
 
-    @property
-    def digest(self) -> Digest:
-        """A digest of all that their resources depend on."""
-        return digest([owner_fields(self.owner), [str(route) for route in self.routes]])
-
 
 class PlannedZones(_ForCluster, frozen=True):
     """The zones that the pods of a running cluster are to resolve."""
@@ -51,8 +46,3 @@ class PlannedZones(_ForCluster, frozen=True):
     zones: tuple[str, ...]
     """Each with its server, as `dns.stubs` writes it."""
     part: ClassVar[str] = ZONES
-
-    @property
-    def digest(self) -> Digest:
-        """A digest of all that their resource depends on."""
-        return digest([owner_fields(self.owner), self.access.kubeconfig, self.access.context, list(self.zones)])

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from msgspec import Struct
 
 from locallb.config.registry import RUNTIMES
 from locallb.config.settings import Settings
+from locallb.model.desired import Ref, ResourceKey
 from locallb.model.identities import IPAddress, ObjectKey, Owner
 from locallb.model.identities import Protocol as Transport
 from locallb.model.serving import Proxy
@@ -34,8 +35,8 @@ class PlannedRun(Protocol):
         """The version of Envoy; empty where something else determines it, such as an image."""
 
     @property
-    def fields(self) -> Mapping[str, object]:
-        """Whatever else it depends on, as values of JSON, for digests."""
+    def container(self) -> str:
+        """The name of its container; empty where it has none."""
 
     @property
     def told(self) -> tuple[str, ...]:
@@ -58,6 +59,17 @@ class RunInputs(Struct, frozen=True):
     """Where its clients come, also while there are no backends."""
 
 
+class DesiredRun(Struct, frozen=True):
+    """The resource that is a run of Envoy."""
+
+    key: ResourceKey
+    inputs: Mapping[str, object]
+    identity: Ref
+    """What names this run; another one has to prove itself again."""
+    container: Ref | None = None
+    """What names its container, where it has a network of its own."""
+
+
 class RunPlanner(Protocol):
     """The pure half of a runtime."""
 
@@ -71,6 +83,9 @@ class RunPlanner(Protocol):
 
     def plan(self, proxy: Proxy, inputs: RunInputs) -> tuple[Proxy, PlannedRun]:
         """Return how `proxy` runs, and the proxy as it must be for that."""
+
+    def desired(self, run: Any, proxy: Proxy, owner: Owner) -> DesiredRun:  # noqa: ANN401 - as `plan` returned it
+        """Return the resource of a run, which serves what the proxy's configuration has."""
 
     def owner(self, declared: Mapping[str, object]) -> ObjectKey | None:
         """Return the owner of a declared run. Never raises."""

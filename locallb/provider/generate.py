@@ -1,4 +1,4 @@
-"""Generates from schema.json: typed properties, the program's resources, the documentation.
+"""Generates from schema.json: typed properties, and the documentation.
 
 `python -m locallb.provider.generate` writes them; `--check` only tells whether they are up to date (exit code 1).
 Strings in, strings out but for `main`.
@@ -51,43 +51,12 @@ class _Words(NamedTuple):
 
 _SCALARS = {"string": "str", "integer": "int", "boolean": "bool"}
 _TYPED = _Words("tuple[{}, ...]", _SCALARS)
-_PROGRAM = _Words("Sequence[{}]", _SCALARS)
 _PLAIN = _Words("list of {}", {"string": "string", "integer": "integer", "boolean": "boolean"})
 
 
 def properties_module(schema: Schema) -> str:
     """Make locallb/resources/properties.py: a frozen Struct for each type, each resource's inputs and its state."""
     return "\n".join([*_properties_head(schema), *_type_classes(schema), *_resource_classes(schema)])
-
-
-def resources_module(schema: Schema) -> str:
-    """Make locallb/resources/declared.py: a CustomResource for each resource."""
-    lines = [
-        *_docstring(f"The resources of our provider, for the program. {_WARNING}", ""),
-        "",
-        "from __future__ import annotations",
-        "",
-        "from collections.abc import Mapping, Sequence",
-        "from typing import Any, NotRequired, TypedDict, Unpack",
-        "",
-        "import pulumi",
-        "",
-        "_Options = pulumi.ResourceOptions | None",
-        "\n",
-        "class _Resource(pulumi.CustomResource):",
-        *_docstring("A resource of our provider: its inputs, and its outputs, which aren't known yet.", "    "),
-        "",
-        "    def __init__(self, name: str, opts: _Options, inputs: Mapping[str, Any], needed: str) -> None:",
-        *_docstring("Raise TypeError for an input that is missing; `needed` are names, by spaces.", "        "),
-        "        for key in needed.split():",
-        "            if inputs.get(key) is None:",
-        """                raise TypeError(f"Missing required property '{key}'")""",
-        "        properties = {**dict.fromkeys(type(self).__annotations__), **inputs}",
-        """        super().__init__(f"locallb:index:{type(self).__name__}", name, properties, opts)""",
-    ]
-    for token, resource in schema["resources"].items():
-        lines += ["", "", *_program_class(token, resource)]
-    return "\n".join(lines) + "\n"
 
 
 def documentation(schema: Schema) -> str:
@@ -110,7 +79,6 @@ def targets() -> Mapping[Path, str]:
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
     return {
         ROOT / "locallb" / "resources" / "properties.py": properties_module(schema),
-        ROOT / "locallb" / "resources" / "declared.py": resources_module(schema),
         ROOT / "docs" / "resources.md": documentation(schema),
     }
 
@@ -180,38 +148,9 @@ def _struct(name: str, about: str, fields: Schema, base: str, optional: Collecti
         yield from _docstring(value["description"], "    ")
 
 
-def _program_class(token: str, resource: Schema) -> Iterator[str]:
-    name = _short(token)
-    yield f"class _{name}(TypedDict):"
-    for key, value in resource["inputProperties"].items():
-        given = f"pulumi.Input[{_argument(value)}]"
-        yield f"    {key}: {given if key in resource['requiredInputs'] else f'NotRequired[{given}]'}"
-    yield from ("", "", f"class {name}(_Resource):")
-    yield from _docstring(resource["description"], "    ")
-    yield ""
-    for key, value in resource["properties"].items():
-        yield f"    {key}: pulumi.Output[{_written(value, _PROGRAM)}]"
-    yield ""
-    yield f"    def __init__(self, resource_name: str, /, *, opts: _Options = None, **inputs: Unpack[_{name}]) -> None:"
-    needed = json.dumps(" ".join(resource["requiredInputs"]))
-    if len(call := f"        super().__init__(resource_name, opts, inputs, {needed})") > _WIDTH:
-        yield f"        needed = {needed}"
-        call = "        super().__init__(resource_name, opts, inputs, needed)"
-    yield call
-
-
-def _argument(value: Schema) -> str:
-    """Write an input's type; what is inside a list or an object may be an Output of its own."""
-    if "items" in value:
-        return f"Sequence[pulumi.Input[{_written(value['items'], _PROGRAM)}]]"
-    if "additionalProperties" in value:
-        return "Mapping[str, pulumi.Input[str]]"
-    return _written(value, _PROGRAM)
-
-
 def _written(value: Schema, words: _Words) -> str:
     if "$ref" in value:
-        return "Mapping[str, Any]" if words is _PROGRAM else _short(value["$ref"])
+        return _short(value["$ref"])
     if "items" in value:
         return words.array.format(_written(value["items"], words))
     if "additionalProperties" in value:

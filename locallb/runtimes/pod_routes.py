@@ -25,11 +25,6 @@ _NOBODY = ObjectKey(ClusterName(""), "", "")
 """Who reads routes and changes none."""
 
 
-def container_of(run: RunIdentity) -> str:
-    """Return how the container of a run is named here: by its id, before which another runtime than Docker's stands."""
-    return run.id if run.runtime == _DOCKER else str(run)
-
-
 class RouteHelper(Protocol):
     """What a runtime with containers has as `route_helper`. Docker's client takes 0.1 s to load, so few load it."""
 

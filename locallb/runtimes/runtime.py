@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
 from msgspec import Struct
 
@@ -20,12 +20,6 @@ from locallb.model.errors import ClientError
 from locallb.model.identities import Home, Owner, RunIdentity
 from locallb.model.snapshot import HostFacts
 from locallb.model.state_resource import Resource
-from locallb.planning.planned import PlannedProxy
-
-if TYPE_CHECKING:
-    import pulumi
-
-    from locallb.resources.declared import ProxyConfig
 
 
 class UnfitError(ClientError):
@@ -94,12 +88,6 @@ class Runtime(ABC):
         """
         del settings, envoy
         return "", True
-
-    @abstractmethod
-    def declare(
-        self, planned: PlannedProxy, config: ProxyConfig, parent: pulumi.Resource
-    ) -> tuple[pulumi.Resource, pulumi.Output[str]]:
-        """Declare a run that serves what `config` writes; also return its identity: another run has another one."""
 
     @abstractmethod
     def watch(self, ended: Callable[[str], None], presence: Callable[[str], None]) -> RunWatch:

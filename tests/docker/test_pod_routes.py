@@ -19,7 +19,7 @@ import yaml
 from locallb.host.namespace_routes import pod_routes_of
 from locallb.model.identities import Home, RunIdentity
 from locallb.runtimes.docker.containers import HELPER_LABEL
-from locallb.runtimes.pod_routes import container_of, present_routes
+from locallb.runtimes.pod_routes import present_routes
 from tests.docker.support import Network, containers, content, docker, docker_only, own_pool, word
 from tests.e2e.support import Stage, stage
 from tests.host.support import PYTHON, Namespace, background
@@ -122,7 +122,7 @@ def test_two_clusters_with_the_same_pods_are_both_served_straight_to_their_pods(
     home = Home("local-lb", "dev", str(play.root.resolve()))
     assert present_routes(home) == frozenset()
     for seen in containers(play).values():
-        assert len(present_routes(home, container_of(RunIdentity(seen["Id"], word())))) == 1
+        assert len(present_routes(home, RunIdentity(seen["Id"], word()).container)) == 1
     content(play)
     docker("restart", "-t", "1", *[container["Id"] for container in containers(play).values()])
     play.up()
@@ -161,7 +161,7 @@ def test_in_a_pod_the_routes_of_a_proxy_are_read_and_changed_where_they_are(play
     assert None not in [pod_routes_of(each["State"]["Pid"], 0) for each in seen]
     assert pod_routes_of(os.getpid(), 0) is None
     for each in seen:
-        container = container_of(RunIdentity(each["Id"], word()))
+        container = RunIdentity(each["Id"], word()).container
         (route,) = map(str, present_routes(home, container))
         gateway = route.rpartition(" ")[2]
         others = [f"10.232.1.0/24 via {gateway}", f"10.232.2.7/32 via {gateway}"]

@@ -12,12 +12,14 @@ from msgspec.structs import replace
 from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import Settings
 from locallb.kubernetes.parsing.objects import parse_objects
+from locallb.model.desired import ResourceKey
 from locallb.model.fields import JsonObject
 from locallb.model.identities import ClusterName, ContextName, Home, Owner, Uid
 from locallb.model.memory import AnyMemo
 from locallb.model.reasons import Reason
 from locallb.model.snapshot import Access, Claim, Snapshot
-from locallb.outputs import output
+from locallb.model.state_resource import BALANCER
+from locallb.outputs.output import Place, published
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 
@@ -62,7 +64,7 @@ def test_a_service_with_another_controllers_address_is_left_alone(entry: JsonObj
     plan = make_plan(snapshot(service(entry)), settings())
     (rejection,) = plan.rejections
     assert (plan.placements, rejection.problem.reason) == ((), Reason.SERVED_BY_ANOTHER)
-    assert not any(each.tells(rejection) for each in output.outputs().values())
+    assert not published(rejection, Place(ResourceKey(BALANCER, str(rejection.key))))
     assert str(next(iter({**entry, "ipMode": ""}.values()))) in rejection.problem.message
     assert "local-lb:takeOver" in rejection.problem.message
 

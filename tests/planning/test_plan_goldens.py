@@ -59,11 +59,7 @@ def outputs(plan: Plan) -> Mapping[str, str]:
     """Write the plan as one document, and each proxy's files beside it."""
     document = {
         "placements": [placement_words(placement) for placement in plan.placements],
-        "proxies": [
-            {"name": p.proxy.name, "id": p.proxy.id, "discovery": p.proxy.discovery, "digest": p.digest}
-            | ({"container": p.run.fields} if p.run.fields else {})
-            for p in plan.proxies
-        ],
+        "proxies": [{"name": p.proxy.name, "id": p.proxy.id, "discovery": p.proxy.discovery} for p in plan.proxies],
         "rejections": [
             {"service": str(r.key), "reason": r.problem.reason, "message": r.problem.message} for r in plan.rejections
         ],

@@ -12,10 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import grpc
-import pulumi
 import pytest
 from google.protobuf import json_format, struct_pb2
 from msgspec.structs import replace
@@ -33,30 +31,14 @@ from locallb.engine.state.resource import ResourceState
 from locallb.model.naming import owner_fields
 from locallb.provider import ProviderError, generate
 from locallb.provider.dispatch import Dispatcher
-from locallb.resources import declared
 from locallb.resources.values import wrapped
 from tests.provider.support import Driver, Wanted, owner, urn
 
 
 @pytest.mark.checkout
 def test_generated_files_match_the_schema() -> None:
-    """Types, resources and documentation say what the schema says."""
+    """Types and documentation say what the schema says."""
     assert generate.stale() == {}
-
-
-TOKENS = json.loads(generate.SCHEMA.read_text())["resources"]
-
-
-@pytest.mark.parametrize("token", TOKENS)
-def test_a_program_that_leaves_out_what_is_required_is_reported_at_once(token: str) -> None:
-    """By a TypeError, as the SDKs that Pulumi makes; what isn't required may be missing."""
-    made, needed = getattr(declared, token.rpartition(":")[2]), TOKENS[token]["requiredInputs"]
-    for given in ({}, dict.fromkeys(needed), dict.fromkeys(needed[1:], "x")):
-        with pytest.raises(TypeError, match=f"Missing required property '{needed[0]}'"):
-            made("a", **given)
-    with mock.patch.object(pulumi.CustomResource, "__init__") as begun:
-        made("a", **dict.fromkeys(needed, "x"))
-    assert begun.call_args.args[2] == {**dict.fromkeys(TOKENS[token]["properties"]), **dict.fromkeys(needed, "x")}
 
 
 def test_the_schema_is_what_the_engine_gets(driver: Driver) -> None:

@@ -57,7 +57,7 @@ def declared(plan: Plan) -> Iterator[Resource]:
         key, planned = str(placement.key), proxies[placement.proxy]
         owner = owner_fields(placement.owner)
         shown = {"addresses": [str(a) for a in placement.addresses], "ports": [str(p) for p in placement.ports]}
-        yield Resource("locallb:index:LoadBalancer", key, {**shown, "uid": owner["uid"], "digest": planned.digest})
+        yield Resource("locallb:index:LoadBalancer", key, {**shown, "uid": owner["uid"], "digest": "0"})
         for address in placement.addresses:
             inputs = {"address": str(address), "owner": owner}
             yield Resource("locallb:index:LoopbackAddress", address_name(placement.key, address), inputs)

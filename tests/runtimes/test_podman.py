@@ -39,7 +39,6 @@ from locallb.runtimes.docker.engines import DOCKER
 from locallb.runtimes.docker.engines import Engine as AnyEngine
 from locallb.runtimes.docker.facts import read_facts
 from locallb.runtimes.docker.route_helper import ContainerRoutes, RouteHelperError
-from locallb.runtimes.pod_routes import container_of
 from locallb.runtimes.podman.engine import PODMAN, PodmanContainers
 from locallb.runtimes.podman.lifecycle import Lifecycle
 from locallb.runtimes.podman.spec import body
@@ -348,7 +347,7 @@ def test_a_docker_that_is_named_elsewhere_is_meant(monkeypatch: pytest.MonkeyPat
 )
 def test_states_name_a_container_with_routes_as_they_always_did(run: RunIdentity, told: str) -> None:
     """Docker's by its id alone, as all versions wrote it; Podman's are told from them."""
-    assert container_of(run) == told
+    assert run.container == told
 
 
 @pytest.mark.parametrize("engine", ["docker", "podman"])

@@ -16,10 +16,12 @@ from locallb.config.parsing.settings import parse_settings
 from locallb.config.registry import FRONTENDS, OUTPUTS, RUNTIMES, SOURCES, Registry
 from locallb.config.settings import SettingsError
 from locallb.config.values import Mistakes
+from locallb.desired.proxy import proxy_group
 from locallb.kubernetes.events import event_body
 from locallb.kubernetes.frontend import frontend, frontends
 from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.kubernetes.status_patch import NOTHING, differences
+from locallb.model.desired import ResourceKey
 from locallb.model.identities import (
     ClusterName,
     ContextName,
@@ -31,11 +33,11 @@ from locallb.model.identities import (
     RunIdentity,
     Uid,
 )
-from locallb.model.naming import digest
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Access, HostFacts
+from locallb.model.state_resource import BALANCER, REACHABLE
 from locallb.model.status_entries import Event
-from locallb.outputs.output import output
+from locallb.outputs.output import Place, output
 from locallb.planning.planned import Placement, Rejection
 from locallb.planning.proxies.placing import PlanContext, proxy_of_stack
 from locallb.planning.runs import run_planner, run_types
@@ -138,16 +140,19 @@ def test_frontend_status_is_read_back_unchanged_and_withdrawn_completely(word: s
 
 
 @pytest.mark.parametrize("word", tuple(RUNTIMES))
-def test_a_run_is_planned_digested_and_reported(word: str) -> None:
-    """Equal inputs give equal runs; it names its runtime and its identity is read back."""
+def test_a_run_is_planned_desired_and_reported(word: str) -> None:
+    """Equal inputs give equal runs; it names its runtime, and its identity is read back."""
     settings = parse_settings({"sources": [{"manifests": "m"}], "runtime": word})
     frame = PlanContext.of(HOME, settings, HostFacts(envoy="1.40.0"))
     planned = proxy_of_stack(ProxyName("shared-1"), frame)
     assert planned == proxy_of_stack(ProxyName("shared-1"), frame)
-    assert (planned.run.runtime, digest(dict(planned.run.fields))) == (word, digest(dict(planned.run.fields)))
+    run = run_planner(word).desired(planned.run, planned.proxy, planned.owner)
+    assert (planned.run.runtime, run.key) == (word, ResourceKey(run_planner(word).token, "shared-1"))
+    assert run_planner(word).owner(run.inputs) == planned.key or "labels" in run.inputs
+    assert RunIdentity.parse(str(run.identity.value("0f3a", "77"))).runtime == word
     assert RunIdentity.parse(str(RunIdentity("0f3a", word))) == RunIdentity("0f3a", word)
     other = proxy_of_stack(ProxyName("shared-1"), replace_host(frame))
-    assert other.digest != planned.digest or not planned.run.envoy
+    assert proxy_group(other)[0].digest != proxy_group(planned)[0].digest
 
 
 @pytest.mark.parametrize("word", tuple(RUNTIMES))
@@ -181,15 +186,18 @@ def test_a_runtime_keeps_the_contract_and_tells_where_to_look(word: str) -> None
 
 @pytest.mark.parametrize("word", tuple(OUTPUTS))
 @pytest.mark.parametrize("live", [True, False])
-def test_output_digest_covers_what_it_publishes(word: str, live: bool) -> None:  # noqa: FBT001 - a parameter
-    """Its words are plain values; of who isn't told there are none; its types are the provider's."""
-    told = output(word)
+def test_output_publishes_by_resources_of_the_provider(word: str, live: bool) -> None:  # noqa: FBT001 - a parameter
+    """By its own types, below the load balancer and once that is proven; nothing of what no cluster has."""
+    publishing = output(word)
     placed = placement(ObjectKind.SERVICE) if live else replace(placement(ObjectKind.SERVICE), access=None)
-    assert digest(list(told.words(placed)))
-    assert told.tells(placed) or not told.words(placed)
-    assert set(told.resource_types) <= set(KINDS)
-    tokens = {f"locallb:index:{kind.__name__}" for kind in told.resource_types}
-    assert told.looked_after <= tokens
+    root, proof = ResourceKey(BALANCER, str(placed.key)), ResourceKey(REACHABLE, str(placed.key))
+    resources = publishing.resources(placed, Place(root, (proof,)))
+    assert set(publishing.resource_types) <= set(KINDS)
+    tokens = {f"locallb:index:{kind.__name__}" for kind in publishing.resource_types}
+    assert {resource.key.type for resource in resources} <= tokens
+    assert {(resource.parent, resource.needs, resource.outputs) for resource in resources} <= {(root, (proof,), None)}
+    assert bool(resources) == (live and word != "names")
+    assert publishing.looked_after <= tokens
 
 
 @pytest.mark.parametrize("word", OUTPUTS.having("entry") or ["-"])

@@ -12,7 +12,6 @@ from locallb.cli.display.service_table import STYLES
 from locallb.model.identities import UpstreamName
 from locallb.model.serving import Proxy, Upstream
 from locallb.planning.planned import Placement, Plan, PlannedPort, PlannedProxy, Via
-from locallb.planning.runs import run_planner
 from locallb.planning.status import Row
 from locallb.storage.proxy_directories import Proxies
 
@@ -58,8 +57,7 @@ def details(rows: Sequence[Row], plan: Plan) -> list[Detail]:
 
 
 def _detail(row: Row, placed: Placement, planned: PlannedProxy) -> Detail:
-    container = str(planned.run.fields["name"]) if run_planner(planned.run.runtime).makes_containers else ""
-    return Detail(row, planned.proxy, _backends(placed, planned.proxy), placed.routes, container)
+    return Detail(row, planned.proxy, _backends(placed, planned.proxy), placed.routes, planned.run.container)
 
 
 def detail_json(detail: Detail) -> dict[str, object]:

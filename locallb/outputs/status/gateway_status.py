@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
@@ -16,16 +15,10 @@ from locallb.kubernetes.api.unwritable import UNWRITABLE, lacks_right
 from locallb.kubernetes.events import WARNING, shortened
 from locallb.kubernetes.status_patch import Live
 from locallb.model.fields import JsonObject
-from locallb.model.naming import owner_fields
 from locallb.model.status_entries import Event
-from locallb.planning.planned import PlannedStatus
-from locallb.resources.codec import encode
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import GatewayStatusInputs, GatewayStatusState
 from locallb.resources.resource_type import ResourceType, grown
-
-if TYPE_CHECKING:
-    import pulumi
 
 
 class GatewayStatus(ResourceType[GatewayStatusInputs, GatewayStatusState]):
@@ -93,24 +86,6 @@ class GatewayStatus(ResourceType[GatewayStatusInputs, GatewayStatusState]):
         for reason, note in news if is_there else ():
             live_service.tell(new.access, new.owner, Event(WARNING, reason, shortened(note)))
         return grown(self.state, new)
-
-
-def declare_status(
-    planned: PlannedStatus, parent: pulumi.Resource, ready: Sequence[pulumi.Resource] = ()
-) -> pulumi.Resource:
-    """Declare the resource that tells an object, once all is `ready`."""
-    import pulumi  # noqa: PLC0415 - for programs only
-
-    from locallb.resources import declared  # noqa: PLC0415 - as above
-
-    return declared.GatewayStatus(
-        str(planned.key),
-        access=encode(planned.access),
-        owner=owner_fields(planned.owner),
-        status=planned.status,
-        generation=planned.generation,
-        opts=pulumi.ResourceOptions(parent=parent, depends_on=list(ready)),
-    )
 
 
 def _says(live: Live, state: GatewayStatusState) -> bool:

@@ -56,20 +56,9 @@ class ProxyContainer(Struct, frozen=True):
     by_group: bool = True
 
     @property
-    def fields(self) -> Mapping[str, object]:
-        """All of it as JSON-like values, for digests."""
-        return {
-            "name": self.name,
-            "image": self.image,
-            "user": self.user,
-            "memory": self.memory,
-            "labels": dict(self.labels),
-            "command": list(self.command),
-            "cpus": self.cpus,
-            "network": self.network,
-            "inside": [str(address) for address in self.inside],
-            "ports": [[str(p.address), p.port, p.protocol, p.container_port] for p in self.ports],
-        }
+    def container(self) -> str:
+        """Its name."""
+        return self.name
 
     @property
     def told(self) -> tuple[str, ...]:

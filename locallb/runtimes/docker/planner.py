@@ -11,17 +11,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from locallb.envoy.overload import MAX_HEAP
+from locallb.model.desired import Ref, ResourceKey
 from locallb.model.fields import object_of, objects_of, text_of
-from locallb.model.identities import ObjectKey
+from locallb.model.identities import ObjectKey, Owner, RunIdentity
 from locallb.model.serving import Proxy
-from locallb.model.state_resource import CONTAINER
-from locallb.planning.runs import RunInputs
+from locallb.model.state_resource import CONFIG, CONTAINER
+from locallb.planning.runs import DesiredRun, RunInputs
 from locallb.runtimes.docker.containers import (
     ProxyContainer,
     container_of,
     container_words,
     labelled_owner,
 )
+from locallb.runtimes.docker.desired_container import container_inputs
 from locallb.runtimes.docker.port_mapping import internal_addresses, publish
 
 
@@ -59,6 +61,14 @@ class DockerPlanner(Struct, frozen=True):
     def plan(self, proxy: Proxy, inputs: RunInputs) -> tuple[Proxy, ProxyContainer]:
         """Plan a container of Docker."""
         return plan_container(proxy, inputs, "docker")
+
+    def desired(self, run: ProxyContainer, proxy: Proxy, owner: Owner) -> DesiredRun:
+        """Return a container of pulumi-docker's; its labels have the owner."""
+        del owner
+        key = ResourceKey(CONTAINER, proxy.name)
+        identity = RunIdentity("{}", "docker")
+        named, container = (Ref(key, ("id",), text) for text in (str(identity), identity.container))
+        return DesiredRun(key, container_inputs(run, ResourceKey(CONFIG, proxy.name)), named, container)
 
     def owner(self, declared: Mapping[str, object]) -> ObjectKey | None:
         """Read the labels."""

@@ -8,14 +8,13 @@ from functools import partial
 from ipaddress import ip_address
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from locallb.config.settings import Settings
 from locallb.envoy.waiting import comes_to_answer
 from locallb.model.identities import ContainerId, Home, Protocol, ProxyId, RunIdentity
 from locallb.model.snapshot import HostFacts
 from locallb.model.state_resource import CONTAINER, Resource
-from locallb.planning.planned import PlannedProxy
 from locallb.planning.runs import Place
 from locallb.resources.errors import ProviderError
 from locallb.runtimes import draining
@@ -31,11 +30,6 @@ from locallb.runtimes.runtime import HostRun, Run, Runtime
 from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies
 from locallb.threads.supervised import SupervisedThread, Task
-
-if TYPE_CHECKING:
-    import pulumi
-
-    from locallb.resources.declared import ProxyConfig
 
 START_PATIENCE = START_SECONDS
 GLANCE = 3.0
@@ -77,14 +71,6 @@ class Docker(Runtime):
             return read_facts(home, settings, pids, self.containers(GLANCE)), ""
         except ContainersError as error:
             return facts_without_engine(home, settings, pids), str(error)
-
-    def declare(
-        self, planned: PlannedProxy, config: ProxyConfig, parent: pulumi.Resource
-    ) -> tuple[pulumi.Resource, pulumi.Output[str]]:
-        """Declare a docker.Container."""
-        from locallb.runtimes.docker.component import declare_container  # noqa: PLC0415 - 0.3 s to import
-
-        return declare_container(planned, config, parent)
 
     def image(self, settings: Settings, envoy: str) -> tuple[str, bool]:
         """Ask the engine for the image of its containers."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from msgspec import Struct, field
+from msgspec import Struct
 
+from locallb.model.desired import Ref, ResourceKey
 from locallb.model.fields import object_of, text_of
-from locallb.model.identities import ObjectKey
-from locallb.model.naming import owner_from
-from locallb.model.objects import EMPTY
+from locallb.model.identities import ObjectKey, Owner, RunIdentity
+from locallb.model.naming import owner_fields, owner_from
 from locallb.model.serving import Proxy
-from locallb.model.state_resource import PROCESS
-from locallb.planning.runs import RunInputs
+from locallb.model.state_resource import CONFIG, PROCESS
+from locallb.planning.runs import DesiredRun, RunInputs
 
 
 class ProcessRun(Struct, frozen=True):
@@ -20,7 +20,7 @@ class ProcessRun(Struct, frozen=True):
 
     envoy: str = ""
     runtime: str = "process"
-    fields: Mapping[str, object] = field(default_factory=lambda: EMPTY)
+    container: str = ""
     told: tuple[str, ...] = ()
     by_group: bool = False
 
@@ -34,6 +34,17 @@ class ProcessPlanner(Struct, frozen=True):
     def plan(self, proxy: Proxy, inputs: RunInputs) -> tuple[Proxy, ProcessRun]:
         """Take the version that is installed."""
         return proxy, ProcessRun(inputs.host.envoy)
+
+    def desired(self, run: ProcessRun, proxy: Proxy, owner: Owner) -> DesiredRun:
+        """Return the process that serves what the proxy's directory has."""
+        key, config = ResourceKey(PROCESS, proxy.name), ResourceKey(CONFIG, proxy.name)
+        inputs = {
+            "proxy": proxy.id,
+            "owner": owner_fields(owner),
+            "bootstrap": Ref(config, ("bootstrap",)),
+            "version": run.envoy,
+        }
+        return DesiredRun(key, inputs, Ref(key, ("pid", "started"), str(RunIdentity.of_process("{}", "{}"))))
 
     def owner(self, declared: Mapping[str, object]) -> ObjectKey | None:
         """Read the property `owner`."""

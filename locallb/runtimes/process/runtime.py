@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from locallb.config.settings import Settings
 from locallb.model.identities import Home, Owner, ProxyId, RunIdentity
 from locallb.model.snapshot import HostFacts
 from locallb.model.state_resource import PROCESS, Resource
-from locallb.planning.planned import PlannedProxy
 from locallb.runtimes.process import handover, processes
 from locallb.runtimes.process.exits import Exits
 from locallb.runtimes.process.facts import read_facts
@@ -20,11 +18,6 @@ from locallb.runtimes.process.stopping import drain_process, stop_all, stop_proc
 from locallb.runtimes.runtime import HostRun, Run, Runtime
 from locallb.storage.proxy_directories import PROXY_MARK, Proxies, marked_owner
 
-if TYPE_CHECKING:
-    import pulumi
-
-    from locallb.resources.declared import ProxyConfig
-
 
 class Processes(Runtime):
     """Detached Envoys. Their resource starts and ends them itself."""
@@ -32,14 +25,6 @@ class Processes(Runtime):
     def facts(self, home: Home, settings: Settings, pids: Collection[int]) -> HostFacts:
         """Look at this host."""
         return read_facts(home, settings, pids)
-
-    def declare(
-        self, planned: PlannedProxy, config: ProxyConfig, parent: pulumi.Resource
-    ) -> tuple[pulumi.Resource, pulumi.Output[str]]:
-        """Declare an EnvoyProcess."""
-        from locallb.runtimes.process.component import declare_process  # noqa: PLC0415 - for programs only
-
-        return declare_process(planned, config, parent)
 
     def watch(self, ended: Callable[[str], None], presence: Callable[[str], None]) -> ProcessWatch:
         """Follow the ends of processes, of which the kernel tells."""

@@ -34,7 +34,7 @@ from locallb.watch.converging.differing import Differences
 from locallb.watch.converging.files_ahead import write_files_early
 from locallb.watch.converging.outcome import Outcome, failures_of, touched_by
 from locallb.watch.converging.taken import TakenProxies
-from locallb.watch.converging.wanted import WantedDigests
+from locallb.watch.converging.wanted import Wanted
 from locallb.watch.converging.work import FEW, LOOKS, Batch, Work, differing_work, in_order_of, together
 
 LOOKED_AFTER = frozenset({*CLAIMS, CONFIG, SERVICE}).union(*(output.looked_after for output in outputs().values()))
@@ -60,7 +60,7 @@ class Converger(Struct):
     _exported: Plan | None = None
     """The plan that has just these, if that is known."""
     _taken: TakenProxies = field(default_factory=TakenProxies)
-    _wanted: WantedDigests = field(default_factory=WantedDigests)
+    _wanted: Wanted = field(default_factory=Wanted)
     _in_order: tuple[object, ...] | None = None
     """State and files that agreed when they were compared last."""
     _checks: Checks = field(default_factory=Checks)
@@ -99,7 +99,7 @@ class Converger(Struct):
         Proxies of the stack come first: load balancers need them.
         """
         self._taken.plan(plan)
-        return self._wanted.of(plan)
+        return self._wanted.of(plan).digests
 
     def differing(
         self, said: Mapping[ObjectKey, Said], plan: Plan, stale: Collection[ClusterName], now: float
@@ -178,18 +178,19 @@ class Converger(Struct):
     ) -> Result:
         """Declare these to the engine, or the whole plan where the state has to be read as a whole."""
         there = {routes.key for routes in plan.routes if self.applied.get(routes.key)}
+        wanted = self._wanted.of(plan)
 
         def declare_keys() -> None:
             if not any(routes.key in keys for routes in plan.routes):  # which may lead to a new pod
                 self._ahead |= write_files_early(plan, keys, self.engine.is_cancelled)
-            declare_some(plan, keys, outputs, there)
+            declare_some(wanted, keys, outputs, there)
 
         begin = partial(self.begin, plan, keys)
         try:
             with self._gathering(plan, keys):
                 return self.engine.up(declare_keys, refresh=refresh, scope=self._scope(keys), begin=begin)
         except FullScopeNeeded:
-            result = self.engine.up(lambda: declare(plan), refresh=refresh, begin=begin)
+            result = self.engine.up(lambda: declare(plan, wanted), refresh=refresh, begin=begin)
             self._readings = self.engine.readings  # whatever the state said: all of it was declared
             return result
 

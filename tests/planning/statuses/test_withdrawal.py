@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from components.digests import balancer_digest
 from locallb.config.parsing.settings import parse_settings
+from locallb.desired.groups import desired
 from locallb.kubernetes.events import news, placement_events
 from locallb.kubernetes.service_status import publication
-from locallb.model.identities import ContextName, Digest, Home
+from locallb.model.identities import ContextName, Home
 from locallb.model.snapshot import Access, Snapshot
 from locallb.model.status_entries import Event
 from locallb.planning.plan import make_plan
@@ -44,12 +44,13 @@ def test_only_services_of_a_lost_proxy_are_withdrawn() -> None:
 def test_the_status_has_no_address_and_the_condition_says_why() -> None:
     """The address stays claimed all the same; what is told is another digest, so it is brought about."""
     plan = plan_of("per-service")
-    before, after = plan.placements[0], withdraw(plan, {plan.placements[0].proxy}).placements[0]
+    down = withdraw(plan, {plan.placements[0].proxy})
+    before, after = plan.placements[0], down.placements[0]
     assert publication(after).ingress == ()
     (told,) = publication(after).conditions
     assert (told.status, told.reason) == ("False", "ProxyDown")
     assert told.message.startswith("demo/shop/api: its proxy ended or hangs, and isn't back yet")
-    assert balancer_digest(after, Digest("x")) != balancer_digest(before, Digest("x"))
+    assert desired(down).digests[after.key] != desired(plan).digests[before.key]
     (event,) = placement_events(after)
     assert (event.type, event.reason) == ("Warning", "SyncLoadBalancerFailed")
     again = news(placement_events(after), placement_events(before))

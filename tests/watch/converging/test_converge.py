@@ -22,7 +22,7 @@ from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.watch.converging.converge import Converger
 from locallb.watch.converging.differing import Differences
-from locallb.watch.converging.wanted import WantedDigests
+from locallb.watch.converging.wanted import Wanted
 from tests.planning import strategies
 from tests.planning.objects import DEMO, node, parsed, service
 
@@ -163,7 +163,7 @@ def test_just_after_an_update_the_service_may_be_as_it_was() -> None:
     assert made.differing({}, plan, (), now=1000.5)[0].keys() == {plan.placements[0].key}
 
 
-def test_unchanged_plan_costs_no_digest_and_no_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_plan_costs_no_group_and_no_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a pool is too small a thousand may be rejected, and each plan makes all rejections again."""
     some = [service(f"s{number}", ports=[{"port": 80, "nodePort": 30000 + number}]) for number in range(40)]
     first, second = plan_of(*some), plan_of(*some)
@@ -174,9 +174,7 @@ def test_unchanged_plan_costs_no_digest_and_no_comparison(monkeypatch: pytest.Mo
     made = converger(first)
     before = made.differing({}, first, (), now=1000.0)
     assert before[0].keys() == made.wanted(first).keys()
-    monkeypatch.setattr(
-        "locallb.watch.converging.wanted.rejection_digest", lambda rejection: pytest.fail(str(rejection.key))
-    )
+    monkeypatch.setattr("locallb.desired.groups.rejection_group", lambda rejection: pytest.fail(str(rejection.key)))
     monkeypatch.setattr(
         "locallb.watch.converging.differing.differences_of", lambda placement, _said: pytest.fail(str(placement.key))
     )
@@ -191,10 +189,11 @@ def test_plan_after_plan_is_compared_as_each_alone(
     """What is wanted, and what differs from what objects say, is the same for who knows the plans before."""
     access = {cluster: Access("/kubeconfig", ContextName(cluster)) for cluster in strategies.CLUSTERS}
     snapshot = replace(data.draw(strategies.with_pods(first)), access=access)
-    memory, wanted, differences = AnyMemo(), WantedDigests(), Differences()
+    memory, wanted, differences = AnyMemo(), Wanted(), Differences()
     for _ in range(4):
-        plan, alone = make_plan(snapshot, settings, memory), WantedDigests()
-        assert [*wanted.of(plan).items()] == [*alone.of(plan).items()]
+        plan, alone = make_plan(snapshot, settings, memory), Wanted()
+        assert wanted.of(plan) == alone.of(plan)
+        assert [*wanted.of(plan).digests] == [*alone.of(plan).digests]
         assert (wanted.spare, wanted.only_told, wanted.proxies) == (alone.spare, alone.only_told, alone.proxies)
         assert [*differences.of(plan, {})] == [*Differences().of(plan, {})]
         snapshot = data.draw(strategies.with_few_others(snapshot, second))

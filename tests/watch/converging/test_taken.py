@@ -10,11 +10,12 @@ import pytest
 from msgspec.structs import replace
 
 from locallb.config.settings import Settings
+from locallb.desired.groups import Desired
 from locallb.engine.deploy.events import Diagnostic, Result, Severity
 from locallb.engine.deploy.scope import EVERYTHING, Scope
 from locallb.engine.engine import Engine
 from locallb.engine.state.urns import root_urn
-from locallb.model.identities import Home, ObjectKey, ProxyName
+from locallb.model.identities import Digest, Home, ObjectKey, ProxyName
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.model.state_resource import PROXY
 from locallb.planning.planned import Plan
@@ -153,7 +154,7 @@ def test_a_spare_that_ended_just_when_it_is_taken_is_looked_at_first(converger: 
     troubles.fell(plan(spare_1=None, spare_2=None), [Mark(Cause.PROXY, "spare-1")])
     taken = plan(spare_1=WEB, spare_2=None)
     wanted = {**converger.wanted(taken), WEB: "1", OLDER: "1"}
-    converger._wanted._last = taken, wanted
+    converger._wanted._last = taken, Desired({}, {key: Digest(text) for key, text in wanted.items()})
     troubles.look(reading, taken, (), converger)
     work = converger.work(wanted, troubles.broken)
     assert (work.broken, work.new) == ((WEB,), (OLDER,))

@@ -8,16 +8,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from components.digests import balancer_digest
 from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import Settings
-from locallb.model.identities import ContextName, Digest, Home, ObjectKey, ProxyName
+from locallb.desired.balancer import balancer_group
+from locallb.desired.proxy import ServingProxy
+from locallb.model.desired import Group
+from locallb.model.identities import ContextName, Home, ObjectKey, ProxyName
 from locallb.model.memory import AnyMemo
 from locallb.model.network.routes import PodRoute
 from locallb.model.snapshot import Access, HeldProxyAssignment, HostFacts, Snapshot
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Placement, Plan
-from locallb.watch.converging.wanted import WantedDigests
+from locallb.watch.converging.wanted import Wanted
 from locallb.watch.troubles.troubles import Troubles
 from tests.planning.objects import DEMO, JsonObject, node, parsed, service
 
@@ -71,23 +73,24 @@ CHANGES: Mapping[str, tuple[Snapshot, Settings]] = {
 @pytest.mark.parametrize("what", CHANGES)
 def test_wanted_digests_are_those_of_the_plan_alone(what: str) -> None:
     """With the plan before as without, there and back; and something is wanted that wasn't."""
-    wanted, memory = WantedDigests(), AnyMemo()
-    before = dict(wanted.of(make_plan(TWO, settings(), memory)))
+    wanted, memory = Wanted(), AnyMemo()
+    before = dict(wanted.of(make_plan(TWO, settings(), memory)).digests)
     assert compared(wanted, make_plan(*CHANGES[what], memory)) != before
     assert compared(wanted, make_plan(TWO, settings(), memory)) == before
 
 
-def compared(wanted: WantedDigests, plan: Plan) -> Mapping[ObjectKey, str]:
+def compared(wanted: Wanted, plan: Plan) -> Mapping[ObjectKey, str]:
     """Return what is wanted, compared with what it is for who knows this plan only."""
-    alone = WantedDigests()
-    assert [*wanted.of(plan).items()] == [*alone.of(plan).items()]
+    alone = Wanted()
+    assert wanted.of(plan) == alone.of(plan)
+    assert [*wanted.of(plan).digests] == [*alone.of(plan).digests]
     assert (wanted.spare, wanted.only_told, wanted.proxies) == (alone.spare, alone.only_told, alone.proxies)
-    return wanted.of(plan)
+    return wanted.of(plan).digests
 
 
 def test_changed_rejections_and_routes_are_seen_beside_identical_placements() -> None:
     """Although the placements are the very same objects."""
-    wanted, memory = WantedDigests(), AnyMemo()
+    wanted, memory = Wanted(), AnyMemo()
     plans = [make_plan(snapshot(*some("a", "b", b={**SCTP, "port": number})), settings(), memory) for number in (7, 8)]
     assert [*map(id, plans[0].placements)] == [*map(id, plans[1].placements)]
     assert compared(wanted, plans[0]) != compared(wanted, plans[1])
@@ -98,26 +101,26 @@ def test_changed_rejections_and_routes_are_seen_beside_identical_placements() ->
     assert compared(wanted, with_routes) != compared(wanted, fewer)
 
 
-def test_service_placed_alone_costs_one_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_service_placed_alone_costs_one_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own, however many others there are."""
-    wanted, memory, asked = WantedDigests(), AnyMemo(), list[str]()
+    wanted, memory, asked = Wanted(), AnyMemo(), list[str]()
     first, second = TWO, snapshot(*some("a", "b", a={**ON["a"], "port": 9090}))
     wanted.of(make_plan(first, settings(), memory))
 
-    def counted(placement: Placement, proxy: str) -> str:
+    def counted(placement: Placement, proxy: ServingProxy, routes: ObjectKey | None) -> Group:
         asked.append(placement.key.name)
-        return balancer_digest(placement, Digest(proxy))
+        return balancer_group(placement, proxy, routes)
 
-    monkeypatch.setattr("locallb.watch.converging.wanted.balancer_digest", counted)
-    monkeypatch.setattr("locallb.watch.converging.wanted._digest", lambda planned: pytest.fail(str(planned.key)))
+    monkeypatch.setattr("locallb.desired.groups.balancer_group", counted)
+    monkeypatch.setattr("locallb.desired.groups.proxy_group", lambda planned: pytest.fail(str(planned.key)))
     kept = replace(second, services=(second.services[0], first.services[1]))
     assert compared_of(wanted, make_plan(kept, settings(), memory)) == {"a", "b"}
     assert asked == ["a"]
 
 
-def compared_of(wanted: WantedDigests, plan: Plan) -> set[str]:
+def compared_of(wanted: Wanted, plan: Plan) -> set[str]:
     """Return of which Services something is wanted."""
-    return {key.name for key in wanted.of(plan) if key.cluster}
+    return {key.name for key in wanted.of(plan).digests if key.cluster}
 
 
 def test_obstacles_on_this_host_are_found_again_for_each_plan() -> None:

@@ -1,0 +1,118 @@
+"""Desired resources as data: what a plan wants to exist, in groups of one root each.
+
+Not here: what a plan wants (`desired`), and how that is given to Pulumi (`components`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from locallb.model.identities import Digest, ObjectKey
+
+_CANONICAL = msgspec.json.Encoder(order="sorted")
+
+
+class ResourceKey(NamedTuple):
+    """Which resource of a stack: its type token and its name."""
+
+    type: str
+    name: str
+
+
+class Ref(Struct, frozen=True, array_like=True):
+    """Outputs of another resource, in the place of an input."""
+
+    key: ResourceKey
+    fields: tuple[str, ...]
+    template: str = ""
+    """A text with a pair of braces for each field; empty for the value of the only field as it is."""
+
+    def value(self, *outputs: object) -> object:
+        """Return the input, given the outputs of the other resource. Numbers come as floats from an engine."""
+        if not self.template:
+            return outputs[0]
+        return self.template.format(
+            *(int(output) if isinstance(output, float) and output.is_integer() else output for output in outputs)
+        )
+
+
+class Resource(Struct, frozen=True):
+    """One resource: a component, which has outputs that are registered, or a custom resource of a provider."""
+
+    key: ResourceKey
+    inputs: Mapping[str, object]
+    """JSON-like values; at any depth a Ref may stand for one."""
+    parent: ResourceKey | None = None
+    """None for a root, which is a child of the stack."""
+    needs: tuple[ResourceKey, ...] = ()
+    """What must exist before, besides what its inputs refer to."""
+    follows: tuple[ResourceKey, ...] = ()
+    """As `needs`, but only those that are desired by the same update or exist already: no part of the digest."""
+    outputs: Mapping[str, object] | None = None
+    """Those of a component, with values as inputs have them; None for a custom resource."""
+
+    @property
+    def references(self) -> Iterator[Ref]:
+        """Return the Refs among its inputs and outputs."""
+        yield from _refs(self.inputs)
+        yield from _refs(self.outputs)
+
+    @property
+    def requirements(self) -> Iterator[ResourceKey]:
+        """Return the resources that must exist before it."""
+        if self.parent:
+            yield self.parent
+        yield from self.needs
+        yield from (ref.key for ref in _refs(self.inputs))
+
+
+def _refs(value: object) -> Iterator[Ref]:
+    if isinstance(value, Ref):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _refs(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _refs(item)
+
+
+class Group(Struct, frozen=True):
+    """A root with all that is below it: what is updated together."""
+
+    members: tuple[Resource, ...]
+    """The root first."""
+    digest: Digest
+    """Equal digests: there is nothing to do. The root shows it among its inputs."""
+    uses: tuple[ObjectKey, ...] = ()
+    """The owners of other groups to which it refers."""
+    follows: tuple[ObjectKey, ...] = ()
+    """The same of what its resources follow."""
+
+    @property
+    def root(self) -> ResourceKey:
+        """Return the key of its root."""
+        return self.members[0].key
+
+
+def group_of(
+    root: Resource,
+    members: Sequence[Resource],
+    uses: tuple[ObjectKey, ...] = (),
+    follows: tuple[ObjectKey, ...] = (),
+    within: tuple[Digest, ...] = (),
+) -> Group:
+    """Make a group; `within` are the digests of groups whose changes count as its own.
+
+    The digest is of canonical JSON of the values, never of how types of ours are named: renaming one updates nothing.
+    """
+    described = [(each.key, each.inputs, each.parent, each.needs, each.outputs) for each in (root, *members)]
+    digest = Digest(hashlib.sha256(_CANONICAL.encode([described, within])).hexdigest())
+    shown = replace(root, inputs={**root.inputs, "digest": digest})
+    return Group((shown, *members), digest, uses, follows)

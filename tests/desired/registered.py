@@ -1,0 +1,80 @@
+"""What the SDK registers of a program: recorded by an engine that makes everything and touches nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from msgspec import Struct, field
+
+from locallb.engine.deploy.deployment import Deployment
+from locallb.engine.deploy.goal import Goal, Reply
+from locallb.engine.deploy.reporter import Reporter
+from locallb.engine.protocol.monitor import EngineService, Monitor
+from locallb.engine.protocol.program import Setting, run_program
+from locallb.engine.state.urns import make_urn
+from locallb.engine.state.values import Properties
+
+OUTPUTS: Mapping[str, Any] = {
+    "pid": 4711.0,
+    "started": "77",
+    "bootstrap": "b00t",
+    "directory": "/proxies/p",
+    "container": "cafe",
+}
+"""Outputs that every custom resource gets besides its inputs."""
+
+
+class Registered(Struct):
+    """An engine's decisions, imagined: all is made at once."""
+
+    preview: bool
+    goals: dict[str, Goal] = field(default_factory=dict)
+    """By URN, in the order in which they were registered."""
+    outputs: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Of components and the stack."""
+    project: str = "p"
+    stack: str = "s"
+
+    @property
+    def steps(self) -> SimpleNamespace:
+        """Return whether this is a preview."""
+        return SimpleNamespace(preview=self.preview)
+
+    def is_outside(self, _goal: Goal) -> bool:
+        """Return False: everything is updated."""
+        return False
+
+    def register(self, goal: Goal) -> Reply:
+        """Note a resource; none may come twice, or before what it needs."""
+        urn = make_urn(self.stack, self.project, goal.parent, goal.type, goal.name)
+        assert urn not in self.goals
+        assert goal.requirements() <= self.goals.keys()
+        self.goals[urn] = goal
+        return Reply(urn, id=f"id of {goal.name}", outputs={**goal.inputs, **OUTPUTS}) if goal.custom else Reply(urn)
+
+    def register_outputs(self, urn: str, outputs: Properties, *, is_stack: bool) -> None:
+        """Note outputs."""
+        del is_stack
+        self.outputs[urn] = plain(outputs)
+
+
+def registered(program: Callable[[], object], *, preview: bool) -> Registered:
+    """Run a program: by gRPC's messages in a preview, by the short way otherwise."""
+    made = Registered(preview)
+    monitor = Monitor(cast("Deployment", made))
+    service = EngineService(cast("Reporter", SimpleNamespace(say=lambda *_: None)))
+    with ThreadPoolExecutor(4) as crew:
+        failure = run_program(program, Setting("p", "s", Path("/project"), {}, preview), monitor, service, crew)
+    assert failure is None, failure.debug
+    assert not monitor.errors
+    return made
+
+
+def plain(properties: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
+    """Return properties as JSON has them."""
+    return json.loads(json.dumps(properties, default=dict))
