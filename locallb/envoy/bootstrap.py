@@ -10,7 +10,7 @@ import re
 
 from locallb.envoy import overload
 from locallb.envoy.document import Message, subscription
-from locallb.model.serving import Proxy
+from locallb.model.serving import HeapBounds, Proxy
 
 ADMIN_SOCKET = "admin.sock"
 """File name of the admin interface in the proxy's directory."""
@@ -37,7 +37,7 @@ The drain time is how long a stream lives on after its listener was removed or i
 
 def bootstrap(proxy: Proxy) -> Message:
     """Make the Bootstrap of a proxy: identity, admin socket, where the rest is read from, limits."""
-    bounds = overload.manager(proxy.max_heap) if proxy.bounded else {"resource_monitors": [overload.CONNECTIONS]}
+    bounds = overload.manager(proxy.heap) if proxy.bounded else {"resource_monitors": [overload.CONNECTIONS]}
     return {
         "node": {"id": proxy.id, "cluster": proxy.name},
         "admin": {"address": {"pipe": {"path": f"./{ADMIN_SOCKET}", "mode": ADMIN_MODE}}},
@@ -54,10 +54,10 @@ def takes_http(text: str) -> bool:
     return _LIMIT in text
 
 
-def max_heap(text: str) -> int:
-    """Return the bytes beyond which a bootstrap of any version of ours bounds the heap; 0 where it doesn't."""
+def heap_bounds(text: str) -> HeapBounds:
+    """Return how a bootstrap of any version of ours bounds the heap."""
     found = _HEAP.search(text)
-    return int(found[1]) if found else 0
+    return HeapBounds(int(found[1]) if found else 0, ends_stalled=overload.ENDS_STALLED in text)
 
 
 _HEAP = re.compile(r'"max_heap_size_bytes": ?(\d{1,15})\b')

@@ -2,13 +2,14 @@
 
 A peer that doesn't read costs at most `BUFFER` on each side of a connection, since Envoy then stops reading from the
 other one. What many of them take together is bounded by the heap: with more of it in use, Envoy first gives free memory
-back, then closes idle connections and ends the requests that hold most of it, and refuses new requests and connections
-last. Not here: time limits of requests (`http.listeners`).
+back, then closes idle connections and ends the requests that hold most of it, refuses new requests and ends those that
+don't move, and refuses new connections last. Not here: time limits of requests (`http.listeners`).
 """
 
 from __future__ import annotations
 
 from locallb.envoy.document import Message, typed
+from locallb.model.serving import HeapBounds
 
 BUFFER = 256 << 10
 """Bytes that a connection keeps at most for each peer; then the other one is read no further. Envoy's default is 1 MiB.
@@ -32,6 +33,11 @@ MAX_HEAP = 1 << 30
 MAX_CONNECTIONS = 100_000
 """Client connections of one proxy: far above what a local cluster sees. Set because Envoy warns about an unlimited
 proxy; the limits that bite first are the process's open files and its heap."""
+STALLED, NEVER_STALLED = "30s", "31536000s"
+"""How long a request may not move, in either direction, when requests are refused, and before: a year, as the longer
+one must exist for Envoy to shorten it."""
+ENDS_STALLED = "reduce_timeouts"
+"""The action by which a bootstrap of ours shows that it ends what doesn't move."""
 HEAP = "envoy.resource_monitors.fixed_heap"
 _MONITORS = "envoy.extensions.resource_monitors"
 _LEAST_TRACKED = 15
@@ -58,17 +64,26 @@ def _action(name: str, trigger: Message) -> Message:
     return {"name": f"envoy.overload_actions.{name}", "triggers": [trigger]}
 
 
-def manager(max_heap: int | None) -> Message:
-    """Return what Envoy refuses with `max_heap` bytes of its heap in use; None for `MAX_HEAP`."""
+_STALLED_ENDED: Message = {
+    **_action(ENDS_STALLED, _above(0.9)),
+    "typed_config": typed(
+        "envoy.config.overload.v3.ScaleTimersOverloadActionConfig",
+        timer_scale_factors=[{"timer": "HTTP_DOWNSTREAM_STREAM_IDLE", "min_timeout": STALLED}],
+    ),
+}
+"""A client that is gone can't be noticed while its request isn't read any further, and nothing else would end it."""
+
+
+def manager(heap: HeapBounds | None) -> Message:
+    """Return what Envoy refuses and ends once its heap is full; None for `MAX_HEAP`."""
+    bounds = heap or HeapBounds(MAX_HEAP)
     return {
         "refresh_interval": "0.250s",
         "resource_monitors": [
             CONNECTIONS,
             {
                 "name": HEAP,
-                "typed_config": typed(
-                    f"{_MONITORS}.fixed_heap.v3.FixedHeapConfig", max_heap_size_bytes=max_heap or MAX_HEAP
-                ),
+                "typed_config": typed(f"{_MONITORS}.fixed_heap.v3.FixedHeapConfig", max_heap_size_bytes=bounds.size),
             },
         ],
         "actions": [
@@ -76,6 +91,7 @@ def manager(max_heap: int | None) -> Message:
             _action("disable_http_keepalive", _above(0.85)),
             _action("reset_high_memory_stream", _between(0.85, 0.98)),
             _action("stop_accepting_requests", _above(0.9)),
+            *([_STALLED_ENDED] if bounds.ends_stalled else []),
             _action("stop_accepting_connections", _above(0.95)),
         ],
         "buffer_factory_config": {"minimum_account_to_track_power_of_two": _LEAST_TRACKED},

@@ -156,6 +156,16 @@ class PublishedPort(Struct, frozen=True):
     container_port: int
 
 
+class HeapBounds(Struct, frozen=True):
+    """What a proxy refuses and ends when its heap is full; the same as long as it runs."""
+
+    size: int
+    """Bytes beyond which it refuses; 0 for no bounds of its memory at all, as a proxy of an earlier version has none,
+    which only a replacement could bound."""
+    ends_stalled: bool = True
+    """Whether it ends requests that don't move then: those of earlier versions wait for their backends."""
+
+
 class Proxy(Struct, frozen=True):
     """One Envoy: what it is called, how it discovers endpoints and what it serves."""
 
@@ -171,14 +181,13 @@ class Proxy(Struct, frozen=True):
     may_serve_http: bool = False
     """HTTP listeners may come while it runs: its bootstrap, which never changes, has what those need."""
     names: tuple[NameListener, ...] = ()
-    max_heap: int | None = None
-    """Bytes of its heap beyond which it refuses; None for what a process of this host may have; 0 for no bounds of its
-    memory at all, as a proxy of an earlier version has none, which only a replacement could bound."""
+    heap: HeapBounds | None = None
+    """None for what a process of this host may have."""
 
     @property
     def bounded(self) -> bool:
         """Return whether its memory is bounded."""
-        return self.max_heap != 0
+        return self.heap is None or self.heap.size != 0
 
     @property
     def certificates(self) -> tuple[AnyCertificate, ...]:

@@ -32,13 +32,14 @@ from locallb.model.network.host_addresses import HostAddresses
 from locallb.model.network.routes import PodRoute, Route
 from locallb.model.network.routing_rules import Diversion
 from locallb.model.objects import Discovery, EndpointSlice, MalformedService, Node, Service
+from locallb.model.serving import HeapBounds
 
 LAST_PORT = 65535
 _MAPPED = re.compile(r"(\d{1,5})/(TCP|UDP|SCTP)=(\d{1,5})", re.ASCII)
 _NO_ORDERS: Mapping[ObjectKey, Order] = MappingProxyType({})
 _NO_ACCESS: Mapping[ClusterName, Access] = MappingProxyType({})
 _NO_ROUTES: Mapping[ClusterName, tuple[PodRoute, ...]] = MappingProxyType({})
-_NO_HEAPS: Mapping[ProxyName, int] = MappingProxyType({})
+_NO_HEAPS: Mapping[ProxyName, HeapBounds] = MappingProxyType({})
 _NO_HEALTH_PORTS: Mapping[ClusterName, frozenset[Family]] = MappingProxyType({})
 
 
@@ -126,7 +127,7 @@ class HeldProxy(Struct, frozen=True):
     """Whether its listeners hold clients (`serving.Listener.patient`); None where it has none for TCP."""
     may_fail: bool | None = None
     """Whether its listeners take faults (`http.serving.HttpListener.may_fail`); None where it has none for HTTP."""
-    max_heap: int | None = None
+    heap: HeapBounds | None = None
     """As `serving.Proxy` has it; None where nothing shows it."""
 
 
@@ -233,8 +234,8 @@ class Snapshot(Struct, frozen=True):
     """Names of the proxies in the state that are the stack's and not one Service's: shared ones and spares."""
     http_proxies: frozenset[ProxyName] = frozenset()
     """Those of them to which HTTP may come."""
-    max_heaps: Mapping[ProxyName, int] = field(default_factory=lambda: _NO_HEAPS)
-    """The limits of their heaps, as `HeldProxy` has it; absent where nothing shows it."""
+    heaps: Mapping[ProxyName, HeapBounds] = field(default_factory=lambda: _NO_HEAPS)
+    """The bounds of their heaps, as `HeldProxy` has it; absent where nothing shows it."""
     assignments: tuple[HeldProxyAssignment, ...] = ()
     """Who is served by one of those."""
     host: HostFacts = field(default_factory=HostFacts)

@@ -223,7 +223,7 @@ def _assigned(
         proxies=snapshot.proxies,
         stack_proxies=snapshot.stack_proxies,
         http_proxies=snapshot.http_proxies,
-        max_heaps=snapshot.max_heaps,
+        heaps=snapshot.heaps,
         assignments=snapshot.assignments,
         host=HostFacts(watches=snapshot.host.watches),
     )

@@ -24,7 +24,7 @@ from locallb.model.gateway.objects import Named
 from locallb.model.identities import ObjectKey, ObjectKind, Protocol
 from locallb.model.naming import NAME_SERVER, proxy_id, proxy_owner
 from locallb.model.objects import Discovery, Service
-from locallb.model.serving import NameListener, Proxy, ServedName
+from locallb.model.serving import HeapBounds, NameListener, Proxy, ServedName
 from locallb.model.snapshot import Snapshot
 from locallb.planning.notices import Notice
 from locallb.planning.planned import Placement, Plan, PlannedProxy
@@ -171,7 +171,7 @@ def _servers(names: Names, dns: DnsSettings, frame: PlanContext) -> Iterator[Pla
     every = [name for given in names.given.values() for name in given]
     listeners = tuple(_listener(server, every) for server in dns.embedded)
     owner, identity = proxy_owner(frame.home, NAME_SERVER), proxy_id(frame.home, NAME_SERVER)
-    proxy = Proxy(NAME_SERVER, identity, Discovery.STATIC, names=listeners, max_heap=0)
+    proxy = Proxy(NAME_SERVER, identity, Discovery.STATIC, names=listeners, heap=HeapBounds(0))
     proxy, run = run_planner(frame.settings.runtime).plan(proxy, RunInputs(owner, frame.settings, frame.host))
     yield PlannedProxy(proxy, owner, render(proxy), run)
 

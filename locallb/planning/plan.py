@@ -22,6 +22,7 @@ from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Ow
 from locallb.model.memory import AnyMemo, Memo
 from locallb.model.objects import EndpointSlice, Node, ServicePort
 from locallb.model.reasons import Problem, Reason
+from locallb.model.serving import HeapBounds
 from locallb.model.snapshot import Access, Claim, HostFacts, Snapshot, Socket
 from locallb.planning.addresses.allocation import Answer
 from locallb.planning.admission import Admitted, admit
@@ -242,11 +243,11 @@ def _by_address(sockets: Iterable[Socket]) -> Mapping[IPAddress, Sequence[Socket
 def _proxies_of_stack(assigned: ProxyAssignments, frame: PlanContext, memo: AnyMemo) -> Iterator[PlannedProxy]:
     """Return the stack's proxies, without those that belong to one Service as a whole."""
 
-    def planned(name: ProxyName, frame: PlanContext, http: bool, max_heap: int | None) -> PlannedProxy:  # noqa: FBT001 - as `Memo` gives it
-        return proxy_of_stack(name, frame, may_serve_http=http, max_heap=max_heap)
+    def planned(name: ProxyName, frame: PlanContext, http: bool, heap: HeapBounds | None) -> PlannedProxy:  # noqa: FBT001 - as `Memo` gives it
+        return proxy_of_stack(name, frame, may_serve_http=http, heap=heap)
 
     for name in assigned.proxies:
-        yield memo.of(("stack", name), planned, name, frame, name in assigned.http, assigned.max_heaps.get(name))
+        yield memo.of(("stack", name), planned, name, frame, name in assigned.http, assigned.heaps.get(name))
 
 
 def _notices_of_stack(placed: Iterable[Placed]) -> Iterator[str]:

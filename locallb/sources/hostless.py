@@ -54,17 +54,17 @@ def holding(snapshot: Snapshot, plan: Plan) -> Snapshot:
                 proxy.proxy.discovery,
                 patient=_patient(proxy.proxy.listeners),
                 may_fail=next((listener.may_fail for listener in proxy.proxy.http), None),
-                max_heap=proxy.proxy.max_heap,
+                heap=proxy.proxy.heap,
             )
             for proxy in plan.proxies
             if proxy.root.cluster
         ),
         stack_proxies=tuple(proxy.proxy.name for proxy in plan.proxies if not proxy.key.cluster),
         http_proxies=frozenset(proxy.proxy.name for proxy in plan.proxies if proxy.proxy.may_serve_http),
-        max_heaps={
-            proxy.proxy.name: proxy.proxy.max_heap
+        heaps={
+            proxy.proxy.name: proxy.proxy.heap
             for proxy in plan.proxies
-            if not proxy.key.cluster and proxy.proxy.max_heap is not None
+            if not proxy.key.cluster and proxy.proxy.heap is not None
         },
         assignments=(
             *(

@@ -115,7 +115,7 @@ def assemble(  # noqa: PLR0913, PLR0917 - one argument a thing that is read
         proxies=held.proxies,
         stack_proxies=held.stack_proxies,
         http_proxies=held.http_proxies,
-        max_heaps=held.max_heaps,
+        heaps=held.heaps,
         assignments=held.assignments,
         name_servers=held.name_servers,
         host=host,

@@ -124,6 +124,46 @@ def test_requests_on_open_connections_are_refused_before_memory_ends(
         eventually(lambda: client.ask().status == 503, "requests are refused")
 
 
+def test_stalled_uploads_of_clients_that_are_gone_are_ended_before_memory_ends(
+    start: Start, block: Block, running: ExitStack
+) -> None:
+    """Their ends can't be noticed, as nothing of them is read: the backend would keep the heap full for ever."""
+    backend, accepted = _deaf(running, block[1])
+    web = Upstream(UpstreamName("web"), Protocol.TCP, (backend,), http=HttpBackends())
+    rendered = http_traffic.rendering(block[9], [EVERYTHING], [web])
+    soon = _changed(rendered, "bootstrap.json", lambda text: text.replace(overload.STALLED, "5s"))
+    start(_changed(soon, "bootstrap.json", lambda text: text.replace(str(overload.MAX_HEAP), str(32 * MIB))))
+    begin = b"POST / HTTP/1.1\r\nhost: a.test\r\ncontent-length: 1000000000\r\n\r\n"
+    with ExitStack() as gone:
+        for _ in range(STALLED):
+            upload = gone.enter_context(socket.create_connection((block[9], 8080)))
+            upload.settimeout(0.05)
+            _send_until_it_stalls(upload, begin)
+            if not _is_taken(block[9], accepted):
+                break  # the heap is full; on a slow machine the first ones are ended before it is
+    eventually(lambda: _is_taken(block[9], accepted), "requests reach the backend again")
+
+
+def _send_until_it_stalls(upload: socket.socket, begin: bytes) -> None:
+    piece = begin
+    while _sent(upload, piece):
+        piece = b"x" * 65_536
+
+
+def _is_taken(address: str, accepted: Sequence[socket.socket]) -> bool:
+    """Return whether a request gets to the backend, which never answers, instead of being refused."""
+    before = len(accepted)
+    with socket.create_connection((address, 8080)) as client:
+        client.settimeout(0.05)
+        client.sendall(b"GET / HTTP/1.1\r\nhost: a.test\r\n\r\n")
+        for _ in range(100):
+            with suppress(TimeoutError):
+                return not client.recv(100).startswith(b"HTTP/1.1 503")
+            if len(accepted) > before:
+                return True
+    return False
+
+
 def _without_action(name: str) -> Callable[[str], str]:
     def change(text: str) -> str:
         bootstrap = json.loads(text)

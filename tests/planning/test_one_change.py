@@ -49,6 +49,7 @@ from locallb.model.objects import (
     TrafficPolicy,
 )
 from locallb.model.reasons import Problem, Reason
+from locallb.model.serving import HeapBounds
 from locallb.model.snapshot import (
     Access,
     Claim,
@@ -141,10 +142,10 @@ FULL = Snapshot(
     slices=(replace(pods(A.key, "10.244.1.9", "10.244.1.10"), family=Family.IPV6),),
     claims=(*_OWNED, Claim(LOOPBACK, Owner(HOME, B.key), (MappedPort(8081, Protocol.TCP, 18081),), "odd", unread=True)),
     remembered=_OWNED,
-    proxies=(HeldProxy(A.key, Discovery.STATIC, 3, patient=True, may_fail=True, max_heap=0),),
+    proxies=(HeldProxy(A.key, Discovery.STATIC, 3, patient=True, may_fail=True, heap=HeapBounds(0)),),
     stack_proxies=(ProxyName("spare-1"), ProxyName("shared-1")),
     http_proxies=frozenset({ProxyName("spare-1")}),
-    max_heaps={ProxyName("shared-1"): 0},
+    heaps={ProxyName("shared-1"): HeapBounds(0)},
     assignments=(HeldProxyAssignment(B.key, ProxyName("spare-1"), patient=True, whole=True),),
     host=HostFacts(
         1024,

@@ -22,7 +22,7 @@ from locallb.envoy.overload import MAX_HEAP
 from locallb.model.identities import Home, ObjectKey, ObjectKind, Owner, Protocol, ProxyId, ProxyName, Uid, UpstreamName
 from locallb.model.naming import owner_fields, proxy_owner
 from locallb.model.objects import Discovery
-from locallb.model.serving import Listener, Proxy
+from locallb.model.serving import HeapBounds, Listener, Proxy
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment
 from locallb.sources import SourceError
 from locallb.sources.state.held import HeldByState, HeldMemory, held_by, read_held
@@ -30,6 +30,7 @@ from tests.descriptors import few_files
 from tests.sources.support import key
 
 HOME = Home("local-lb", "dev", "/home/someone/local-lb")
+UNBOUNDED = HeapBounds(0, ends_stalled=False)
 
 
 def owner(name: str) -> Owner:
@@ -94,8 +95,8 @@ def test_addresses_proxies_and_processes_are_found(tmp_path: Path) -> None:
             Claim(ip_address("fd00::5"), owner("dual")),
         ),
         proxies=(
-            HeldProxy(key("dual"), Discovery.STATIC, max_heap=0),
-            HeldProxy(key("web"), Discovery.EDS, max_heap=0),
+            HeldProxy(key("dual"), Discovery.STATIC, heap=UNBOUNDED),
+            HeldProxy(key("web"), Discovery.EDS, heap=UNBOUNDED),
         ),
         pids=(815, 4711),
         runtimes=frozenset({"process"}),
@@ -104,7 +105,9 @@ def test_addresses_proxies_and_processes_are_found(tmp_path: Path) -> None:
 
 def test_a_proxy_without_upstreams_keeps_no_way(tmp_path: Path) -> None:
     """Nothing shows how it would learn endpoints, so it may choose again."""
-    assert read_held(state(tmp_path, config("idle", clusters=0))).proxies == (HeldProxy(key("idle"), None, max_heap=0),)
+    assert read_held(state(tmp_path, config("idle", clusters=0))).proxies == (
+        HeldProxy(key("idle"), None, heap=UNBOUNDED),
+    )
 
 
 def test_seats_at_proxies_of_the_stack_are_held(tmp_path: Path) -> None:
@@ -119,13 +122,22 @@ def test_seats_at_proxies_of_the_stack_are_held(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("max_heap", "held_as"), [(None, MAX_HEAP), (MAX_HEAP, MAX_HEAP), (48 << 20, 48 << 20), (0, 0)]
+    ("heap", "held_as"),
+    [
+        (None, HeapBounds(MAX_HEAP)),
+        (HeapBounds(MAX_HEAP), HeapBounds(MAX_HEAP)),
+        (HeapBounds(48 << 20), HeapBounds(48 << 20)),
+        (HeapBounds(48 << 20, ends_stalled=False), HeapBounds(48 << 20, ends_stalled=False)),
+        (HeapBounds(0), UNBOUNDED),
+    ],
 )
-def test_bounds_of_memory_are_known_by_the_bootstrap(tmp_path: Path, max_heap: int | None, held_as: int) -> None:
+def test_bounds_of_memory_are_known_by_the_bootstrap(
+    tmp_path: Path, heap: HeapBounds | None, held_as: HeapBounds
+) -> None:
     """A Service's own and the stack's: what an earlier version started, without or with others, is kept."""
     name = ProxyName("spare-1")
-    spare = Proxy(name, ProxyId("1" * 12), Discovery.STATIC, max_heap=max_heap)
-    own = Proxy(ProxyName("web"), ProxyId("2" * 12), Discovery.STATIC, max_heap=max_heap)
+    spare = Proxy(name, ProxyId("1" * 12), Discovery.STATIC, heap=heap)
+    own = Proxy(ProxyName("web"), ProxyId("2" * 12), Discovery.STATIC, heap=heap)
     resources = [
         resource(
             "ProxyConfig",
@@ -134,8 +146,8 @@ def test_bounds_of_memory_are_known_by_the_bootstrap(tmp_path: Path, max_heap: i
         for proxy, of in ((spare, proxy_owner(HOME, name)), (own, owner("web")))
     ]
     held = read_held(state(tmp_path, *resources))
-    assert held.max_heaps == {name: held_as}
-    assert [proxy.max_heap for proxy in held.proxies] == [held_as]
+    assert held.heaps == {name: held_as}
+    assert [proxy.heap for proxy in held.proxies] == [held_as]
 
 
 @pytest.mark.parametrize("may_serve_http", [True, False])
@@ -149,7 +161,7 @@ def test_a_spare_says_what_it_can_serve_and_whom_it_serves_whole(tmp_path: Path,
     assert waiting.http_proxies == ({name} if may_serve_http else set())
     files = {**render_empty(empty).files, "eds-a.json": "{}", "eds-b.json": "{}"}
     taken = read_held(state(tmp_path, resource("ProxyConfig", {**its, "files": files, "serves": str(gateway)})))
-    assert taken.proxies == (HeldProxy(gateway, Discovery.EDS, 2, max_heap=MAX_HEAP),)
+    assert taken.proxies == (HeldProxy(gateway, Discovery.EDS, 2, heap=HeapBounds(MAX_HEAP)),)
     assert taken.assignments == (HeldProxyAssignment(gateway, name, whole=True),)
     assert taken.stack_proxies == (name,)
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from locallb.envoy import overload
 from locallb.envoy.document import Json, Message
 from locallb.envoy.http.policies import mirror, retries, seconds
 from locallb.model.http.policies import HeaderChanges
@@ -92,7 +93,7 @@ def _forward(forward: Forward, matched: str) -> Message:
         **targets(forward.targets),
         "cluster_not_found_response_code": "INTERNAL_SERVER_ERROR",
         "timeout": seconds(forward.timeout),
-        **({"idle_timeout": seconds(forward.idle)} if forward.idle else {}),
+        "idle_timeout": seconds(forward.idle) if forward.idle else overload.NEVER_STALLED,
         "retry_policy": retries(forward.retry, forward.attempt_timeout),
         **({"host_rewrite_literal": forward.hostname} if forward.hostname else {}),
         **_rewritten(forward.path, matched, "regex_rewrite"),

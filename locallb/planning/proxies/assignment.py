@@ -19,6 +19,7 @@ from locallb.config.settings import ProxySettings, Sharing
 from locallb.envoy import watches
 from locallb.model.identities import ObjectKey, ProxyName
 from locallb.model.objects import Discovery, Service
+from locallb.model.serving import HeapBounds
 from locallb.model.snapshot import Snapshot
 from locallb.planning.proxies.capacity import Need, share_out
 from locallb.planning.proxies.sharing import (
@@ -48,7 +49,7 @@ class ProxyAssignment:
     """Whether the listeners that it has hold clients: they stay so, as another listener would end open connections."""
     may_fail: bool | None = None
     """Whether those take faults of requests: likewise, until one is ordered."""
-    max_heap: int | None = None
+    heap: HeapBounds | None = None
     """As `serving.Proxy` has it, of a proxy that runs; None for a new one."""
 
     @property
@@ -80,7 +81,7 @@ class ProxyAssignments(Struct, frozen=True):
     """The stack's proxies that are to run, without those that belong to one Service as a whole."""
     http: frozenset[ProxyName] = frozenset()
     """Those of them that may serve HTTP."""
-    max_heaps: Mapping[ProxyName, int] = struct_field(default_factory=dict)
+    heaps: Mapping[ProxyName, HeapBounds] = struct_field(default_factory=dict)
     """The limits of their heaps, of those that run."""
 
 
@@ -107,7 +108,7 @@ def assign_proxies(
     alone = replace(snapshot, host=left, stack_proxies=spares)
     own = _per_service(gateways, alone, settings, files)
     proxies = *shared.proxies, *own.proxies
-    return ProxyAssignments({**shared.assignments, **own.assignments}, proxies, own.http, snapshot.max_heaps)
+    return ProxyAssignments({**shared.assignments, **own.assignments}, proxies, own.http, snapshot.heaps)
 
 
 def _each(settings: ProxySettings) -> int:
@@ -119,7 +120,7 @@ def _shared(services: Sequence[ObjectKey], snapshot: Snapshot, settings: ProxySe
     wanted = assign_shared(services, snapshot.assignments, settings, settings.count or len(services) + 1)
     room = max(0, snapshot.host.watches - _leaving(snapshot, wanted.proxies, (), settings)) // _each(settings)
     given = assign_shared(services, snapshot.assignments, settings, room)
-    return ProxyAssignments(_assignments(given, snapshot), given.proxies, max_heaps=snapshot.max_heaps)
+    return ProxyAssignments(_assignments(given, snapshot), given.proxies, heaps=snapshot.heaps)
 
 
 def _per_service(
@@ -143,12 +144,10 @@ def _per_service(
         settings.spares,
         _room_for_spares(needs, budget, per_proxy, len({*given.proxies} - {*given.assignments.values()})),
     )
-    kept = {proxy.service: (proxy.patient, proxy.may_fail, proxy.max_heap) for proxy in snapshot.proxies}
+    kept = {proxy.service: (proxy.patient, proxy.may_fail, proxy.heap) for proxy in snapshot.proxies}
     ways = share_out(needs, budget - per_proxy * spares)
     own = {
-        key: ProxyAssignment(
-            way, proxy, *kept.get(key, (None, None, snapshot.max_heaps.get(proxy))), whole=key in whole
-        )
+        key: ProxyAssignment(way, proxy, *kept.get(key, (None, None, snapshot.heaps.get(proxy))), whole=key in whole)
         for key, way in ways.items()
         for proxy in [whole.get(key, ProxyName(""))]
     }
@@ -156,7 +155,7 @@ def _per_service(
     given = with_spares(Assignment(others, parts), snapshot.stack_proxies, spares)
     able = (name for name in given.proxies if name in snapshot.http_proxies or name not in snapshot.stack_proxies)
     assignments = {**_assignments(given, snapshot), **own}
-    return ProxyAssignments(assignments, given.proxies, frozenset(able), snapshot.max_heaps)
+    return ProxyAssignments(assignments, given.proxies, frozenset(able), snapshot.heaps)
 
 
 def _room_for_spares(needs: Sequence[Need], budget: int, per_proxy: int, waiting: int) -> int:
@@ -183,7 +182,7 @@ def _apart(
 def _assignments(given: Assignment, snapshot: Snapshot) -> Mapping[ObjectKey, ProxyAssignment]:
     held = {(assignment.service, assignment.proxy): assignment.patient for assignment in snapshot.assignments}
     return {
-        key: ProxyAssignment(Discovery.STATIC, proxy, held.get((key, proxy)), max_heap=snapshot.max_heaps.get(proxy))
+        key: ProxyAssignment(Discovery.STATIC, proxy, held.get((key, proxy)), heap=snapshot.heaps.get(proxy))
         for key, proxy in given.assignments.items()
     }
 

@@ -21,7 +21,7 @@ from locallb.model.identities import Home, IPAddress, Owner, Protocol, ProxyName
 from locallb.model.naming import part_id, proxy_id, proxy_name, proxy_owner
 from locallb.model.objects import BackendChoice, Discovery, Service, ServicePort
 from locallb.model.reasons import Problem, Reason
-from locallb.model.serving import Listener, Part, Proxy
+from locallb.model.serving import HeapBounds, Listener, Part, Proxy
 from locallb.model.snapshot import Access, HostFacts
 from locallb.planning.backends.backends import failover_backends, upstreams
 from locallb.planning.backends.index import BackendIndex
@@ -78,7 +78,7 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
     service, assignment = given.service, given.assignment
     serving = _served(given, frame)
     ports, listeners, http, served = serving.ports, serving.listeners, serving.http, serving.upstreams
-    if assignment.max_heap == 0 and not given.gateway:
+    if assignment.heap and not assignment.heap.size and not given.gateway:
         # Another listener would end open connections in time; HTTP's are kept only as safe as they can be made.
         listeners = tuple(replace(listener, bounded=False) for listener in listeners)
         served = tuple(replace(upstream, bounded=False) for upstream in served)
@@ -122,7 +122,7 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
         served,
         http=http,
         may_serve_http=may_serve_http,
-        max_heap=assignment.max_heap,
+        heap=assignment.heap,
     )
     return Placed(
         placement, _taken(placement, proxy, frame) if assignment.whole else _own(placement, proxy, given, frame)
@@ -162,11 +162,11 @@ def _prefix(given: PlacementInputs) -> str:
 
 
 def proxy_of_stack(
-    name: ProxyName, frame: PlanContext, *, may_serve_http: bool = False, max_heap: int | None = None
+    name: ProxyName, frame: PlanContext, *, may_serve_http: bool = False, heap: HeapBounds | None = None
 ) -> PlannedProxy:
     """Plan a proxy of the stack; what it serves comes from the placements of its Services."""
     identity = proxy_id(frame.home, name)
-    empty = Proxy(name, identity, Discovery.STATIC, may_serve_http=may_serve_http, max_heap=max_heap)
+    empty = Proxy(name, identity, Discovery.STATIC, may_serve_http=may_serve_http, heap=heap)
     owner, proxy, run = _run_of_stack(empty, frame)
     return PlannedProxy(proxy, owner, render_empty(proxy), run)
 

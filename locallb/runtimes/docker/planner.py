@@ -14,7 +14,7 @@ from locallb.envoy.overload import MAX_HEAP
 from locallb.model.desired import Ref, ResourceKey
 from locallb.model.fields import object_of, objects_of, text_of
 from locallb.model.identities import ObjectKey, Owner, RunIdentity
-from locallb.model.serving import Proxy
+from locallb.model.serving import HeapBounds, Proxy
 from locallb.model.state_resource import CONFIG, CONTAINER
 from locallb.planning.runs import DesiredRun, RunInputs
 from locallb.runtimes.docker.containers import (
@@ -29,8 +29,8 @@ from locallb.runtimes.docker.port_mapping import internal_addresses, publish
 
 def plan_container(proxy: Proxy, inputs: RunInputs, runtime: str) -> tuple[Proxy, ProxyContainer]:
     """Publish the places of a Service's own proxy where the configuration wants that."""
-    if proxy.max_heap is None:
-        proxy = replace(proxy, max_heap=max_heap_within(inputs.settings.container.memory))
+    if proxy.heap is None:
+        proxy = replace(proxy, heap=HeapBounds(max_heap_within(inputs.settings.container.memory)))
     if not inputs.settings.container.network or not inputs.addresses:
         return proxy, container_of(proxy, inputs, runtime)
     proxy = publish(proxy, inputs.places)

@@ -18,6 +18,7 @@ from msgspec import Struct, field
 from locallb.guarded import reader
 from locallb.model.identities import Fingerprint, IPAddress, ProxyName
 from locallb.model.memory import BlockCache, Memo
+from locallb.model.serving import HeapBounds
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment
 from locallb.sources import SourceError
 from locallb.sources.state.held_resources import Authority, HeldResource, OfStack, Part, Run, as_object, said
@@ -38,7 +39,7 @@ class HeldByState(Struct, frozen=True):
     """Names of the proxies that are the stack's and not one Service's."""
     http_proxies: frozenset[ProxyName] = frozenset()
     """Those of them to which HTTP may come."""
-    max_heaps: Mapping[ProxyName, int] = field(default_factory=dict)
+    heaps: Mapping[ProxyName, HeapBounds] = field(default_factory=dict)
     """The limits of their heaps, as `HeldProxy` has it; absent where nothing shows it."""
     assignments: tuple[HeldProxyAssignment, ...] = ()
     """Who is served by one of those."""
@@ -126,7 +127,7 @@ def _held(every: tuple[object, ...]) -> HeldByState:
         frozenset(run.runtime for run in of(Run)),
         tuple(sorted(names.values())),
         frozenset(config.name for config in of_stack if config.may_serve_http),
-        {config.name: config.max_heap for config in of_stack if config.max_heap is not None},
+        {config.name: config.heap for config in of_stack if config.heap is not None},
         tuple(sorted(assignments)),
         tuple(place for config in of_stack for place in config.answers_at),
         next((authority.fingerprint for authority in of(Authority)), Fingerprint("")),

@@ -14,12 +14,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from locallb.envoy import rollout
-from locallb.envoy.bootstrap import max_heap, takes_http
+from locallb.envoy.bootstrap import heap_bounds, takes_http
 from locallb.envoy.http.faults import may_fail
 from locallb.envoy.listeners import holds_clients
 from locallb.model.identities import Fingerprint, IPAddress, ObjectKey, ProxyId, ProxyName
 from locallb.model.naming import NAME_SERVER, owner_from
 from locallb.model.objects import Discovery
+from locallb.model.serving import HeapBounds
 from locallb.model.snapshot import Claim, HeldProxy, MappedPort
 from locallb.model.state_resource import ADDRESS, CERTIFICATE, CONFIG, PORTS, PROCESS, SERVICE, Resource
 from locallb.planning.runs import run_types
@@ -70,7 +71,7 @@ class OfStack(Struct, frozen=True):
     id: ProxyId
     name: ProxyName
     may_serve_http: bool = False
-    max_heap: int | None = None
+    heap: HeapBounds | None = None
     serves: HeldProxy | None = None
     """What it is like where it serves nothing else."""
     answers_at: tuple[tuple[IPAddress, int], ...] = ()
@@ -118,16 +119,16 @@ def _config(inputs: Mapping[str, object]) -> HeldProxy | OfStack:
         ProxyId(str(inputs["proxy"])),
         ProxyName(str(inputs["name"])),
         bootstrap is None or takes_http(str(bootstrap)),
-        _max_heap(files),
+        _heap(files),
         _serving(ObjectKey.parse(serves), inputs) if serves else None,
         _answers_at(files) if inputs["name"] == NAME_SERVER else (),
     )
 
 
-def _max_heap(files: Mapping[str, object]) -> int | None:
-    """Return the limit of the heap as `HeldProxy` has it."""
+def _heap(files: Mapping[str, object]) -> HeapBounds | None:
+    """Return the bounds of the heap as `HeldProxy` has it."""
     bootstrap = files.get(rollout.BOOTSTRAP)
-    return None if bootstrap is None else max_heap(str(bootstrap))
+    return None if bootstrap is None else heap_bounds(str(bootstrap))
 
 
 def _answers_at(files: Mapping[str, object]) -> tuple[tuple[IPAddress, int], ...]:
@@ -143,7 +144,7 @@ def _serving(service: ObjectKey, inputs: Mapping[str, object]) -> HeldProxy:
     endpoint_files = sum(name.startswith(rollout.ENDPOINTS) for name in names)
     listeners = str(names.get(rollout.LISTENERS, ""))
     patient, fails = holds_clients(listeners), may_fail(listeners)
-    heap = _max_heap(names)
+    heap = _heap(names)
     if watched := endpoint_files + rollout.new_references({}, _texts(names)):
         return HeldProxy(service, Discovery.EDS, watched, patient, fails, heap)
     clusters = as_object(json.loads(str(names.get(rollout.CLUSTERS, "{}")))).get("resources")
