@@ -60,8 +60,8 @@ class Resource(Struct, frozen=True):
     @property
     def references(self) -> Iterator[Ref]:
         """Return the Refs among its inputs and outputs."""
-        yield from _refs(self.inputs)
-        yield from _refs(self.outputs)
+        yield from references(self.inputs)
+        yield from references(self.outputs)
 
     @property
     def requirements(self) -> Iterator[ResourceKey]:
@@ -69,18 +69,19 @@ class Resource(Struct, frozen=True):
         if self.parent:
             yield self.parent
         yield from self.needs
-        yield from (ref.key for ref in _refs(self.inputs))
+        yield from (ref.key for ref in references(self.inputs))
 
 
-def _refs(value: object) -> Iterator[Ref]:
+def references(value: object) -> Iterator[Ref]:
+    """Return the Refs in a value, at any depth."""
     if isinstance(value, Ref):
         yield value
     elif isinstance(value, Mapping):
         for item in value.values():
-            yield from _refs(item)
+            yield from references(item)
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _refs(item)
+            yield from references(item)
 
 
 class Group(Struct, frozen=True):

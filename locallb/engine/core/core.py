@@ -14,12 +14,13 @@ from locallb.engine.core.decisions import Decider, Decision, Waiting
 from locallb.engine.core.executor import Executor
 from locallb.engine.core.lanes import Lanes
 from locallb.engine.core.operations import ADOPTING, Kind, Operation, Outcome
-from locallb.engine.core.wanted import Groups, ResourceKey
+from locallb.engine.core.wanted import Groups
 from locallb.engine.state.errors import EngineError, StepError, Unsupported
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.snapshot import Drop, End, Free, Mutation, Put, Snapshot, Supersede
 from locallb.engine.state.urns import split_reference
 from locallb.engine.state.values import Properties
+from locallb.model.desired import ResourceKey
 
 _MAKING = frozenset((Kind.CREATE, Kind.UPDATE))
 FIRST_RETRY = 0.05

@@ -73,7 +73,7 @@ class Decider(Struct):
             if needed in self.unsettled:
                 return Waiting(needed)
         goal = self.wanted.goal(urn, self._snapshot.live)
-        return self._component(urn, goal, old) if wanted.is_component else self._custom(urn, goal, old)
+        return self._component(urn, goal, old) if wanted.outputs is not None else self._custom(urn, goal, old)
 
     def decide_old(self, old: ResourceState) -> Decision:
         """Return the next step of what a replacement left, whose resource is settled. Raises StepError, Unsupported."""

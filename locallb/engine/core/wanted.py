@@ -1,65 +1,16 @@
-"""What is desired, as data: resources in groups, and an index of them by URN.
+"""An index of the desired resources by URN: what they need, who needs them, and their values once those are known.
 
-An input may refer to an output of another resource (`Ref`), at any depth; there is nothing else that isn't known yet.
+Not here: what a resource is (`locallb.model.desired`).
 """
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
-
-from msgspec import Struct
 
 from locallb.engine.deploy.goal import Goal
 from locallb.engine.state.errors import EngineError, StepError
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.urns import make_urn, package_of, stack_urn
 from locallb.engine.state.values import Value
-
-
-class ResourceKey(NamedTuple):
-    """What names a resource among those that are desired."""
-
-    type: str
-    name: str
-
-
-class Ref(Struct, frozen=True):
-    """Outputs of another resource, in the place of an input."""
-
-    key: ResourceKey
-    fields: tuple[str, ...]
-    """`id` is the other resource's own."""
-    template: str = ""
-    """A text with a pair of braces for each field; empty for the value of the only field as it is."""
-
-    def value(self, *outputs: Value) -> Value:
-        """Return the input, given the outputs of the other resource."""
-        return self.template.format(*outputs) if self.template else outputs[0]
-
-
-class Resource(Struct, frozen=True):
-    """A resource as it is desired."""
-
-    key: ResourceKey
-    inputs: Mapping[str, object]
-    parent: ResourceKey | None = None
-    needs: tuple[ResourceKey, ...] = ()
-    """What must be as desired before, besides what its inputs refer to."""
-    follows: tuple[ResourceKey, ...] = ()
-    """As `needs`, but only those that are desired."""
-    outputs: Mapping[str, object] | None = None
-    """Those of a component, which is nothing but an entry of the state."""
-
-    @property
-    def is_component(self) -> bool:
-        """Whether there is nothing of it in the world."""
-        return self.outputs is not None
-
-
-class Group(Struct, frozen=True):
-    """A root component with its members, the root first."""
-
-    members: tuple[Resource, ...]
-
+from locallb.model.desired import Group, Ref, Resource, ResourceKey, references
 
 Groups = Mapping[ResourceKey, Group]
 Live = Mapping[str, ResourceState]
@@ -136,8 +87,8 @@ class Wanted:
     def _add(self, resource: Resource) -> str:
         urn = self._urn(resource.key)
         self._by_urn[urn] = resource
-        self._requirements[urn] = frozenset(self._urn(key) for key in self._required(resource))
-        self._reads[urn] = frozenset(self._urn(key) for key in _referred([resource.inputs, resource.outputs]))
+        self._requirements[urn] = frozenset(map(self._urn, (*resource.requirements, *self._needs(resource))))
+        self._reads[urn] = frozenset(self._urn(ref.key) for ref in resource.references)
         for used in self._requirements[urn] | self._reads[urn]:
             self._users.setdefault(used, {})[urn] = None
         for read in self._reads[urn]:
@@ -145,10 +96,6 @@ class Wanted:
         if resource.follows:
             self._followers[resource.key] = resource
         return urn
-
-    def _required(self, resource: Resource) -> frozenset[ResourceKey]:
-        parent = (resource.parent,) if resource.parent else ()
-        return frozenset((*parent, *self._needs(resource), *_referred(resource.inputs)))
 
     def _needs(self, resource: Resource) -> Iterator[ResourceKey]:
         yield from resource.needs
@@ -167,7 +114,7 @@ class Wanted:
         """Return a resource as a program would register it, its references resolved. Raises StepError."""
         resource = self._by_urn[urn]
         names = sorted(resource.inputs)
-        used = {name: sorted({self._urns[key] for key in _referred(resource.inputs[name])}) for name in names}
+        used = {name: sorted({self._urns[key] for key in _read(resource.inputs[name])}) for name in names}
         needs = {
             *(self._urns[key] for key in self._needs(resource)),
             *(one for several in used.values() for one in several),
@@ -175,7 +122,7 @@ class Wanted:
         return Goal(
             type=resource.key.type,
             name=resource.key.name,
-            custom=not resource.is_component,
+            custom=resource.outputs is None,
             inputs={name: self._value(resource.inputs[name], live) for name in names},
             parent=self._urns[resource.parent] if resource.parent else self.root,
             version=self._versions.get(package_of(resource.key.type), ""),
@@ -186,7 +133,7 @@ class Wanted:
     def outputs(self, urn: str, live: Live, unsettled: Mapping[str, None]) -> dict[str, Value] | None:
         """Return a component's outputs, None while what they show isn't as desired. Raises StepError."""
         outputs = self._by_urn[urn].outputs or {}
-        if any(self._urns[key] in unsettled for key in _referred(outputs)):
+        if any(self._urns[key] in unsettled for key in _read(outputs)):
             return None
         return {name: self._value(outputs[name], live) for name in sorted(outputs)}
 
@@ -205,20 +152,13 @@ class Wanted:
         known = {**of.inputs, **of.outputs, "id": of.id}
         if missing := [field for field in ref.fields if field not in known]:
             raise StepError(f"{of.urn} has no output {missing[0]}")
-        return ref.value(*(known[field] for field in ref.fields))
+        value = ref.value(*(known[field] for field in ref.fields))
+        return self._value(value, {})
 
 
 def _members(group: Group | None) -> tuple[Resource, ...]:
     return group.members if group else ()
 
 
-def _referred(value: object) -> Iterator[ResourceKey]:
-    """List what a value refers to, at any depth."""
-    if isinstance(value, Ref):
-        yield value.key
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _referred(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _referred(item)
+def _read(value: object) -> Iterator[ResourceKey]:
+    return (ref.key for ref in references(value))

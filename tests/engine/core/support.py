@@ -12,10 +12,12 @@ from locallb.engine.core.core import Core
 from locallb.engine.core.executor import Message
 from locallb.engine.core.operations import Operation, Outcome, attempted
 from locallb.engine.core.session import open_core
-from locallb.engine.core.wanted import Group, Groups, Ref, Resource, ResourceKey
+from locallb.engine.core.wanted import Groups
 from locallb.engine.state.errors import StepError
 from locallb.engine.state.files import Files
 from locallb.engine.state.resource import ResourceState
+from locallb.model.desired import Group, Ref, Resource, ResourceKey
+from locallb.model.identities import Digest
 from tests.engine.graphs import BookKeeper, Doom, Graph, Node, Site, TornFiles
 
 
@@ -50,7 +52,8 @@ def groups_of(graph: Graph) -> Groups:
             (
                 Resource(root_key(root), {}, outputs={}),
                 *(_resource(node) for node in graph if node.root == root),
-            )
+            ),
+            Digest(""),
         )
         for root in sorted({node.root for node in graph})
     }

@@ -10,9 +10,10 @@ import pytest
 from pulumi.provider.experimental.provider import DiffRequest, DiffResponse
 
 from locallb.engine.core.core import LONGEST_RETRY
-from locallb.engine.core.wanted import Group, Ref, Resource, ResourceKey
 from locallb.engine.state.checkpoint import parse_checkpoint
 from locallb.engine.state.errors import EngineError
+from locallb.model.desired import Group, Ref, Resource, ResourceKey
+from locallb.model.identities import Digest
 from tests.engine.core.support import SimulatedExecutor, bring, core_of, groups_of, node_key, root_key
 from tests.engine.graphs import BookKeeper, Graph, Node, Site, declare
 
@@ -25,6 +26,10 @@ def site(tmp_path: Path) -> Site:
     site = Site(tmp_path / "p")
     site.project()
     return site
+
+
+def _group(members: tuple[Resource, ...]) -> Group:
+    return Group(members, Digest(""))
 
 
 def begun(executor: SimulatedExecutor) -> list[tuple[float, str]]:
@@ -252,7 +257,7 @@ def test_a_component_shows_outputs_of_its_members_once_these_are_as_desired(site
     shown = {"deep": [{"out": Ref(node_key(0), ("out",))}], "all": Ref(node_key(0), ("key", "value"), "{}-{}")}
 
     def desired(member: Resource) -> dict[ResourceKey, Group]:
-        return {root_key(0): Group((Resource(root_key(0), {"a": 1}, outputs=shown), member))}
+        return {root_key(0): _group((Resource(root_key(0), {"a": 1}, outputs=shown), member))}
 
     def outputs() -> dict[str, object]:
         (root,) = (one for urn, one in site.state().items() if urn.endswith("::r0"))
@@ -295,10 +300,10 @@ def problems() -> Iterator[tuple[str, dict[ResourceKey, Group], str]]:
     """List what can't be desired, with what is told."""
     one = Resource(node_key(0), {}, root_key(0))
     root = Resource(root_key(0), {}, outputs={})
-    yield "parent", {root_key(0): Group((one,))}, "books:index:Root 'r0' is needed and isn't desired"
-    yield "twice", {root_key(0): Group((root, one, one))}, "books:index:Node 'n0' is desired twice"
+    yield "parent", {root_key(0): _group((one,))}, "books:index:Root 'r0' is needed and isn't desired"
+    yield "twice", {root_key(0): _group((root, one, one))}, "books:index:Node 'n0' is desired twice"
     lost = Resource(node_key(0), {"a": [Ref(node_key(7), ("out",))]}, root_key(0))
-    yield "reference", {root_key(0): Group((root, lost))}, "books:index:Node 'n7' is needed and isn't desired"
+    yield "reference", {root_key(0): _group((root, lost))}, "books:index:Node 'n7' is needed and isn't desired"
 
 
 @pytest.mark.parametrize(("_name", "groups", "told"), list(problems()), ids=[one[0] for one in problems()])
@@ -316,7 +321,7 @@ def test_a_reference_to_an_output_that_is_not_there_is_a_failure_of_its_resource
     wrong = Resource(node_key(5), {"x": Ref(node_key(0), ("none",))}, root_key(0))
     first = groups[root_key(0)]
     with core_of(site, SimulatedExecutor()) as core:
-        core.desire({**groups, root_key(0): Group((*first.members, wrong))})
+        core.desire({**groups, root_key(0): _group((*first.members, wrong))})
         core.run(lambda: core.is_at_rest)
         assert [str(error).rpartition("::")[2] for error in core.failures.values()] == ["n0 has no output none"]
     assert len(site.books.things) == 3
@@ -325,7 +330,7 @@ def test_a_reference_to_an_output_that_is_not_there_is_a_failure_of_its_resource
 def test_what_follows_another_resource_waits_for_it_only_where_that_is_desired(site: Site) -> None:
     """And is told when that comes and goes, though nothing else of it changes."""
     follower = Resource(node_key(3), {"value": 0, "key": 0, "first": False}, root_key(2), follows=(node_key(0),))
-    alone = {root_key(2): Group((Resource(root_key(2), {}, outputs={}), follower))}
+    alone = {root_key(2): _group((Resource(root_key(2), {}, outputs={}), follower))}
     both = {**groups_of((Node(0, 0),)), **alone}
 
     def dependencies() -> list[str]:
