@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from msgspec import Struct, field
 from locallb.envoy import rollout
 from locallb.envoy.access_logs import CLOSED, GATE, gate
 from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError, Subscription, Subscriptions
-from locallb.envoy.validation import why_refused
+from locallb.envoy.validation import NoVerdictError, why_refused
 from locallb.envoy.waiting import pauses
 from locallb.model.system_errors import refusal
 from locallb.storage import files
@@ -119,7 +120,8 @@ class Verdict(Struct):
         """Return whether it does, as far as that is known now."""
         if not self._asked and time.monotonic() > self._asks_at:
             self._asked = True
-            self.cause = why_refused(texts(self.directory), self.directory)
+            with suppress(NoVerdictError):
+                self.cause = why_refused(texts(self.directory), self.directory)
         return bool(self.cause)
 
 

@@ -6,6 +6,7 @@ It finds what Envoy refuses for whatever reason, and says why. Not here: which o
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -29,23 +30,31 @@ _FILE = re.compile(r'"filename":"\./([^"/]+)"')
 _CAUSED_BY = "| caused by "
 _MAX_CAUSE = 200
 """Characters of a cause."""
+_ENDED_BY_OTHERS = frozenset({-signal.SIGKILL, -signal.SIGTERM})
+"""Exit codes of an Envoy that somebody else ended, most often the kernel for want of memory."""
+
+
+class NoVerdictError(ClientError):
+    """Envoy can't be asked, or didn't answer in time: nothing is known of its files."""
 
 
 def why_refused(texts: Mapping[str, str], directory: Path) -> str:
-    """Return why Envoy refuses these files in `directory`, which has their certificates.
+    """Return why Envoy refuses these files in `directory`, which has their certificates; empty if it accepts them.
 
-    Empty if it accepts them, and if it can't be asked.
+    Raises NoVerdictError.
     """
     configuration = static(texts)
-    if not all((directory / name).exists() for name in _FILE.findall(configuration)):
-        return ""  # a certificate that could not be written: no configuration is to blame
+    if absent := [name for name in _FILE.findall(configuration) if not (directory / name).exists()]:
+        raise NoVerdictError(f"{directory / absent[0]} isn't there: no configuration is to blame")
     try:
         with scratch("a configuration to validate") as place:
             files.write(place / rollout.BOOTSTRAP, configuration)
             command = (str(installed().path), "--config-path", str(place / rollout.BOOTSTRAP), *_ARGUMENTS)
             ended = Program(command, TIMEOUT, directory=directory, environment={}).run()
-    except ClientError:
-        return ""
+    except ClientError as error:
+        raise NoVerdictError(str(error)) from error
+    if ended.code in _ENDED_BY_OTHERS:
+        raise NoVerdictError(f"Envoy was ended by signal {-ended.code} before it answered")
     if not ended.code:
         return ""
     found = _COMPLAINT.search(ended.complaints.decode(errors="replace"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from random import SystemRandom
 
@@ -20,7 +21,7 @@ from locallb import __version__
 from locallb.config.settings import Settings
 from locallb.envoy.binary import installed
 from locallb.envoy.fragments import as_files
-from locallb.envoy.validation import why_refused
+from locallb.envoy.validation import NoVerdictError, why_refused
 from locallb.gateway.translation import BoundGateway
 from locallb.ingress.translation import BoundIngresses
 from locallb.model.errors import ClientError
@@ -88,7 +89,8 @@ def find_refusals(  # noqa: PLR0913, PLR0917 - what was read and planned, and wh
     for placement in SystemRandom().sample(placements, len(placements)):  # each is reached some time
         if time.monotonic() < until:
             search = _Search.of(read, settings, placement.key, _directory(plan, placement.proxy), until, changed)
-            found += search.offenders((*known, *found))
+            with suppress(NoVerdictError):  # nobody is blamed for what Envoy didn't say; the next failure asks again
+                found += search.offenders((*known, *found))
     if found:
         names = {refusal.name for refusal in found}
         _remember(home, [*found, *(refusal for refusal in known if refusal.name not in names)])
@@ -140,7 +142,7 @@ class _Search(Struct):
         return cls(key, settings, narrowed, directory, until, read.gateway_api, changed)
 
     def offenders(self, known: tuple[Refusal, ...]) -> list[Refusal]:
-        """Return the refusals that aren't known yet: none where Envoy accepts its configuration, or can't be asked."""
+        """Return the refusals that aren't known yet: none where Envoy accepts all. Raises NoVerdictError."""
         cause = self._cause(known)
         if not cause:
             return []

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from locallb.envoy import render
-from locallb.envoy.validation import why_refused
+from locallb.envoy import render, validation
+from locallb.envoy.binary import EnvoyBinary
+from locallb.envoy.validation import NoVerdictError, why_refused
 from locallb.model.http.backends import BackendTls, HttpBackends
 from locallb.model.http.routes import Forward, Match, Route, Target
 from locallb.model.http.serving import (
@@ -88,8 +89,24 @@ def test_what_is_refused_has_its_cause(  # noqa: PLR0913, PLR0917 - fixtures and
     assert cause.isprintable()
 
 
-def test_where_envoy_cannot_be_asked_nothing_is_refused(tmp_path: Path, pair: Pair, authority: Authority) -> None:
+def test_where_envoy_cannot_be_asked_there_is_no_verdict(tmp_path: Path, pair: Pair, authority: Authority) -> None:
     """A directory or a certificate that isn't there proves nothing about the files."""
     bad = changed(rendered(pair, authority, Discovery.EDS), "cds", {"dns_refresh_rate": "0s"})
-    assert why_refused(bad, tmp_path / "gone") == ""
-    assert why_refused(bad, tmp_path) == ""
+    for directory in (tmp_path / "gone", tmp_path):
+        with pytest.raises(NoVerdictError):
+            why_refused(bad, directory)
+
+
+@pytest.mark.parametrize("script", ["kill -KILL $$", "kill -TERM $$", "exec sleep 60"])
+def test_envoy_without_an_answer_gives_no_verdict(
+    script: str, tmp_path: Path, pair: Pair, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither accepted nor refused: it was ended, or takes too long."""
+    pair.put(tmp_path, "web")
+    program = tmp_path / "envoy"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(validation, "installed", lambda: EnvoyBinary(program, "1.0.0"))
+    monkeypatch.setattr(validation, "TIMEOUT", 0.3)
+    with pytest.raises(NoVerdictError):
+        why_refused(rendered(pair, authority, Discovery.EDS), tmp_path)

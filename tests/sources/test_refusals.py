@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from locallb.envoy.validation import NoVerdictError
 from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.model.identities import ClusterName, Home
 from locallb.model.snapshot import Snapshot
@@ -87,7 +88,8 @@ class Stack:
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.home = Home("p", "s", str(root))
         self.verdict: Verdict = lambda text: "/bad" in text
-        self.asked = 0
+        self.asked, self.silent_at = 0, 0
+        """How often it was asked, and the question that gets no answer."""
         pools = '[{"name": "a", "addresses": ["127.88.1.0/24"]}]'
         sources = f'[{{"name": "c", "manifests": "{root}"}}]'
         self.settings = stack_settings({"local-lb:pools": pools, "local-lb:sources": sources})
@@ -95,6 +97,8 @@ class Stack:
 
     def _why(self, texts: dict[str, str], _directory: Path) -> str:
         self.asked += 1
+        if self.asked == self.silent_at:
+            raise NoVerdictError("it takes too long")
         return "too long" if self._refuses(texts.values()) else ""
 
     def _refuses(self, texts: Iterable[str]) -> bool:
@@ -133,6 +137,20 @@ def test_an_object_that_is_refused_again_is_left_out_again(stack: Stack, written
         found = stack.find(good, bad)
         assert [refusal.name.rpartition("/")[2] for refusal in found] == ["other"] * ("bad" in path)
         assert stack.serves("good.test", good, bad)
+
+
+@pytest.mark.parametrize("silent_at", range(1, 8))
+def test_nobody_is_blamed_where_envoy_does_not_answer(stack: Stack, silent_at: int) -> None:
+    """Whichever question it leaves open; the next search finds who is to blame."""
+    stack.silent_at = silent_at
+    objects = [route(f"good{number}", f"/good{number}", day=number + 1) for number in range(4)]
+    objects.insert(1, route("other", "/bad"))
+    first = stack.find(*objects)
+    asked = stack.asked
+    names = {refusal.name for refusal in (*first, *stack.find(*objects))}
+    assert names == {"c/HTTPRoute/shop/other"}
+    assert first == () or asked < silent_at
+    assert stack.serves("good0.test", *objects)
 
 
 def test_an_object_with_a_problem_of_its_own_is_left_out_as_well(stack: Stack) -> None:
