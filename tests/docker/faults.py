@@ -97,6 +97,11 @@ class Scene:
         words = (PYTHON, "-c", _ONCE, address)
         return self.project.space.run(*words).code == 0
 
+    def looks(self) -> int:
+        """Count how often the watch was done: with a repair, or as the engine had started the container itself."""
+        told = self.told.read_text()
+        return told.count("converged") + told.count("as planned")
+
     def awaits(self, fact: Callable[[], object]) -> None:
         """Wait until something is true."""
         deadline = time.monotonic() + SECONDS

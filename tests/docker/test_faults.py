@@ -35,9 +35,9 @@ def test_the_watch_repairs_it_at_the_same_address(playing: Scene, fault: Fault) 
     if not fault.is_possible(playing.engine, published=playing.published):
         return
     at, before, neighbour = playing.addresses(), playing.container()["Id"], playing.container("other-1")["Id"]
-    heard = playing.told.read_text().count("converged")
+    heard = playing.looks()
     fault.harm(playing)
-    playing.awaits(lambda: playing.told.read_text().count("converged") > heard or not fault.ends_something)
+    playing.awaits(lambda: playing.looks() > heard or not fault.ends_something)
     playing.awaits(lambda: playing.serves(at["web"]) and playing.serves(at["other-1"]))
     assert playing.addresses() == at
     assert (playing.container()["Id"] == before) is fault.same_container
