@@ -9,7 +9,6 @@ import pulumi
 from components.groups import declare_groups
 from locallb.desired.groups import Desired, desired
 from locallb.model.identities import ObjectKey
-from locallb.model.memory import replaced
 from locallb.planning.planned import Plan
 
 
@@ -24,9 +23,10 @@ def exports(plan: Plan) -> Mapping[str, object]:
 
 def exports_the_same(plan: Plan, other: Plan) -> bool:
     """Return whether two plans have the same outputs, at once where most placements are the very same."""
-    where = replaced(plan.placements, other.placements)
-    both = [(plan.placements[number], other.placements[number]) for number in where or ()]
-    return where is not None and all((was.key, was.addresses) == (now.key, now.addresses) for was, now in both)
+    if len(plan.placements) != len(other.placements):
+        return False
+    both = zip(plan.placements, other.placements, strict=True)
+    return all(was is now or (was.key, was.addresses) == (now.key, now.addresses) for was, now in both)
 
 
 def declare(plan: Plan, wanted: Desired | None = None) -> None:

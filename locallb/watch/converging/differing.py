@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from itertools import chain, compress
+from itertools import chain
 from typing import TypeAlias
 
 from msgspec import Struct, field
@@ -18,7 +18,7 @@ from locallb.kubernetes.frontend import frontend
 from locallb.kubernetes.parsing.objects import Said
 from locallb.kubernetes.status_patch import ObservedStatus, differences
 from locallb.model.identities import ObjectKey
-from locallb.model.memory import Memo, RowCache
+from locallb.model.memory import Memo
 from locallb.planning.planned import Placement, Plan, PlannedStatus, Rejection
 
 Desired: TypeAlias = Placement | Rejection | PlannedStatus
@@ -31,24 +31,19 @@ _SILENT = ObservedStatus()
 class Differences(Struct):
     """Knows what differed of what was planned and said, so that another look costs what is new. For one thread."""
 
-    _by_placement: RowCache[tuple[_Row, ...]] = field(default_factory=RowCache)
-    _names: RowCache[tuple[str, ...]] = field(default_factory=RowCache)
-    """Of what is the very same as the last time."""
     _compared: Memo[tuple[str, ...]] = field(default_factory=Memo)
-    """Of what is equal to what it was: each plan makes rejections again."""
 
     def of(self, plan: Plan, said: Mapping[ObjectKey, Said]) -> Iterator[tuple[ObjectKey, tuple[str, ...]]]:
         """Name what differs in objects of live clusters, with whose update tells it; those as planned are left out."""
-        placed = chain.from_iterable(self._by_placement.of(_told_by, plan.placements))
+        placed = chain.from_iterable(map(_told_by, plan.placements))
         refused = ((each.key, each.key, each) for each in plan.rejections if each.access)
         rows = *placed, *refused, *((each.key, each.key, each) for each in plan.statuses)
-        tellers, objects, told = zip(*rows, strict=True) if rows else ((), (), ())
-        names = self._names.of(self._differing, tellers, told, map(said.get, objects))
+        names = [
+            (teller, self._compared.of((teller, key, type(told)), differences_of, told, said.get(key)))
+            for teller, key, told in rows
+        ]
         self._compared.evict_unused()
-        return ((key, differing) for key, differing in compress(zip(tellers, names, strict=True), names))
-
-    def _differing(self, key: ObjectKey, told: Desired, said: Said | None) -> tuple[str, ...]:
-        return self._compared.of((key, told.key, type(told)), differences_of, told, said)
+        return ((teller, differing) for teller, differing in names if differing)
 
 
 def _told_by(placement: Placement) -> tuple[_Row, ...]:

@@ -12,10 +12,9 @@ from itertools import chain
 from msgspec import Struct, field
 
 from locallb.model.identities import ClusterName, ObjectKey
-from locallb.model.memory import RowCache
-from locallb.model.reasons import OF_THE_HOST, Problem
+from locallb.model.reasons import OF_THE_HOST
 from locallb.model.serving import Proxy
-from locallb.planning.planned import Placement, Plan
+from locallb.planning.planned import Plan
 from locallb.planning.routes.pod_routes import lost_routes
 from locallb.planning.status import Observation
 from locallb.sources.snapshot import SnapshotResult
@@ -43,7 +42,6 @@ class Troubles(Struct):
     """Those of them that are to be ended now and started again."""
     _hung_before: Collection[str] = ()
     """Those that hung at the last look: what is served by them was told by now."""
-    _hindrances: RowCache[tuple[Problem, ...]] = field(default_factory=RowCache)
 
     def fell(self, plan: Plan, marks: Collection[Mark]) -> list[ObjectKey]:
         """Find out which load balancers the proxies serve that ended."""
@@ -116,7 +114,8 @@ class Troubles(Struct):
     def blocked_by(self, plan: Plan) -> str:
         """Return in one text what stands in the way on this host."""
         problems = [rejection.problem for rejection in plan.rejections if rejection.problem.reason in OF_THE_HOST]
-        problems += chain.from_iterable(self._hindrances.of(_hindrances, plan.placements))
+        ports = chain.from_iterable(placement.ports for placement in plan.placements)
+        problems += [port.problem for port in ports if port.problem and port.problem.reason in OF_THE_HOST]
         return " ".join(sorted(map(str, problems)))
 
     def repaired(self, now: float, batch: Batch, outcome: Outcome) -> list[ObjectKey]:
@@ -150,7 +149,3 @@ class Troubles(Struct):
             placement.key for placement in plan.placements if placement.part and placement.proxy in self.outages.since
         }
         return {key for key in outcome.failed if key in away or key.cluster in silent}
-
-
-def _hindrances(placement: Placement) -> tuple[Problem, ...]:
-    return tuple(port.problem for port in placement.ports if port.problem and port.problem.reason in OF_THE_HOST)
