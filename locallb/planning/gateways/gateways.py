@@ -6,7 +6,7 @@ Each is planned as a Service that has a proxy of its own. Not here: what it serv
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from locallb.config.settings import Settings
-from locallb.gateway.gathering import Gathering
+from locallb.gateway.kinds import gathered
 from locallb.gateway.routes.bound import Bound
 from locallb.gateway.texts import left_out, missing_classes, refusals, sentences
 from locallb.gateway.translation import bind
@@ -54,8 +54,8 @@ def gateways_of(
     `authority` makes certificates for hosts without a Secret; None: those aren't served by TLS.
     """
     memory = memory or Memo()
-    gathering: Gathering = memory.of("gathered", Gathering)
-    by_cluster, names = gathering.of(objects), settings.gateway_classes
+    by_cluster = dict(memory.of("gathered", _in_order, tuple(objects)))
+    names = settings.gateway_classes
     notices, others = [*missing_classes(by_cluster, names)], list[str]()
     bound: dict[ObjectKey, Bound] = {}
     refused: dict[ObjectKey, tuple[str, ...]] = {}
@@ -71,6 +71,11 @@ def gateways_of(
         others += (*left_out(objects_of_cluster, names), *classes.left_out(objects_of_cluster, settings))
     memory.evict_unused()
     return Gateways(bound, tuple(notices), tuple(others), refused, by_cluster)
+
+
+def _in_order(objects: Iterable[ObjectOfCluster]) -> Sequence[tuple[ClusterName, GatewayObjects]]:
+    """Return what each cluster has, in an order that counts when two are compared."""
+    return tuple(gathered(objects).items())
 
 
 def with_gateways(snapshot: Snapshot, gateways: Mapping[ObjectKey, Bound]) -> Snapshot:
