@@ -22,7 +22,7 @@ from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.http.routes import Answer, Forward, GrpcMethod, Match, PathKind, Redirect, Route, Target
 from locallb.model.http.serving import Chain, HttpRoutes
 from locallb.model.identities import ClusterName, ObjectKey, UpstreamName
-from locallb.model.memory import AnyMemo, Memo, RowCache
+from locallb.model.memory import AnyMemo, Memo
 
 _EXAMPLES = 3
 
@@ -135,10 +135,10 @@ def _of_each(
     shared: GatewayObjects, bound: Collection[BoundGateway], memory: AnyMemo
 ) -> Sequence[list[tuple[Reference | None, list[str]]]]:
     """Return the sentences about each Gateway; `memory` has those from before."""
-    known: RowCache[list[tuple[Reference | None, list[str]]]] = memory.of((shared.cluster, "sentences"), RowCache)
+    known: Memo[list[tuple[Reference | None, list[str]]]] = memory.of((shared.cluster, "sentences"), Memo)
     known.within(shared)
     backends = cache(partial(Backends, shared))  # often nothing has to be made again
-    return known.of(lambda gateway: _sentences(gateway, backends()), bound)
+    return known.each(lambda gateway: _sentences(gateway, backends()), bound)
 
 
 def _sentences(gateway: BoundGateway, backends: Backends) -> list[tuple[Reference | None, list[str]]]:

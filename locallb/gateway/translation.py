@@ -34,8 +34,8 @@ from locallb.model.gateway.objects import (
     WantedAddress,
 )
 from locallb.model.gateway.of_cluster import GatewayObjects
-from locallb.model.identities import Family, ObjectKey, ObjectKind, Protocol
-from locallb.model.memory import AnyMemo, Memo, RowCache
+from locallb.model.identities import ClusterName, Family, ObjectKey, ObjectKind, Protocol
+from locallb.model.memory import AnyMemo, Memo
 from locallb.model.objects import FamilyPolicy, Service, ServicePort
 from locallb.model.snapshot import LocalAuthority
 
@@ -106,15 +106,9 @@ def bind(
         every = chain(routes[number], *(by_parent.get(listener_set.reference, ()) for listener_set in sets[number]))
         routes[number] = tuple({route.reference: route for route in every}.values())
     kept: Memo[BoundGateway] = memory.of((cluster, "bound"), Memo)
-    rows: RowCache[BoundGateway] = memory.of((cluster, "rows"), RowCache)
-    rows.within(shared, authority)
-
-    def made(gateway: Gateway, sets: tuple[ListenerSet, ...], routes: tuple[Route, ...]) -> BoundGateway:
-        key = ObjectKey(cluster, *gateway.meta.key, ObjectKind.GATEWAY)
-        return kept.of(key, _bound, key, gateway, sets, routes, shared, authority)
-
-    bound = rows.of(made, gateways, sets, routes)
-    kept.keep((gateway.key for gateway in bound), len(bound))
+    rows = zip(gateways, sets, routes, strict=True)
+    bound = tuple(kept.of(own[0].meta.key, _bound, cluster, *own, shared, authority) for own in rows)
+    kept.evict_unused()
     return bound
 
 
@@ -133,7 +127,7 @@ def shared_objects(objects: GatewayObjects, memory: AnyMemo) -> GatewayObjects:
 
 
 def _bound(  # noqa: PLR0913, PLR0917 - all that decides about it, for a memory
-    key: ObjectKey,
+    cluster: ClusterName,
     gateway: Gateway,
     sets: tuple[ListenerSet, ...],
     routes: tuple[Route, ...],
@@ -141,6 +135,7 @@ def _bound(  # noqa: PLR0913, PLR0917 - all that decides about it, for a memory
     authority: LocalAuthority | None,
 ) -> BoundGateway:
     """Bind one Gateway; `shared` is what routes and listeners of any Gateway may refer to."""
+    key = ObjectKey(cluster, *gateway.meta.key, ObjectKind.GATEWAY)
     listeners = bound_listeners(gateway, sets, shared, authority)
     attachment = attach(listeners, routes, shared.namespaces)
     trouble = _unusable(gateway, listeners)

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from locallb.kubernetes.parsing.relevant import Document
 from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName
-from locallb.model.memory import RowCache
+from locallb.model.memory import Memo
 from locallb.model.texts import FAULT, cleaned
 from locallb.sources import SourceError
 from locallb.storage import files, paths
@@ -32,7 +32,7 @@ FilesOfObjects = Mapping[str, Objects]
 class KeptTexts(Struct):
     """What was written of a source, for those that keep readings again and again."""
 
-    entries: RowCache[str] = field(default_factory=RowCache)
+    entries: Memo[str] = field(default_factory=Memo)
     """How files of the very same objects stand in it."""
     text: str = ""
     """All of the last one."""
@@ -68,7 +68,7 @@ class ReadCache(Struct, frozen=True):
         """
         known = known or KeptTexts()
         full = [path for path in sorted(objects) if objects[path]]
-        entries = known.entries.of(_entry, full, map(objects.__getitem__, full))
+        entries = known.entries.each(_entry, full, map(objects.__getitem__, full))
         text = f'{{"cluster":{_text(cluster)},"files":{{{",".join(entries)}}},"version":{FORMAT}}}'
         path = self._path(cluster)
         try:

@@ -15,7 +15,7 @@ from locallb.config.settings import Settings
 from locallb.engine.engine import Engine
 from locallb.kubernetes.api.unreachable import UNREACHABLE
 from locallb.model.identities import ClusterName, Home, ObjectKey
-from locallb.model.memory import RowCache
+from locallb.model.memory import Memo
 from locallb.planning.planned import Plan
 from locallb.planning.runs import run_types
 from locallb.runtimes.runtime import Run
@@ -44,7 +44,7 @@ class Planner(Struct):
     """Live clusters that don't answer: nothing is asked of them, and nothing of theirs can be changed."""
     back: frozenset[ClusterName] = frozenset()
     """Those that didn't answer before the last look, and do now."""
-    _runs: RowCache[tuple[Run, ...]] = field(default_factory=RowCache)
+    _runs: Memo[tuple[Run, ...]] = field(default_factory=Memo)
     """The resources of each block of the state that may be runs of proxies."""
     _workspace: Workspace | None = None
     _state: object = _UNKNOWN
@@ -110,7 +110,7 @@ class Planner(Struct):
         """Note that the stack changed, and follow the runs that the state has now."""
         self._cache().updated()
         state = self.engine.state_stamp()  # before it is read: what somebody writes now is seen at the next look
-        self.triggers.runs(chain.from_iterable(self._runs.of(_runs_in, self.engine.blocks())))
+        self.triggers.runs(chain.from_iterable(self._runs.each(_runs_in, self.engine.blocks())))
         self._state = state
 
     def ended(self) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.model.memory import BlockCache, Memo, RowCache
+from locallb.model.memory import Memo
 
 
 def test_unused_results_are_evicted() -> None:
@@ -88,11 +88,11 @@ def test_equal_arguments_are_compared_in_depth_once() -> None:
 
 
 @given(st.lists(st.tuples(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1)), max_size=6), st.integers(0, 1))))
-def test_row_cache_makes_only_rows_that_were_absent_the_last_time(
+def test_only_rows_are_made_that_were_absent_the_last_time(
     history: list[tuple[list[tuple[int, int]], int]],
 ) -> None:
     """In any order; a row that occurs twice is made once at most; in another frame all are made again."""
-    objects, each, before = [[number] for number in range(4)], RowCache[tuple[int, int, int]](), set[tuple[int, ...]]()
+    objects, memory, before = [[number] for number in range(4)], Memo[tuple[int, int, int]](), set[tuple[int, ...]]()
     for rows, frame in history:
         made: list[tuple[int, int, int]] = []
 
@@ -100,9 +100,9 @@ def test_row_cache_makes_only_rows_that_were_absent_the_last_time(
             made.append((one[0], other[0], frame))
             return one[0], other[0], frame
 
-        each.within(frame)
+        memory.within(frame)
         wanted = tuple((one, other, frame) for one, other in rows)
-        assert each.of(make, (objects[one] for one, _ in rows), (objects[other] for _, other in rows)) == wanted
+        assert memory.each(make, (objects[one] for one, _ in rows), (objects[other] for _, other in rows)) == wanted
         assert before.isdisjoint(row for row in made if wanted.count(row) == 1)
         assert len(set(made)) == len(made)
         before = set(wanted)
@@ -110,51 +110,17 @@ def test_row_cache_makes_only_rows_that_were_absent_the_last_time(
 
 def test_an_equal_object_that_is_another_one_is_made_again() -> None:
     """It may mean something else: a 1 isn't a true."""
-    each, made = RowCache[None](), list[object]()
+    memory, made = Memo[None](), list[object]()
     for item in ([1], [True]):
-        each.of(made.append, [item])
+        memory.each(made.append, [item])
     assert made == [[1], [True]]
 
 
 def test_where_one_of_many_cannot_be_made_nothing_is_remembered_of_it() -> None:
     """Whoever asks again hears of it again, and of the others as before."""
-    each, good, bad = RowCache[float](), [1], [0]
-    assert each.of(lambda item: 1 / item[0], [good]) == (1.0,)
+    memory, good, bad = Memo[float](), [1], [0]
+    assert memory.each(lambda item: 1 / item[0], [good]) == (1.0,)
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
-            each.of(lambda item: 1 / item[0], [good, bad])
-    assert each.of(lambda item: 0.0 * item[0], [good]) == (1.0,)
-
-
-BLOCKS = st.lists(st.lists(st.integers(0, 9), max_size=4, unique=True), max_size=4)
-
-
-@given(st.lists(st.tuples(BLOCKS, st.booleans()), max_size=5))
-def test_block_cache_makes_only_members_that_stood_in_no_replaced_block(history: list[tuple[Any, bool]]) -> None:
-    """Whatever blocks come, go or are cut otherwise; of the very same block nothing is made."""
-    objects, cache = [[number] for number in range(10)], BlockCache[int]()
-    before: tuple[tuple[list[int], ...], ...] = ()
-    for cut, again in history:
-        kept = {str(block): block for block in before if again}
-        blocks = tuple(kept.get(str(block), block) for block in (tuple(map(objects.__getitem__, one)) for one in cut))
-        made: list[int] = []
-
-        def make(member: list[int], made: list[int] = made) -> int:
-            made.append(member[0])
-            return member[0]
-
-        assert cache.of(make, blocks) == tuple(tuple(member[0] for member in block) for block in blocks)
-        replaced = [block for block in before if all(block is not now for now in blocks)]
-        assert {member[0] for block in replaced for member in block}.isdisjoint(made)
-        new = [block for block in blocks if all(block is not then for then in before)]
-        assert {*made} <= {member[0] for block in new for member in block}
-        before = blocks
-
-
-def test_block_of_which_a_member_cannot_be_made_is_not_remembered() -> None:
-    """Whoever asks again hears of it again."""
-    cache, blocks = BlockCache[float](), [([1], [0])]
-    for _ in range(2):
-        with pytest.raises(ZeroDivisionError):
-            cache.of(lambda member: 1 / member[0], blocks)
-    assert cache.of(lambda member: 2.0 * member[0], blocks) == ((2.0, 0.0),)
+            memory.each(lambda item: 1 / item[0], [good, bad])
+    assert memory.each(lambda item: 0.0 * item[0], [good]) == (1.0,)

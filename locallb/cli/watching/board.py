@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from locallb.cli.watching.relay import Batch
 from locallb.model.identities import ObjectKey
-from locallb.model.memory import RowCache
+from locallb.model.memory import Memo
 from locallb.planning.planned import Placement, Plan
 from locallb.planning.status import NOT_DEPLOYED, Observation, Row, State, rows
 from locallb.watch.events import Converged, Failed, Planned, Stopped, Updated
@@ -70,9 +70,9 @@ class Board(Struct):
     """Whom the last plan has, in its order."""
     _planned_keys: frozenset[ObjectKey] = frozenset()
     """The same, so that others are found at once."""
-    _rows: RowCache[tuple[Row, ...]] = field(default_factory=RowCache)
+    _rows: Memo[tuple[Row, ...]] = field(default_factory=Memo)
     """What was found out last, and from what: most stays as it is."""
-    _views: RowCache[View] = field(default_factory=RowCache)
+    _views: Memo[View] = field(default_factory=Memo)
 
     def take(self, batch: Batch) -> None:
         """Note what happened."""
@@ -100,7 +100,7 @@ class Board(Struct):
         if self.planned is None:
             return []
         plan = self.planned.plan
-        of_each = self._rows.of(
+        of_each = self._rows.each(
             _rows_of, plan.placements, [self.seen.get(placement.proxy) for placement in plan.placements]
         )
         rejected = rows(Plan(rejections=plan.rejections), {}) if plan.rejections else ()
@@ -109,7 +109,7 @@ class Board(Struct):
         keys = [*map(_KEY, all_rows)]
         failures, changes = map(self._failures.get, keys), map(self._changes.get, keys)
         unasked = self._open | {placement.key for placement in plan.placements if self._is_unasked(placement.proxy)}
-        return list(self._views.of(_view, all_rows, failures, changes, map(unasked.__contains__, keys)))
+        return list(self._views.each(_view, all_rows, failures, changes, map(unasked.__contains__, keys)))
 
     def _is_unasked(self, proxy: str) -> bool:
         answer = self.seen.get(proxy, _UNASKED)

@@ -27,7 +27,7 @@ from locallb.kubernetes.status_patch import ObservedStatus
 from locallb.model.fields import FieldError, text_of
 from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import ClusterName, IPAddress, ObjectKey
-from locallb.model.memory import Memo, RowCache, few_replaced
+from locallb.model.memory import Memo, few_replaced
 from locallb.model.objects import EndpointSlice, MalformedService, Node, PodRanges, Service
 from locallb.model.texts import cleaned, fault_of
 
@@ -72,7 +72,7 @@ class ParsedObject(Struct, frozen=True):
 class ParseMemory(Struct):
     """What the objects of one cluster were understood as, for whoever comes with most of the very same again."""
 
-    objects: RowCache[tuple[ParsedObject, ...]] = field(default_factory=RowCache)
+    objects: Memo[tuple[ParsedObject, ...]] = field(default_factory=Memo)
     rows: tuple[tuple[ParsedObject, ...], ...] = ()
     """The last ones."""
     parsed: Parsed | None = None
@@ -91,7 +91,7 @@ def parse_objects(
     server are held against `definitions`.
     """
     known = known or ParseMemory()
-    rows = known.objects.of(partial(_understood, cluster, definitions), objects)
+    rows = known.objects.each(partial(_understood, cluster, definitions), objects)
     known.parsed = _with_other_services(known, rows) or _gathered(cluster, rows)
     known.rows = rows
     return known.parsed

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from functools import partial
 from itertools import chain
 from operator import itemgetter
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -39,7 +39,7 @@ from locallb.model.gateway.objects import ListenerSet, Named, Reference
 from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.gateway.policies import BackendTlsPolicy
 from locallb.model.identities import ClusterName, Home, place
-from locallb.model.memory import AnyMemo, Memo, RowCache
+from locallb.model.memory import AnyMemo, Memo
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Access, Snapshot
 from locallb.planning.gateways.gateways import Gateways
@@ -127,14 +127,14 @@ def _of_placements(
     placements: Sequence[Placement], bound: Sequence[Bound | None], settings: Settings, tell: _Telling
 ) -> Sequence[tuple[Placement, Outcome | None]]:
     """Return placements with their statuses, and the outcomes of Gateways; most are unchanged."""
-    known: RowCache[tuple[Placement, Outcome | None]] = tell.memory.of("placed", RowCache)
+    known: Memo[tuple[Placement, Outcome | None]] = tell.memory.of("placed", Memo)
     known.within(tell.snapshot.home, tell.snapshot.access, settings)
 
     def made(placement: Placement, bound: Bound | None) -> tuple[Placement, Outcome | None]:
         with_status, outcome = _with_status(placement, bound, tell)
         return with_ingresses(with_status, bound, tell.snapshot, settings), outcome
 
-    return known.of(made, placements, bound)
+    return known.each(made, placements, bound)
 
 
 def _served(outcomes: Sequence[tuple[object, Outcome | None]], bound: Sequence[Bound | None]) -> _Served:
@@ -197,25 +197,25 @@ def _of_routes(
 ) -> Iterable[PlannedStatus]:
     """Return the statuses of routes in the order of names: those that one Gateway alone speaks of are made together."""
     memory = tell.memory
-    said = _each(memory, cluster, "said").of(verdicts_of, bound)
-    named = _each(memory, cluster, "named").of(tuple, said)
+    said = _each(memory, cluster, "said").each(verdicts_of, bound)
+    named = _each(memory, cluster, "named").each(tuple, said)
     several = memory.of((cluster, "several"), _several, *named)
-    shares = _each(memory, cluster, "shares", several).of(several.intersection, said)
-    of_gateways: Memo[Memo[PlannedStatus]] = memory.of((cluster, "known"), Memo)
+    shares = _each(memory, cluster, "shares", several).each(several.intersection, said)
+    of_gateways: Memo[AnyMemo] = memory.of((cluster, "known"), Memo)
+    known = [of_gateways.of(gateway.key, Memo) for gateway in bound]  # of each of its routes, while the Gateway changes
+    of_gateways.evict_unused()
 
     def planned(telling: _Telling, reference: Reference, verdicts: tuple[ParentVerdict, ...]) -> PlannedStatus:
         return telling.planned(cluster, reference, lambda said, _: route_status(said, backends), verdicts, shared)
 
-    def together(gateway: BoundGateway, said: _Said, several: frozenset[Reference]) -> _Statuses:
-        known = of_gateways.of(gateway.key, Memo)  # of each of its routes, while the Gateway changes
+    def together(known: AnyMemo, said: _Said, several: frozenset[Reference]) -> _Statuses:
         telling = _Telling(tell.snapshot, known)
         made = {name: planned(telling, name, verdicts) for name, verdicts in said.items() if name not in several}
         known.evict_unused()
         return tuple(made), tuple(made.values())
 
     frame = shared, tell.snapshot.home, tell.snapshot.access[cluster]
-    groups = [*_each(memory, cluster, "routes", *frame).of(together, bound, said, shares)]
-    of_gateways.keep((gateway.key for gateway in bound), len(bound))
+    groups = [*_each(memory, cluster, "routes", *frame).each(together, known, said, shares)]
     if several:
         made = {name: planned(tell, name, verdicts) for name, verdicts in verdicts_by_route(bound) if name in several}
         groups.append((tuple(made), tuple(made.values())))
@@ -225,9 +225,9 @@ def _of_routes(
     return in_order(statuses)
 
 
-def _each(memory: AnyMemo, cluster: ClusterName, what: str, *frame: object) -> RowCache[Any]:
+def _each(memory: AnyMemo, cluster: ClusterName, what: str, *frame: object) -> AnyMemo:
     """Return the cache of each Gateway of a cluster within a frame."""
-    known: RowCache[Any] = memory.of((cluster, what), RowCache)
+    known: AnyMemo = memory.of((cluster, what), Memo)
     known.within(*frame)
     return known
 

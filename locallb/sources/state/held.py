@@ -17,7 +17,7 @@ from msgspec import Struct, field
 
 from locallb.guarded import reader
 from locallb.model.identities import Fingerprint, IPAddress, ProxyName
-from locallb.model.memory import BlockCache, Memo
+from locallb.model.memory import Memo
 from locallb.model.serving import HeapBounds
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment
 from locallb.sources import SourceError
@@ -52,7 +52,10 @@ class HeldByState(Struct, frozen=True):
 class HeldMemory(Struct):
     """What the resources of a state said when they were read last, and what that came to."""
 
-    said: BlockCache[object] = field(default_factory=BlockCache)
+    said: Memo[tuple[object, ...]] = field(default_factory=Memo)
+    """What all resources of a block said."""
+    members: Memo[Memo[object]] = field(default_factory=Memo)
+    """What each of them said, while the block changes; by its first one, which most often stays."""
     held: Memo[HeldByState] = field(default_factory=Memo)
 
 
@@ -82,8 +85,12 @@ def held_by(blocks: Iterable[Sequence[HeldResource]], known: HeldMemory) -> Held
         SourceError: if one isn't as we write it.
 
     """
+    blocks = tuple(blocks)
+    members = [known.members.of(tuple(map(id, block[:1])), Memo) for block in blocks]
+    known.members.evict_unused()
     try:
-        return known.held.of(None, _held_in, known.said.of(said, blocks))
+        of_blocks = known.said.each(lambda known, block: known.each(said, block), members, blocks)
+        return known.held.of(None, _held_in, of_blocks)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SourceError(f"the stack's state has a resource that isn't as local-lb writes it: {error}") from None
 
