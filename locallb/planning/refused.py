@@ -19,6 +19,7 @@ from locallb.model.gateway.ingresses import Ingress
 from locallb.model.gateway.objects import Gateway, ListenerSet, Route
 from locallb.model.gateway.of_cluster import AuthorityBundle, ObjectOfCluster, TlsSecret
 from locallb.model.identities import ClusterName, Digest
+from locallb.model.memory import Memo
 from locallb.model.objects import MalformedService, Service
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Snapshot
@@ -64,19 +65,22 @@ def content_of(thing: Refusable) -> Digest:
 
 
 def beside(
-    objects: Iterable[ObjectOfCluster], cluster: ClusterName, *, together: bool, contents: Contents | None = None
+    objects: Iterable[ObjectOfCluster], cluster: ClusterName, *, together: bool, contents: Memo[Digest] | None = None
 ) -> Digest:
     """Digest what an object is refused with: what has listeners, or (`together`) all that may be refused."""
-    contents = Contents() if contents is None else contents
+    contents = contents or Memo()
     kinds = Refusable if together else Gateway | ListenerSet
     things = (each.object for each in objects if each.cluster == cluster and isinstance(each.object, kinds))
-    of_names = sorted(f"{name_of(cluster, thing)} {contents.of(thing)}" for thing in things)
+    named = ((name_of(cluster, thing), thing) for thing in things)
+    of_names = sorted(f"{name} {contents.of(name, content_of, thing)}" for name, thing in named)
     return Digest(hashlib.sha256("\n".join(of_names).encode()).hexdigest())
 
 
-def current(snapshot: Snapshot, refusals: Iterable[Refusal], contents: Contents | None = None) -> tuple[Refusal, ...]:
-    """Return the refusals of objects that are as they were, beside others that are as they were."""
-    contents = Contents() if contents is None else contents
+def current(
+    snapshot: Snapshot, refusals: Iterable[Refusal], contents: Memo[Digest] | None = None
+) -> tuple[Refusal, ...]:
+    """Return the refusals of objects that are as they were, beside others; `contents` has digests by name."""
+    contents = contents or Memo()
     present: dict[str, tuple[ClusterName, Refusable]] = {
         str(service.key): (service.key.cluster, service) for service in snapshot.services
     }
@@ -89,7 +93,7 @@ def current(snapshot: Snapshot, refusals: Iterable[Refusal], contents: Contents 
         if refusal.name not in present:
             return False
         cluster, thing = present[refusal.name]
-        if contents.of(thing) != refusal.content:
+        if contents.of(refusal.name, content_of, thing) != refusal.content:
             return False
         place = cluster, refusal.together
         if place not in digests:
@@ -103,24 +107,6 @@ def _plain(value: object) -> object:
     return dict(value) if isinstance(value, Mapping) else str(value)
 
 
-class Contents(Struct):
-    """Digests of objects, each made once as long as the object is the same. For one thread."""
-
-    _known: dict[int, tuple[Refusable, Digest]] = field(default_factory=dict)
-
-    def of(self, thing: Refusable) -> Digest:
-        """Return the digest of an object."""
-        before = self._known.get(id(thing))
-        if before is None or before[0] is not thing:
-            before = self._known[id(thing)] = thing, content_of(thing)
-        return before[1]
-
-    def keep(self, things: Iterable[object]) -> None:
-        """Forget all others."""
-        present = {id(thing) for thing in things}
-        self._known = {key: each for key, each in self._known.items() if key in present}
-
-
 class RefusedObjects(Struct):
     """Puts objects with a problem in the places of those that are refused. For one thread."""
 
@@ -130,8 +116,8 @@ class RefusedObjects(Struct):
     """Names of the objects that were added or changed when any was last: most often they are to blame."""
     _refusals: tuple[Refusal, ...] = ()
     _planned: Snapshot | None = None
-    _made: dict[str, tuple[object, Refusal, ObjectOfCluster]] = field(default_factory=dict)
-    _contents: Contents = field(default_factory=Contents)
+    _made: Memo[ObjectOfCluster] = field(default_factory=Memo)
+    _contents: Memo[Digest] = field(default_factory=Memo)
 
     def of(self, snapshot: Snapshot, refusals: tuple[Refusal, ...]) -> Snapshot:
         """Return what is planned of a snapshot: the identical one where nothing in it is refused."""
@@ -139,8 +125,9 @@ class RefusedObjects(Struct):
             self.changed = _changed(self.read, snapshot) or self.changed
             self.read, self._refusals = snapshot, refusals
             valid = current(snapshot, refusals, self._contents)
-            self._contents.keep((*snapshot.services, *(each.object for each in snapshot.gateway_api)))
             self._planned = self._without(snapshot, valid) if valid else snapshot
+            self._contents.evict_unused()
+            self._made.evict_unused()
         return self._planned
 
     def _without(self, snapshot: Snapshot, refusals: Iterable[Refusal]) -> Snapshot:
@@ -166,18 +153,13 @@ class RefusedObjects(Struct):
         )
 
     def _object(self, each: ObjectOfCluster, by_name: Mapping[str, Refusal]) -> ObjectOfCluster:
-        """Return the same object each time, so that an identity check is enough."""
-        thing = each.object
-        if not isinstance(thing, RefusableObject):
+        """Return what is planned of one: the same object each time."""
+        if not isinstance(each.object, RefusableObject):
             return each
-        refusal = by_name.get(name_of(each.cluster, thing))
+        refusal = by_name.get(name_of(each.cluster, each.object))
         if refusal is None:
             return each
-        before = self._made.get(refusal.name)
-        if before is None or before[0] is not thing or before[1] != refusal:
-            before = thing, refusal, each._replace(object=refused(thing, refusal))
-            self._made[refusal.name] = before
-        return before[2]
+        return self._made.of(refusal.name, _refused, each.cluster, each.object, refusal)
 
 
 def _changed(before: Snapshot | None, after: Snapshot) -> frozenset[str]:
@@ -187,6 +169,10 @@ def _changed(before: Snapshot | None, after: Snapshot) -> frozenset[str]:
     known = {id(each.object) for each in before.gateway_api}
     new = [each for each in after.gateway_api if id(each.object) not in known]
     return frozenset(name_of(each.cluster, each.object) for each in new if isinstance(each.object, RefusableObject))
+
+
+def _refused(cluster: ClusterName, thing: RefusableObject, refusal: Refusal) -> ObjectOfCluster:
+    return ObjectOfCluster(cluster, refused(thing, refusal))
 
 
 def refused(thing: RefusableObject, refusal: Refusal) -> RefusableObject:
