@@ -15,7 +15,6 @@ from locallb.kubernetes.parsing.documents import DocumentError, ReadDocument, re
 from locallb.kubernetes.parsing.relevant import Document, kinds_of, relevant
 from locallb.kubernetes.parsing.yaml_builder import MOST_ALIASED, Allowance
 from locallb.model.formatting import clipped, shown
-from locallb.model.memory import few_replaced
 from locallb.model.texts import cleaned
 from locallb.planning.left_out import added, few_kinds
 from locallb.sources.manifests.certificates import certificate_references, without_references
@@ -52,8 +51,6 @@ class FilesNow(Struct):
     notices: list[str] = field(default_factory=list)
     kinds: Mapping[str, int] = field(default_factory=dict)
     """How many objects there are, by kind."""
-    aliased: int = 0
-    """Characters that all aliases stand for."""
 
 
 def understood_files(folder: Folder, before: Mapping[str, ParsedFile], directory: Path) -> FilesNow:
@@ -83,35 +80,7 @@ def understood_files(folder: Folder, before: Mapping[str, ParsedFile], directory
         fresh.understood[file.path] = understood
         fresh.objects[file.path] = understood.objects
         fresh.notices.extend(understood.notices)
-    fresh.aliased = aliased
     fresh.kinds = added(file.kinds for file in fresh.understood.values())
-    return fresh
-
-
-def with_other_contents(
-    folder: Folder, before: Folder | None, known: FilesNow | None, directory: Path
-) -> FilesNow | None:
-    """Return what `understood_files` says, of what it said before, where only contents of a few files are others.
-
-    None where that can't be said for sure: some can't be read, are empty, have aliases, lead to notices.
-    """
-    if before is None or known is None or before.links != folder.links or known.aliased or known.broken:
-        return None
-    where = few_replaced(before.files, folder.files)
-    if where is None:
-        return None
-    fresh = FilesNow(dict(known.understood), dict(known.objects), {}, list(known.notices), known.kinds)
-    for number in where:
-        file, old = folder.files[number], known.understood[before.files[number].path]
-        if file.path != before.files[number].path or file.why or not file.data:
-            return None
-        try:
-            new = old if old.data == file.data else _understood(file, 0, directory)
-        except DocumentError:
-            return None
-        if old.notices or new.notices or new.kinds != old.kinds or new.aliased:
-            return None
-        fresh.understood[file.path], fresh.objects[file.path] = new, new.objects
     return fresh
 
 

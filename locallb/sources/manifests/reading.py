@@ -27,7 +27,7 @@ from locallb.model.snapshot import Contents
 from locallb.model.system_errors import has_remedy
 from locallb.sources import SourceError
 from locallb.sources.manifests.entry import ManifestsSource
-from locallb.sources.manifests.files import FilesNow, ParsedFile, understood_files, with_other_contents
+from locallb.sources.manifests.files import FilesNow, ParsedFile, understood_files
 from locallb.sources.manifests.written_files import QUIET, WrittenFiles
 from locallb.sources.readings import FilesOfObjects, KeptTexts, ReadCache
 from locallb.sources.source import SourceResult
@@ -73,8 +73,6 @@ class ParseCache(Struct):
     """Each file that could be read."""
     written: WrittenFiles = field(default_factory=WrittenFiles)
     """What files lost that may be in the midst of being written."""
-    now: FilesNow | None = None
-    """What the files of `folder` meant, if all of it was good and none was empty."""
 
 
 def manifests_path(source: ManifestsSource, root: Path) -> Path:
@@ -131,7 +129,7 @@ def _read_once(  # noqa: PLR0913 - as above
     try:
         folder = _folder(directory, memory)
     except FolderError as error:
-        memory.folder = memory.reading = memory.now = None
+        memory.folder = memory.reading = None
         return _from_copy_alone(source, directory, error, readings)
     now = time.monotonic()
     is_due = memory.written.due is not None and now >= memory.written.due
@@ -174,9 +172,6 @@ def _fresh(
 ) -> FilesNow:
     """Understand what the files have now, and remember that."""
     place = directory.parent if directory.is_file() else directory
-    if again := with_other_contents(folder, memory.folder, memory.now, place):
-        memory.files, memory.now = again.understood, again
-        return again
     fresh = understood_files(folder, memory.files, place)
     memory.files = fresh.understood
     if not folder.files:
@@ -184,7 +179,6 @@ def _fresh(
     empty = [path for path, file in memory.files.items() if not file.data]
     if empty:
         _distrust(empty, fresh, readings.load(source.cluster) or {}, alone=directory.is_file())
-    memory.now = None if fresh.broken or empty else fresh
     return fresh
 
 
