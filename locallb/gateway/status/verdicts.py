@@ -28,7 +28,7 @@ class Verdict(StrEnum):
     """By all or by one of those that it belongs to."""
 
 
-@lru_cache(_MOST)
+@lru_cache(_MOST)  # to parse a text takes long, and whoever shows statuses comes with the same ones again
 def verdict_of(status: str) -> Verdict:
     """Return the overall result of a status, given as JSON."""
     said: JsonObject = json.loads(status)

@@ -67,7 +67,7 @@ def request_of(service: Service, pinned: Iterable[IPAddress] = ()) -> Request:
     return Request(service, families, tuple(asked.values()), _preferred(service.key))
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=8192)  # all are asked for when one Service comes or goes
 def _preferred(key: ObjectKey) -> int:
     return int.from_bytes(hashlib.sha256(str(key).encode()).digest(), "big")
 

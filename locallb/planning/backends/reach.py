@@ -52,7 +52,7 @@ def reach_of(nodes: Sequence[Node], routes: Iterable[Route], diversions: tuple[D
     return _reach(addresses, behind, tuple(routes), diversions)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=64)  # all routes are gone through: not for each Node or EndpointSlice that changes
 def _reach(
     nodes: frozenset[IPAddress],
     behind: frozenset[IPNetwork],
