@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from locallb.desired.cluster import routes_of
-from locallb.desired.proxy import ServingProxy, claims_of
+from locallb.desired.proxy import ServingProxy, claims_of, proof_inputs
 from locallb.kubernetes.frontend import published_in
 from locallb.model.desired import Group, Resource, ResourceKey, group_of
 from locallb.model.identities import ObjectKey
@@ -82,16 +82,12 @@ def _fragment(
 def _proof(placement: Placement, proxy: ServingProxy, routes: ObjectKey | None) -> Resource:
     """Return the proof that its listeners are served."""
     key, part = str(placement.key), placement.part
-    own = {"lds": part.rendered.listeners_version, "cds": part.rendered.clusters_version} if part else None
-    inputs = {
-        "proxy": proxy.id,
-        "part": part.part.id if part else "",
-        "process": proxy.identity,
-        "listeners": [listener.name for port in placement.ports for listener in port.listeners],
-        "versions": own or proxy.versions,
-        "probes": [probe.place for probe in placement.probes],
-        "published": proxy.published,
-    }
+    listeners = [listener.name for port in placement.ports for listener in port.listeners]
+    inputs = proof_inputs(proxy.config, proxy.identity, listeners, published=proxy.published)
+    inputs["probes"] = [probe.place for probe in placement.probes]
+    if part:
+        versions = {"lds": part.rendered.listeners_version, "cds": part.rendered.clusters_version}
+        inputs |= {"part": part.part.id, "versions": versions}
     fragment = (ResourceKey(SERVICE, key),) if part else ()
     return Resource(
         ResourceKey(REACHABLE, key),

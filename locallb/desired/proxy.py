@@ -61,11 +61,6 @@ class ServingProxy(Struct, frozen=True):
         """Refer to its id, once its directory exists."""
         return Ref(self.config, ("proxy",))
 
-    @property
-    def versions(self) -> Ref:
-        """Refer to the versions of its configuration."""
-        return Ref(self.config, ("versions",))
-
 
 def claims_of(placement: Placement) -> tuple[ResourceKey, ...]:
     """Return the resources by which a load balancer claims its addresses, or ports of those that all Services share."""
@@ -109,13 +104,20 @@ def _configuration(planned: PlannedProxy) -> dict[str, object]:
     """Return the inputs of the configuration on disk."""
     versions = planned.rendered.versions
     return {
+        **_in_directory(planned),
+        "files": dict(planned.rendered.files),
+        "versions": {"lds": versions.lds, "cds": versions.cds},
+        **_serves(planned),
+    }
+
+
+def _in_directory(planned: PlannedProxy) -> dict[str, object]:
+    """Return the inputs of everything that is written into the proxy's directory."""
+    return {
         "proxy": planned.proxy.id,
         "name": planned.proxy.name,
         "owner": owner_fields(planned.owner),
-        "files": dict(planned.rendered.files),
-        "versions": {"lds": versions.lds, "cds": versions.cds},
         "shared": planned.run.by_group,
-        **_serves(planned),
     }
 
 
@@ -128,15 +130,9 @@ def _certificate(
     planned: PlannedProxy, certificate: AnyCertificate, claimed: Claimed | None, root: ResourceKey
 ) -> Resource:
     """Return a certificate with its key, where the proxy reads them."""
-    shared = {
-        "proxy": planned.proxy.id,
-        "name": planned.proxy.name,
-        "owner": owner_fields(planned.owner),
-        "shared": planned.run.by_group,
-    }
     if isinstance(certificate, LocalCertificate):
         made = {
-            **shared,
+            **_in_directory(planned),
             "certificate": certificate.name,
             "hosts": list(certificate.hosts),
             "authority": certificate.authority,
@@ -145,7 +141,7 @@ def _certificate(
         return Resource(ResourceKey(CERTIFICATE, f"{planned.proxy.name}/{certificate.name}"), made, root)
     access = claimed.access if claimed else None
     served = {
-        **shared,
+        **_in_directory(planned),
         "access": encode(_NO_CLUSTER if certificate.file or access is None else access),
         "file": certificate.file,
         "namespace": certificate.namespace,
@@ -171,14 +167,20 @@ def _routes(planned: PlannedProxy, run: DesiredRun, root: ResourceKey) -> Iterat
 def _answers(planned: PlannedProxy, run: DesiredRun, root: ResourceKey) -> Iterator[Resource]:
     """Return the proof that questions for names are answered."""
     if planned.proxy.names:
-        config = ResourceKey(CONFIG, planned.proxy.name)
-        inputs = {
-            "proxy": Ref(config, ("proxy",)),
-            "part": "",
-            "process": run.identity,
-            "listeners": [listener.name for listener in planned.proxy.names],
-            "versions": Ref(config, ("versions",)),
-            "probes": [],
-            "published": bool(planned.proxy.published),
-        }
+        listeners = [listener.name for listener in planned.proxy.names]
+        config, published = ResourceKey(CONFIG, planned.proxy.name), bool(planned.proxy.published)
+        inputs = proof_inputs(config, run.identity, listeners, published=published)
         yield Resource(ResourceKey(REACHABLE, planned.proxy.name), inputs, root, (run.key,))
+
+
+def proof_inputs(config: ResourceKey, identity: Ref, listeners: list[str], *, published: bool) -> dict[str, object]:
+    """Return the inputs of the proof that a run serves listeners of its own configuration."""
+    return {
+        "proxy": Ref(config, ("proxy",)),
+        "part": "",
+        "process": identity,
+        "listeners": listeners,
+        "versions": Ref(config, ("versions",)),
+        "probes": [],
+        "published": published,
+    }
