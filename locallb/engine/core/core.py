@@ -13,11 +13,11 @@ from msgspec import Struct
 from locallb.engine.core.decisions import Decider, Decision, Waiting
 from locallb.engine.core.executor import Executor
 from locallb.engine.core.lanes import Lanes
-from locallb.engine.core.operations import ADOPTING, Kind, Operation, Outcome
+from locallb.engine.core.operations import ADOPTING, Kind, Operation, Outcome, ended
 from locallb.engine.core.wanted import Groups
 from locallb.engine.state.errors import EngineError, StepError, Unsupported
 from locallb.engine.state.resource import ResourceState
-from locallb.engine.state.snapshot import Drop, End, Free, Mutation, Put, Snapshot, Supersede
+from locallb.engine.state.snapshot import Drop, Free, Mutation, Put, Snapshot, Supersede
 from locallb.engine.state.urns import split_reference
 from locallb.engine.state.values import Properties
 from locallb.model.desired import ResourceKey
@@ -310,12 +310,13 @@ class Core:
         del self._claimed[urn]
         if outcome.error is not None:
             if operation.kind not in ADOPTING:
-                self._apply((*self._ended(operation),))
+                self._apply(ended(self._recorder.snapshot, operation.pending))
             self._told(operation, outcome)
             is_old = any(operation.subject is old for old in self._old.get(urn, ()))
             self._fail(urn, operation.subject if is_old else self._decider.wanted.get(urn), outcome.error)
             return
-        changes = (*self._ended(operation), *operation.changes(outcome.answer, self._recorder.snapshot))
+        snapshot = self._recorder.snapshot
+        changes = (*ended(snapshot, operation.pending), *operation.changes(outcome.answer, snapshot))
         if operation.kind in ADOPTING:
             self._adopted(urn, changes)
         else:
@@ -324,10 +325,6 @@ class Core:
         if operation.kind in _MAKING:
             self._made[urn] = operation.subject.inputs
         self._told(operation, outcome)
-
-    def _ended(self, operation: Operation) -> list[Mutation]:
-        pending = self._recorder.snapshot.pending
-        return [End(number) for number, other in pending.items() if other is operation.pending]
 
     def _fail(self, urn: str, about: object, error: EngineError) -> None:
         before = self._failures.get(urn)

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from locallb.engine.backend.store import Recorder
-from locallb.engine.core.operations import Kind, Operation
+from locallb.engine.core.operations import Kind, Operation, ended, freed
 from locallb.engine.core.wanted import Wanted
 from locallb.engine.deploy.deletion import refuse_options
 from locallb.engine.deploy.goal import Goal
@@ -20,7 +20,7 @@ from locallb.engine.deploy.replacement import dependents_to_replace
 from locallb.engine.providers.handles import Handle
 from locallb.engine.state.checkpoint import timestamp
 from locallb.engine.state.resource import Pending, ResourceState
-from locallb.engine.state.snapshot import Drop, End, Free, Mutation, Put, Snapshot, is_stack
+from locallb.engine.state.snapshot import Drop, Mutation, Put, Snapshot, is_stack
 from locallb.engine.state.urns import STACK_TYPE, is_provider, package_of
 
 
@@ -80,8 +80,7 @@ class Decider(Struct):
         if on := self._user_of_old(old):
             return Waiting(on)
         if not old.custom or is_provider(old.type):
-            numbers = [number for number, other in self._snapshot.condemned.items() if other is old]
-            return Settled(tuple(Free(number) for number in numbers))
+            return Settled(freed(self._snapshot, old))
         return self._deletion(Kind.DELETE_OLD, old)
 
     def stack_entry(self) -> tuple[Mutation, ...]:
@@ -192,7 +191,7 @@ class Decider(Struct):
         if pending.kind != Kind.CREATE.value:
             is_it = live is not None and live.id == (pending.resource.id or live.id)
             if live is None or not is_it or not live.custom or live.pending_replacement:
-                return self._ended(pending)
+                return Settled(ended(self._snapshot, pending))
             return Operation(Kind.LOOK, live, self.providers.handle_of(live), self.lane_of(live), pending=pending)
         for needed in pending.resource.references:
             if any(one.kind == Kind.CREATE.value for one in self.left.get(needed, ())):
@@ -200,12 +199,8 @@ class Decider(Struct):
         resource = self.providers.attach(pending.resource)
         handle = self.providers.handle_of(resource)
         if live is not None and not live.pending_replacement and not handle.diff(live, resource.inputs).replaces:
-            return self._ended(pending)  # another engine has made it since
+            return Settled(ended(self._snapshot, pending))  # another engine has made it since
         return Operation(Kind.FINISH, resource, handle, self.lane_of(resource), pending=pending)
-
-    def _ended(self, pending: Pending) -> Settled:
-        numbers = [number for number, other in self._snapshot.pending.items() if other is pending]
-        return Settled(tuple(End(number) for number in numbers))
 
 
 def _entry(old: ResourceState | None, new: ResourceState) -> Settled:

@@ -7,11 +7,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from locallb.engine.deploy.refreshing import taken_over
+from locallb.engine.deploy.steps import instances_taken_over
 from locallb.engine.providers.handles import Found, Handle
 from locallb.engine.state.checkpoint import timestamp
 from locallb.engine.state.errors import EngineError, StepError
 from locallb.engine.state.resource import Pending, ResourceState
-from locallb.engine.state.snapshot import Drop, Free, Mutation, Put, Snapshot, Supersede
+from locallb.engine.state.snapshot import Drop, End, Free, Mutation, Put, Snapshot, Supersede
 
 
 class Kind(Enum):
@@ -101,7 +102,7 @@ class Operation(Struct, eq=False):
             seen = answer if isinstance(answer, Found) else None
             return taken_over(snapshot, self.subject, seen)
         if self.kind is Kind.DELETE_OLD:
-            return tuple(Free(number) for number, old in snapshot.condemned.items() if old is self.subject)
+            return freed(snapshot, self.subject)
         if self.kind is Kind.DELETE:
             return (Drop(self.urn),)
         return (Put(replace(live or self.subject, pending_replacement=True)),)
@@ -109,14 +110,20 @@ class Operation(Struct, eq=False):
     def _made(self, answer: Made, live: ResourceState | None, snapshot: Snapshot) -> tuple[Mutation, ...]:
         now = timestamp()
         made = replace(self.subject, id=answer[0], outputs=answer[1], created=now, modified=now)
-        again = [
-            Free(number)
-            for number, old in snapshot.condemned.items()
-            if old.urn == self.urn and self.handle.is_same_thing(old, made)
-        ]
+        again = instances_taken_over(snapshot, made, self.handle)
         if live is None or live.pending_replacement:
             return (*again, Put(made))
         return (*again, Supersede(made, snapshot.take_number()))
+
+
+def freed(snapshot: Snapshot, old: ResourceState) -> tuple[Free, ...]:
+    """Forget an old instance."""
+    return tuple(Free(number) for number, other in snapshot.condemned.items() if other is old)
+
+
+def ended(snapshot: Snapshot, pending: Pending | None) -> tuple[End, ...]:
+    """Note that an operation that was written down has ended, if one was."""
+    return tuple(End(number) for number, other in snapshot.pending.items() if other is pending)
 
 
 class Outcome(Struct, frozen=True):

@@ -87,7 +87,7 @@ class Wanted:
     def _add(self, resource: Resource) -> str:
         urn = self._urn(resource.key)
         self._by_urn[urn] = resource
-        self._requirements[urn] = frozenset(map(self._urn, (*resource.requirements, *self._needs(resource))))
+        self._requirements[urn] = frozenset(map(self._urn, (*resource.requirements, *self._followed(resource))))
         self._reads[urn] = frozenset(self._urn(ref.key) for ref in resource.references)
         for used in self._requirements[urn] | self._reads[urn]:
             self._users.setdefault(used, {})[urn] = None
@@ -97,9 +97,8 @@ class Wanted:
             self._followers[resource.key] = resource
         return urn
 
-    def _needs(self, resource: Resource) -> Iterator[ResourceKey]:
-        yield from resource.needs
-        yield from (key for key in resource.follows if key in self._by_key)
+    def _followed(self, resource: Resource) -> Iterator[ResourceKey]:
+        return (key for key in resource.follows if key in self._by_key)
 
     def _urn(self, key: ResourceKey) -> str:
         if key not in self._urns:
@@ -116,7 +115,7 @@ class Wanted:
         names = sorted(resource.inputs)
         used = {name: sorted({self._urns[key] for key in _read(resource.inputs[name])}) for name in names}
         needs = {
-            *(self._urns[key] for key in self._needs(resource)),
+            *(self._urns[key] for key in (*resource.needs, *self._followed(resource))),
             *(one for several in used.values() for one in several),
         }
         return Goal(

@@ -19,7 +19,7 @@ from locallb.engine.providers.handles import Found, Handle
 from locallb.engine.state.checkpoint import timestamp
 from locallb.engine.state.errors import Cancelled, StepError
 from locallb.engine.state.resource import Pending, ResourceState
-from locallb.engine.state.snapshot import Drop, Free, Put, Supersede
+from locallb.engine.state.snapshot import Drop, Free, Put, Snapshot, Supersede
 from locallb.engine.state.values import UNKNOWN, PropertyChange, Value, has_unknown
 
 Changes = tuple[PropertyChange, ...]
@@ -66,7 +66,7 @@ class Steps(Struct, frozen=True):
         """Create a resource that the state doesn't have."""
         with self._working(), self.reporter.step(Op.CREATE, new, changes):
             number, made = self._create(new, provider)
-            self.recorder.end(number, *self._taken_over(made, provider), Put(made))
+            self.recorder.end(number, *instances_taken_over(self.recorder.snapshot, made, provider), Put(made))
             return made
 
     def create_replacement(
@@ -76,14 +76,8 @@ class Steps(Struct, frozen=True):
         with self._working(), self.reporter.step(Op.CREATE_REPLACEMENT, new, changes):
             number, made = self._create(new, provider)
             put = Put(made) if old.pending_replacement else Supersede(made, self.recorder.number())
-            self.recorder.end(number, *self._taken_over(made, provider), put)
+            self.recorder.end(number, *instances_taken_over(self.recorder.snapshot, made, provider), put)
             return made
-
-    def _taken_over(self, made: ResourceState, provider: Handle) -> list[Free]:
-        """Forget the old instances that are what this creation made: the resource is again what it was before."""
-        condemned = dict(self.recorder.snapshot.condemned)
-        mine = {number: old for number, old in condemned.items() if old.urn == made.urn}
-        return [Free(number) for number, old in mine.items() if provider.is_same_thing(old, made)]
 
     def _create(self, new: ResourceState, provider: Handle) -> tuple[int, ResourceState]:
         self._refuse_unknown(new)
@@ -119,7 +113,7 @@ class Steps(Struct, frozen=True):
         old = self.recorder.snapshot.live.get(wanted.urn)
         superseding = old is not None and not old.pending_replacement
         put = Supersede(made, self.recorder.number()) if superseding else Put(made)
-        self.recorder.end(number, *self._taken_over(made, provider), put)
+        self.recorder.end(number, *instances_taken_over(self.recorder.snapshot, made, provider), put)
 
     def update(self, old: ResourceState, new: ResourceState, provider: Handle, changes: Changes) -> ResourceState:
         """Update a resource in place."""
@@ -174,11 +168,8 @@ class Steps(Struct, frozen=True):
 
     def delete_old_instance(self, number: int, old: ResourceState, provider: Handle | None) -> None:
         """Delete what a replacement left, unless the resource is that thing again, as earlier versions noted it."""
-        live = self.recorder.snapshot.live.get(old.urn)
         with self._working(), self.reporter.step(Op.DELETE_REPLACED, old):
-            if provider is None or (
-                live is not None and not live.pending_replacement and provider.is_same_thing(old, live)
-            ):
+            if provider is None or self._is_live(old, provider):
                 self.recorder.apply(Free(number))
             else:
                 self.recorder.end(self._delete(old, provider), Free(number))
@@ -196,3 +187,9 @@ class Steps(Struct, frozen=True):
             self.recorder.end(number)
             raise
         return number
+
+
+def instances_taken_over(snapshot: Snapshot, made: ResourceState, provider: Handle) -> tuple[Free, ...]:
+    """Forget the old instances that are what a creation made: the resource is again what it was before."""
+    mine = [(number, old) for number, old in dict(snapshot.condemned).items() if old.urn == made.urn]
+    return tuple(Free(number) for number, old in mine if provider.is_same_thing(old, made))
