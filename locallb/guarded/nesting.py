@@ -11,10 +11,7 @@ from collections.abc import Iterable
 import yaml
 from msgspec import Struct, field
 
-from locallb.model.texts import DEEPEST
-
-MOST_ALIASED = 1 << 20
-"""Characters that the aliases of a text may stand for in all, also where one names another."""
+from locallb.model.texts import DEEPEST, MOST_ALIASED
 
 
 def load_yaml(text: str | bytes, loader: type[yaml.CSafeLoader]) -> object:

@@ -20,6 +20,8 @@ FAULT = "local-lb.dev/fault"
 """The field in which an object that was cleaned keeps what is wrong with it: half a sentence."""
 DEEPEST = 200
 """Objects and lists within each other that are accepted."""
+MOST_ALIASED = 1 << 20
+"""Characters that the aliases of a YAML text may stand for in all, also where one names another."""
 _SUSPICIOUS = re.compile(rb"\\[ubf]|\x7f|\xc2[\x80-\x9f]")
 """What JSON shows of a control character; backslashes of texts look alike at times."""
 _HALVES = re.compile("[\ud800-\udfff]")

@@ -28,6 +28,7 @@ from locallb.kubernetes.access.tls import TLS
 from locallb.kubernetes.answers import ERROR, AnswerError, Object, WatchLine, lines, list_page, watch_line, whole
 from locallb.kubernetes.api.limits.quota import QUOTAS
 from locallb.kubernetes.api.limits.size import LARGEST
+from locallb.kubernetes.api.refusals import excerpt
 from locallb.kubernetes.frontend import frontends
 from locallb.model.fields import JsonObject
 from locallb.model.snapshot import Access
@@ -226,8 +227,8 @@ class Feed:
         """Raise what an answer that is none says."""
         if answer.status_code == _GONE:
             raise ExpiredError
-        text = " ".join(next(answer.iter_bytes(_EXCERPT), b"").decode(errors="replace").split())
-        sentence = f"{self._server} doesn't give its {self.kind}s ({answer.status_code}: {text[:200]})"
+        text = excerpt(next(answer.iter_bytes(_EXCERPT), b""))
+        sentence = f"{self._server} doesn't give its {self.kind}s ({answer.status_code}: {text})"
         if answer.status_code == httpx2.codes.FORBIDDEN:
             raise ForbiddenError(sentence)
         raise RefusedError(sentence) if answer.status_code == httpx2.codes.UNAUTHORIZED else UnreachableError(sentence)

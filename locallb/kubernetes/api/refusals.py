@@ -33,9 +33,12 @@ def said(error: httpx2.HTTPStatusError) -> tuple[int, str]:
     """Read an answer that is a refusal, the API's own or that of something between."""
     if isinstance(error, ApiError):
         return error.status.code or error.response.status_code, printable((error.status.message or "")[:_LONGEST])
-    # By no encoding that the answer names: there are some that take time with the square of a text's length.
-    text = error.response.content[:_LONGEST].decode(errors="replace")
-    return error.response.status_code, printable(" ".join(text.split())[:_EXCERPT])
+    return error.response.status_code, excerpt(error.response.content[:_LONGEST])
+
+
+def excerpt(content: bytes) -> str:
+    """Quote what isn't an API's answer in one line, by no encoding that it names: some take quadratic time."""
+    return printable(" ".join(content.decode(errors="replace").split())[:_EXCERPT])
 
 
 def refuse_redirect(answer: httpx2.Response) -> None:

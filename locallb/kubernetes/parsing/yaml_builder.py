@@ -13,10 +13,7 @@ from typing import Any
 from msgspec import Struct, field
 from yaml import events
 
-from locallb.model.texts import DEEPEST
-
-MOST_ALIASED = 2**20
-"""Characters that the aliases of a file may stand for in all."""
+from locallb.model.texts import DEEPEST, MOST_ALIASED
 
 _CONSTANTS: dict[str, bool | None] = {
     **dict.fromkeys(["", "~", "null", "Null", "NULL"]),

@@ -13,9 +13,9 @@ from msgspec import Struct, field
 
 from locallb.kubernetes.parsing.documents import DocumentError, ReadDocument, read_documents
 from locallb.kubernetes.parsing.relevant import Document, kinds_of, relevant
-from locallb.kubernetes.parsing.yaml_builder import MOST_ALIASED, Allowance
+from locallb.kubernetes.parsing.yaml_builder import Allowance
 from locallb.model.formatting import clipped, shown
-from locallb.model.texts import cleaned
+from locallb.model.texts import MOST_ALIASED, cleaned
 from locallb.planning.left_out import added, few_kinds
 from locallb.sources.manifests.certificates import certificate_references, without_references
 from locallb.sources.readings import Objects, slim
