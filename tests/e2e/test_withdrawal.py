@@ -164,10 +164,7 @@ def test_services_of_a_dead_proxy_lose_their_status_address_until_it_is_back(
     play: Stage, api: Api, run: Callable[[], Loop], backend: Backends, sharing: str
 ) -> None:
     """The condition says why; the claim, the finalizer and the address stay."""
-    play.configure(proxies={"mode": sharing})
-    web = backend("web")
-    for name in ("api", "web"):
-        api.add(service(name, port(8080, web.port), uid=f"u-{name}"))
+    two_services(play, api, backend, sharing)
     run()
     before = {name: api.addresses(name) for name in api.services}
     claims = sorted(path.name for path in (play.state_home / "ledger").iterdir())
@@ -216,6 +213,14 @@ def test_a_repair_that_takes_a_moment_is_not_reported(
     assert api.writes == writes
 
 
+def two_services(play: Stage, api: Api, backend: Backends, sharing: str) -> None:
+    """Have two Services of one backend, each with a proxy of its own or both with one of the stack's."""
+    play.configure(proxies={"mode": sharing})
+    web = backend("web")
+    for name in ("api", "web"):
+        api.add(service(name, port(8080, web.port), uid=f"u-{name}"))
+
+
 @contextmanager
 def hanging(pid: int) -> Iterator[int]:
     """Have a process do nothing; gives a descriptor of it, which is readable once it has ended."""
@@ -234,10 +239,7 @@ def test_a_proxy_that_hangs_is_reported_and_replaced_at_its_addresses(
     play: Stage, api: Api, run: Callable[[], Loop], backend: Backends, sharing: str
 ) -> None:
     """The process that hung is gone; one that didn't goes on; the statuses are as before in the end."""
-    play.configure(proxies={"mode": sharing})
-    web = backend("web")
-    for name in ("api", "web"):
-        api.add(service(name, port(8080, web.port), uid=f"u-{name}"))
+    two_services(play, api, backend, sharing)
     run()
     before, pids = {name: api.addresses(name) for name in api.services}, play.pids()
     victim = pids[max(pids)]

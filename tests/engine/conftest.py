@@ -1,6 +1,8 @@
 """What the engine's tests share as fixtures."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -11,3 +13,10 @@ from tests.engine.support import Bench, World, make_project
 def bench(tmp_path: Path) -> Bench:
     """Return a fresh project with a world of its own."""
     return Bench(make_project(tmp_path / "p"), World())
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    """Return a folder for all examples."""
+    with TemporaryDirectory() as folder:
+        yield Path(folder)

@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -32,6 +33,13 @@ from locallb.engine.state.project import Project
 from locallb.engine.state.urns import root_urn
 from locallb.engine.state.values import UNKNOWN
 from tests.engine.support import make_project
+
+_numbers = count()
+
+
+def fresh(place: Path) -> Path:
+    """Return a folder below `place` that isn't there yet."""
+    return place / str(next(_numbers))
 
 
 @dataclass(frozen=True)

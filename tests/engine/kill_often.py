@@ -13,6 +13,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, MutableMapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -113,23 +114,38 @@ def is_healed(site: Site, graph: Graph) -> bool:
     return good
 
 
-def main() -> int:
-    """Kill and heal; gives 1 at the first thing that is wrong."""
-    folder, times, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    dice = random.Random(seed)
+def begin(site: Site, graph: Graph) -> bool:
+    """Update to a graph, until killed."""
+    return run(site, graph).ok
+
+
+def heals(number: int, victim: Callable[[], bool], healer: Callable[[], bool], dice: random.Random) -> bool:
+    """Kill one run in its midst and look whether another one heals what it left."""
+    killed = in_child(victim)
+    time.sleep(dice.uniform(0, LONGEST))
+    os.kill(killed, signal.SIGKILL)
+    os.waitpid(killed, 0)
+    _pid, status = os.waitpid(in_child(healer), 0)
+    if status != 0:
+        sys.stdout.write(f"run {number} was not healed (status {status})\n")
+    return status == 0
+
+
+def arguments() -> tuple[Site, int, random.Random]:
+    """Read the command line: a site in the folder, whose world is files; how often; what chance begins with."""
+    folder = Path(sys.argv[1])
     site = Site(folder / "p")
     site.project()
     site.books.things = Folder(folder / "world")  # type: ignore[assignment]  # it behaves like a dict
+    return site, int(sys.argv[2]), random.Random(int(sys.argv[3]))
+
+
+def main() -> int:
+    """Kill and heal; gives 1 at the first thing that is wrong."""
+    site, times, dice = arguments()
     for number in range(times):
         graph = GRAPHS[number % len(GRAPHS)]
-        victim = in_child(lambda graph=graph: run(site, graph).ok)  # type: ignore[misc]  # the default is the loop's value
-        time.sleep(dice.uniform(0, LONGEST))
-        os.kill(victim, signal.SIGKILL)
-        os.waitpid(victim, 0)
-        healer = in_child(lambda graph=graph: heal(site, graph))  # type: ignore[misc]  # likewise
-        _pid, status = os.waitpid(healer, 0)
-        if status != 0:
-            sys.stdout.write(f"run {number} was not healed (status {status})\n")
+        if not heals(number, partial(begin, site, graph), partial(heal, site, graph), dice):
             return 1
     return 0
 

@@ -1,19 +1,16 @@
 """Laws of the engine, over random graphs: scopes, crashes at every write, convergence."""
 
-from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from locallb.engine.deploy.scope import EVERYTHING, only
 from locallb.engine.state.checkpoint import check_state
 from locallb.engine.state.integrity import check_resources
-from tests.engine.graphs import CrashError, Doom, Graph, Node, Site, changed, declare, graphs, roots_of
+from tests.engine.graphs import CrashError, Doom, Graph, Node, Site, changed, declare, fresh, graphs, roots_of
 
 MODEST = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 FEW = settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -24,21 +21,6 @@ def changes(draw: st.DrawFn, most: int = 6) -> tuple[Graph, Graph]:
     """Draw a graph and what it becomes."""
     before = draw(graphs(most))
     return before, draw(changed(before))
-
-
-@pytest.fixture(scope="module")
-def place() -> Iterator[Path]:
-    """Return a folder for all examples."""
-    with TemporaryDirectory() as folder:
-        yield Path(folder)
-
-
-_numbers = count()
-
-
-def fresh(place: Path) -> Path:
-    """Return a folder that isn't there yet."""
-    return place / str(next(_numbers))
 
 
 def started(place: Path, graph: Graph) -> Site:

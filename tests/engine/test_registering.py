@@ -5,9 +5,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum, StrEnum
-from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pulumi
@@ -18,20 +16,12 @@ from hypothesis import strategies as st
 from locallb.engine.deploy.events import Op, Result
 from locallb.engine.protocol.monitor import Monitor
 from locallb.engine.providers import sdk_internals
-from tests.engine.graphs import Graph, Site, changed, declare, graphs
+from tests.engine.graphs import Graph, Site, changed, declare, fresh, graphs
 from tests.engine.support import Bench, Thing, World, make_project, messages, output
 
 MODEST = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 Program = Callable[[], object]
 CHECKOUT = Path(__file__).resolve().parents[2]
-_numbers = count()
-
-
-@pytest.fixture(scope="module")
-def place() -> Iterator[Path]:
-    """Return a folder for all examples."""
-    with TemporaryDirectory() as folder:
-        yield Path(folder)
 
 
 @contextmanager
@@ -65,7 +55,7 @@ def test_both_ways_end_in_the_same_state(place: Path, data: st.DataObject) -> No
     """Through two updates of a random graph; nothing of it needs the wire."""
     before = data.draw(graphs())
     after = data.draw(changed(before))
-    short, long = (Site(place / str(next(_numbers))) for _ in range(2))
+    short, long = (Site(fresh(place)) for _ in range(2))
 
     def run(site: Site, graph: Graph) -> Mapping[Op, int]:
         result = site.engine().up(lambda: declare(graph))

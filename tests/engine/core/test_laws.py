@@ -1,11 +1,10 @@
 """Laws of the core over random graphs and histories, in simulated time, with today's engine as the judge of states."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,7 +16,7 @@ from locallb.engine.state.checkpoint import check_state
 from locallb.engine.state.errors import StateUnwritable
 from locallb.engine.state.integrity import check_resources
 from tests.engine.core.support import SimulatedExecutor, bring, core_of, groups_of, node_key, of_varied_length, unlucky
-from tests.engine.graphs import CrashError, Doom, Graph, Node, Site, changed, declare, graphs
+from tests.engine.graphs import CrashError, Doom, Graph, Node, Site, changed, declare, fresh, graphs
 
 MODEST = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 FEW = settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -34,19 +33,9 @@ def histories(draw: st.DrawFn, most: int = 6) -> list[Graph]:
     return history
 
 
-@pytest.fixture(scope="module")
-def place() -> Iterator[Path]:
-    """Return a folder for all examples."""
-    with TemporaryDirectory() as folder:
-        yield Path(folder)
-
-
-_numbers = count()
-
-
 def site_of(place: Path) -> Site:
     """Make a site without a state."""
-    site = Site(place / str(next(_numbers)))
+    site = Site(fresh(place))
     site.project()
     return site
 
@@ -130,10 +119,10 @@ BY: dict[str, Callable[[Site, Graph, Doom | None], None]] = {"engine": engine_br
 
 def crash_everywhere(place: Path, site: Site, graph: Graph, first: str, then: str) -> int:
     """Die at every write of one engine, and let the other one go on each time; gives the number of writes."""
-    calm = site.copy(place / str(next(_numbers)))
+    calm = site.copy(fresh(place))
     engine_brings(calm, graph)
     for at in count():
-        victim = site.copy(place / str(next(_numbers)))
+        victim = site.copy(fresh(place))
         doom = Doom(at)
         with suppress(CrashError, StateUnwritable):
             BY[first](victim, graph, doom)
