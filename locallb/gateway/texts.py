@@ -143,11 +143,7 @@ def _of_each(
 
 def _sentences(gateway: BoundGateway, backends: Backends) -> list[tuple[Reference | None, list[str]]]:
     """Return the sentences about one Gateway; those of a route with its reference, as others may repeat them."""
-    troubles = [
-        (listener.listener.name, listener.conflict or listener.accepted or listener.resolved)
-        for listener in gateway.listeners
-    ]
-    of_listeners = [f"{gateway.key} listener {name}: {why.reason}: {why.message}" for name, why in troubles if why]
+    of_listeners = [f"{gateway.key} {refusal}" for listener in gateway.listeners if (refusal := listener.refusal)]
     if problem := annotation_problem(gateway.gateway.meta.annotations, routed=True):
         of_listeners.append(f"{gateway.key}: {problem}")
     if why := gateway.resolved:

@@ -67,6 +67,12 @@ class BoundGateway(Bound, frozen=True, kw_only=True):
         return tuple(dict.fromkeys(name for names in attached for name in names if name))
 
     @property
+    def refused_listeners(self) -> tuple[str, ...]:
+        """The listeners of its own that aren't served although others are: a sentence each, with the reason."""
+        mine = () if self.trouble else (each for each in self.listeners if each.owner == self.gateway.reference)
+        return tuple(f"{self.key} {each.refusal}" for each in mine if not each.serves)
+
+    @property
     def faults(self) -> Mapping[str, Fault]:
         """The faults ordered for requests of attached routes, by route."""
         routes = [one.route for attached in self.attachment.routes.values() for one in attached if one.accepted]

@@ -25,8 +25,8 @@ DRAIN = "Drained"
 """Backends get no new connections because a drain was ordered."""
 _ORDERED = "is ordered by"
 """In every sentence about one of the two."""
-_OF_ORDERS = frozenset({FAULT, DRAIN})
-TOLD_OF_THE_STACK = _OF_ORDERS | {FAMILY, OTHERS, PROXY_PROTOCOL}
+OF_ORDERS = frozenset({FAULT, DRAIN})
+TOLD_OF_THE_STACK = OF_ORDERS | {FAMILY, OTHERS, PROXY_PROTOCOL}
 """Notices of single Services that stand among those of the whole plan, too."""
 
 
@@ -83,7 +83,7 @@ def of_faults(service: Service, faults: Mapping[str, Fault]) -> tuple[Notice, ..
 
 def ordered_of(notices: Iterable[Notice]) -> tuple[Notice, ...]:
     """Return the notices about ordered faults and drains."""
-    return tuple(notice for notice in notices if notice.reason in _OF_ORDERS)
+    return tuple(notice for notice in notices if notice.reason in OF_ORDERS)
 
 
 def _ordered(service: Service) -> str:

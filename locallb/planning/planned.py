@@ -136,6 +136,8 @@ class Placement(Struct, frozen=True):
     """What its proxy is told of it, where that is one of the stack's; None where it is the Service's own."""
     routes: tuple[str, ...] = ()
     """What a Gateway serves, a line for each route, as users read it."""
+    problem: Problem | None = None
+    """Why something of it isn't served at any port: a listener of a Gateway. Its status says that in its own words."""
     withdrawn: Problem | None = None
     """Why its status doesn't have its addresses: its proxy can't be brought back."""
     status: PlannedStatus | None = None

@@ -25,7 +25,7 @@ class State(StrEnum):
     SERVING = "serving"
     """Every port answers on every address."""
     DEGRADED = "degraded"
-    """Some port doesn't."""
+    """Some port doesn't, or a listener isn't served at any."""
     PENDING = "pending"
     """Planned and not deployed yet, or its proxy isn't there now."""
     REJECTED = "rejected"
@@ -43,6 +43,8 @@ class Observation(Struct, frozen=True):
 
 NOT_DEPLOYED = "NotDeployed"
 """Why something is pending that the next update brings about."""
+PARTS_REFUSED = "PartsRefused"
+"""Listeners, routes or rules aren't taken: their own objects say why. It doesn't change the state of what has them."""
 
 
 class PortRow(Struct, frozen=True):
@@ -68,22 +70,51 @@ class Row(Struct, frozen=True):
     names: tuple[str, ...] = ()
     ordered: tuple[Notice, ...] = ()
     """The fault that was ordered for it."""
+    refused: tuple[str, ...] = ()
+    """What of its listeners, routes or rules isn't served as written, a sentence each."""
+
+    @property
+    def notices(self) -> tuple[Notice, ...]:
+        """Return what there is to see besides the state: ordered faults and drains, refused parts."""
+        sentences = [sentence for sentence in self.refused if sentence != self.message]
+        return (*self.ordered, *(Notice(PARTS_REFUSED, sentence) for sentence in sentences))
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """Return the reason of the state, and those of notices, each once."""
+        codes = (self.reason, *(notice.reason for notice in self.notices))
+        return tuple(dict.fromkeys(code for code in codes if code))
 
 
 def rows(plan: Plan, seen: Mapping[str, Observation]) -> tuple[Row, ...]:
     """Return the state of every Service of the plan; `seen` has an entry for each proxy (by name) that answered."""
-    placed = [_placed(placement, seen.get(placement.proxy)) for placement in plan.placements]
-    rejected = [Row(r.key, State.REJECTED, reason=r.problem.reason, message=r.problem.message) for r in plan.rejections]
+    placed = [
+        _placed(placement, seen.get(placement.proxy), plan.refused.get(placement.key, ()))
+        for placement in plan.placements
+    ]
+    rejected = [
+        Row(
+            rejection.key,
+            State.REJECTED,
+            reason=rejection.problem.reason,
+            message=rejection.problem.message,
+            refused=plan.refused.get(rejection.key, ()),
+        )
+        for rejection in plan.rejections
+    ]
     return tuple(sorted([*placed, *rejected], key=lambda row: (row.key, row.reason)))
 
 
-def _placed(placement: Placement, seen: Observation | None) -> Row:
+def _placed(placement: Placement, seen: Observation | None, refused: tuple[str, ...]) -> Row:
     ports = tuple(replace(_port(placement.key, port, seen), via=port.via) for port in placement.ports)
     troubled = next((port for port in ports if port.state is not State.SERVING), None)
     state = _overall(ports) if seen else State.PENDING
     reason, message = (troubled.reason, troubled.message) if troubled else ("", "")
+    if placement.problem and state is State.SERVING:
+        state, reason, message = State.DEGRADED, placement.problem.reason, placement.problem.message
     names = tuple(sorted((name.name for name in placement.names), key=lambda name: (is_wildcard(name), name)))
-    return Row(placement.key, state, placement.addresses, ports, reason, message, names, ordered_of(placement.notices))
+    ordered = ordered_of(placement.notices)
+    return Row(placement.key, state, placement.addresses, ports, reason, message, names, ordered, refused)
 
 
 def _overall(ports: tuple[PortRow, ...]) -> State:

@@ -51,8 +51,10 @@ def status(session: Session, args: Arguments, out: Out) -> int:
     else:
         _print(table, plan, args, leader, out)
         _tell_trust(session, out)
+    printed = frozenset(row.message for row in table)
     for notice in () if args.services else (*reading.notices, *plan.notices):
-        out.warning(notice)
+        if args.json or notice not in printed:
+            out.warning(notice)
     for complaint in reading.complaints:
         out.error(complaint)
     return Exit.FAILED if reading.complaints else Exit.OK

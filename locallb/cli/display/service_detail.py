@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from locallb.cli.console import Out
 from locallb.cli.display.service_table import STYLES
@@ -28,8 +27,6 @@ class Detail(Struct, frozen=True):
     """Of a Gateway, a line each."""
     container: str = ""
     """The name of the proxy's container; empty for a process."""
-    refused: tuple[str, ...] = ()
-    """What of its listeners, routes or rules isn't served, a sentence each."""
 
     @property
     def pid(self) -> int | None:
@@ -47,13 +44,12 @@ def details(rows: Sequence[Row], plan: Plan) -> list[Detail]:
     """Add to each row what the plan has of it."""
     placements = {placement.key: placement for placement in plan.placements}
     proxies = {planned.proxy.name: planned for planned in plan.proxies}
-    shown = [
+    return [
         _detail(row, placed, proxies[placed.proxy])
         if (placed := placements.get(row.key)) and row.addresses
         else Detail(row)
         for row in rows
     ]
-    return [replace(detail, refused=plan.refused.get(detail.row.key, ())) for detail in shown]
 
 
 def _detail(row: Row, placed: Placement, planned: PlannedProxy) -> Detail:
@@ -71,7 +67,6 @@ def detail_json(detail: Detail) -> dict[str, object]:
             {"port": port, "addresses": list(places)} for port, places in sorted((detail.backends or {}).items())
         ],
         **({"routes": list(detail.routes)} if detail.routes else {}),
-        **({"refused": list(detail.refused)} if detail.refused else {}),
     }
 
 
@@ -96,7 +91,7 @@ def print_detail(out: Out, detail: Detail) -> None:
             running = f"container {detail.container}"
         _field(out, "proxy", f"{proxy.name}  {running}")
         _field(out, "files", detail.directory)
-    sentences = (row.message, *(notice.message for notice in row.ordered), *detail.refused)
+    sentences = (row.message, *(notice.message for notice in row.notices))
     for sentence in filter(None, dict.fromkeys(sentences)):
         out.line(("! ", "yellow"), sentence)
 

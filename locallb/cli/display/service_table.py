@@ -73,6 +73,7 @@ def services_json(rows: Sequence[Row]) -> list[dict[str, object]]:
             "message": row.message,
             **({"names": list(row.names)} if row.names else {}),
             **({"ordered": [{"reason": n.reason, "message": n.message} for n in row.ordered]} if row.ordered else {}),
+            **({"refused": list(row.refused)} if row.refused else {}),
         }
         for row in rows
     ]
@@ -85,7 +86,7 @@ def _cells(row: Row, *, named: bool) -> Sequence[str | tuple[str, str]]:
         *([few(row.names, MOST_NAMES) or "-"] if named else []),
         _ports(row.ports),
         (str(row.state), STYLES[row.state]),
-        " ".join(filter(None, (row.reason, *(notice.reason for notice in row.ordered)))),
+        " ".join(row.codes),
     )
 
 

@@ -14,12 +14,13 @@ from locallb.cli.watching.board import View
 from locallb.model.http.serving import ANY, HttpListener, HttpRoutes
 from locallb.model.identities import UpstreamName
 from locallb.model.serving import Upstream
+from locallb.planning.notices import Notice
 from locallb.planning.planned import Placement, Plan, PlannedPort
-from locallb.planning.status import PortRow
+from locallb.planning.status import PortRow, Row
 from locallb.report.safe import LONGEST_NAME, visible
 from locallb.traffic.table import upstreams_of
 
-BACKENDS, HOSTS, ROUTES = 50, 50, 100
+BACKENDS, HOSTS, ROUTES, NOTICES = 50, 50, 100, 50
 """How many of each a lane has at most; the rest is counted."""
 Document = Mapping[str, object]
 
@@ -63,12 +64,15 @@ def lane(subject: Subject) -> Document:
         "ports": _ports(row.ports, placement, subject.upstreams),
         "proxy": visible(placement.proxy, LONGEST_NAME) if placement else "",
         "routes": [visible(route) for route in placement.routes[:ROUTES]] if placement else [],
-        "notices": [
-            [visible(notice.reason), visible(notice.message)] for notice in (placement.notices if placement else ())
-        ],
+        "notices": [[visible(notice.reason), visible(notice.message)] for notice in _notices(row, placement)],
         "changed": round(view.change.at, 3) if view.change else 0,
         "took": round(view.change.seconds, 3) if view.change else 0,
     }
+
+
+def _notices(row: Row, placement: Placement | None) -> list[Notice]:
+    """Return what there is to see besides the state, each once."""
+    return list(dict.fromkeys((*(placement.notices if placement else ()), *row.notices)))[:NOTICES]
 
 
 def _hosts(names: Sequence[str], placement: Placement | None) -> list[str]:

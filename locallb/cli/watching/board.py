@@ -101,9 +101,12 @@ class Board(Struct):
             return []
         plan = self.planned.plan
         of_each = self._rows.each(
-            _rows_of, plan.placements, [self.seen.get(placement.proxy) for placement in plan.placements]
+            _rows_of,
+            plan.placements,
+            [self.seen.get(placement.proxy) for placement in plan.placements],
+            [plan.refused.get(placement.key, ()) for placement in plan.placements],
         )
-        rejected = rows(Plan(rejections=plan.rejections), {}) if plan.rejections else ()
+        rejected = rows(Plan(rejections=plan.rejections, refused=plan.refused), {}) if plan.rejections else ()
         all_rows = [*chain.from_iterable(of_each), *rejected]
         all_rows = sorted(all_rows, key=_ORDER) if rejected else all_rows
         keys = [*map(_KEY, all_rows)]
@@ -144,9 +147,9 @@ class Board(Struct):
                 del kept[key]
 
 
-def _rows_of(placement: Placement, seen: Observation | None) -> tuple[Row, ...]:
+def _rows_of(placement: Placement, seen: Observation | None, refused: tuple[str, ...]) -> tuple[Row, ...]:
     """Return the rows of one Service whose proxy was observed so. An outdated answer doesn't say what is missing."""
-    plan = Plan(placements=(placement,))
+    plan = Plan(placements=(placement,), refused={placement.key: refused})
     found = rows(plan, {placement.proxy: seen} if seen else {})
     if seen and seen.is_outdated and any(port.reason == NOT_DEPLOYED for row in found for port in row.ports):
         return rows(plan, {})
@@ -169,8 +172,8 @@ def _explained(row: Row, failure: str, *, is_unasked: bool) -> Row:
     return replace(row, reason=NO_ANSWER, message=f"{row.key}: its proxy doesn't answer, or not for every port")
 
 
-_URGENCY = {State.DEGRADED: 0, State.PENDING: 1, State.REJECTED: 2, State.SERVING: 4}
-_MERELY_UPDATING = 3
+_URGENCY = {State.DEGRADED: 0, State.PENDING: 1, State.REJECTED: 2, State.SERVING: 5}
+_MERELY_UPDATING, _SERVING_WITH_NOTICES = 3, 4
 
 
 def by_urgency(views: list[View]) -> list[View]:
@@ -178,6 +181,8 @@ def by_urgency(views: list[View]) -> list[View]:
 
     def urgency(view: View) -> tuple[int, float, ObjectKey]:
         rank = _MERELY_UPDATING if view.row.reason == UPDATING else _URGENCY[view.row.state]
+        if view.row.state is State.SERVING and view.row.notices:
+            rank = _SERVING_WITH_NOTICES
         return rank, -view.change.at if view.change else 0.0, view.row.key
 
     return sorted(views, key=urgency)

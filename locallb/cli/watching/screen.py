@@ -181,8 +181,11 @@ def _table(views: Sequence[View], width: int) -> Iterator[Text]:
 
 
 def _why(view: View) -> str:
+    """Return the reason of the state, otherwise the first notice."""
     row = view.row
-    return visible(f"{row.reason}: {row.message.removeprefix(f'{row.key}: ')}") if row.message else row.reason
+    pairs = [(row.reason, row.message), *((notice.reason, notice.message) for notice in row.notices)]
+    reason, message = next((pair for pair in pairs if pair[0]), ("", ""))
+    return visible(f"{reason}: {message.removeprefix(f'{row.key}: ')}") if message else reason
 
 
 def _port(row: PortRow) -> str:

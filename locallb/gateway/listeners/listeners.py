@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from locallb.certificates import local
-from locallb.gateway.conditions import INVALID_ROUTE_KINDS, Trouble
+from locallb.gateway.conditions import INVALID, INVALID_ROUTE_KINDS, Trouble
 from locallb.gateway.grants import Grants
 from locallb.gateway.listeners.pairs import named_pair
 from locallb.gateway.listeners.validation import Clients, clients_by_port
@@ -75,6 +75,14 @@ class BoundListener(Struct, frozen=True):
     def serves(self) -> bool:
         """Return whether the proxy listens for it."""
         return not (self.accepted or self.conflict) and bool(self.kinds) and not self._lacks_certificate
+
+    @property
+    def refusal(self) -> str:
+        """Return what of it isn't taken, in words without the name of its Gateway; empty where all is."""
+        trouble = self.conflict or self.accepted or self.resolved
+        if not trouble and not self.serves:
+            trouble = Trouble(INVALID, "nothing of it can be served")
+        return f"listener {self.listener.name}: {trouble.reason}: {trouble.message}" if trouble else ""
 
     @property
     def _lacks_certificate(self) -> bool:

@@ -50,6 +50,11 @@ class Bound(Struct, frozen=True, kw_only=True):
         return ()
 
     @property
+    def refused_listeners(self) -> tuple[str, ...]:
+        """The listeners of its own that aren't served although others are: a sentence each, with the reason."""
+        return ()
+
+    @property
     def faults(self) -> Mapping[str, Fault]:
         """What annotations of its rules order for their requests, by what has them; heeded without one of its own."""
         return {}

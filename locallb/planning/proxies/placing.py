@@ -109,6 +109,7 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
         sharing=service.sharing_key,
         part=PlannedPart(part, render_part(part)) if part else None,
         routes=route_lines(given.gateway) if given.gateway else (),
+        problem=_refused_listener(given.gateway),
         unreached=serving.unreached,
     )
     if part:
@@ -127,6 +128,12 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
     return Placed(
         placement, _taken(placement, proxy, frame) if assignment.whole else _own(placement, proxy, given, frame)
     )
+
+
+def _refused_listener(gateway: Bound | None) -> Problem | None:
+    """Return why a listener of a Gateway isn't served although others are."""
+    sentence = next(iter(gateway.refused_listeners), "") if gateway else ""
+    return Problem(Reason.LISTENERS_NOT_VALID, sentence) if sentence else None
 
 
 def _served(given: PlacementInputs, frame: PlanContext) -> Serving:

@@ -1,4 +1,4 @@
-"""Parts of Gateways and Ingresses that are refused, where a person looks: the log of `watch`, and `status NAME`."""
+"""Parts of Gateways and Ingresses that are refused, where a person looks: log, `status`, table, page, metrics."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ import io
 import json
 
 import pytest
+from rich.console import Console
 
 from locallb.cli.console import Out
 from locallb.cli.display.service_detail import detail_json, details, print_detail
+from locallb.cli.display.service_table import print_services, services_json
+from locallb.cli.page.lanes import lane, subjects
+from locallb.cli.watching.board import Board
 from locallb.cli.watching.log.lines import plain
 from locallb.cli.watching.log.records import Narrator
+from locallb.cli.watching.metrics.metrics import Metrics
 from locallb.cli.watching.relay import Relay
+from locallb.cli.watching.screen import Screen
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from locallb.planning.status import rows
+from locallb.planning.status import Observation, State, rows
 from locallb.storage.paths import shipped
 from locallb.watch.events import Cause, Mark, Planned
 from tests.gateway.api import JsonObject, backend, gateway, gateway_class, listener, parent, route, rule, service
@@ -81,7 +87,16 @@ def _shown(plan: Plan) -> tuple[str, list[dict[str, object]]]:
     of_each = details(rows(plan, {}), plan)
     for detail in of_each:
         print_detail(Out(stream, stream), detail)
-    return stream.getvalue(), [detail_json(detail) for detail in of_each]
+    return stream.getvalue(), [{**detail_json(detail), **services_json([detail.row])[0]} for detail in of_each]
+
+
+def _board(planned: Planned) -> Board:
+    """Return the board of a watch whose proxies have everything that was planned."""
+    board = Board(planned)
+    for placement in planned.plan.placements:
+        listening = frozenset(listener.name for port in placement.ports for listener in port.listeners)
+        board.seen = {**board.seen, placement.proxy: Observation(listening)}
+    return board
 
 
 @pytest.mark.parametrize("what", REFUSED)
@@ -107,6 +122,45 @@ def test_status_of_a_gateway_or_a_class_says_what_of_it_is_refused(what: str) ->
     assert text.count(sentence) == 1
     schema = json.loads(shipped("docs/schemas/status.schema.json").read_text(encoding="utf-8"))
     assert {name for detail in of_each for name in detail} <= schema["$defs"]["service"]["properties"].keys()
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_every_view_shows_that_something_is_refused(what: str) -> None:
+    """A listener is a port or a name that nobody gets, so its Gateway is degraded; a route has a status of its own."""
+    documents, sentence = REFUSED[what]
+    board = _board(_planned(*documents))
+    views = board.views()
+    (view,) = [view for view in views if view.row.notices or view.row.state is not State.SERVING]
+    is_listener = " listener " in sentence
+    state, code = (State.DEGRADED, "ListenersNotValid") if is_listener else (State.SERVING, "PartsRefused")
+    assert (view.row.state, view.row.codes) == (state, (code,))
+    (table,) = [line for line in _table(board) if code in line]
+    assert str(view.row.key) in table
+    assert f" {state} " in table
+    drawn = lane(subjects(views, _planned(*documents).plan)[str(view.row.key)])
+    assert (drawn["reason"] or drawn["notices"][0][0]) == code  # type: ignore[index]
+    assert (drawn["message"] or drawn["notices"][0][1]).startswith(sentence)  # type: ignore[index, union-attr]
+    screen = Screen("dev", board, views)
+    console = Console(file=io.StringIO(), width=200, height=24)
+    console.print(screen)
+    assert f"{code}: " in console.file.getvalue()  # type: ignore[attr-defined]
+    metrics = Metrics(lambda: board.seen)
+    assert board.planned
+    metrics.listen(board.planned)
+    assert f'locallb_service_problems{{reason="{code}"}} 1.0' in metrics.text("")[0].decode()
+
+
+def test_state_of_a_gateway_tells_what_fails_at_its_ports_before_a_refused_listener() -> None:
+    """One that isn't deployed is pending, whatever is refused of it."""
+    (gateway_row,) = rows(_planned(gateway(PLAIN, SECURED)).plan, {})
+    assert (gateway_row.state, gateway_row.reason) == (State.PENDING, "NotDeployed")
+    assert gateway_row.codes == ("NotDeployed", "PartsRefused")
+
+
+def _table(board: Board) -> list[str]:
+    stream = io.StringIO()
+    print_services(Out(stream, stream), [view.row for view in board.views()])
+    return stream.getvalue().splitlines()
 
 
 def test_what_is_served_has_nothing_refused() -> None:

@@ -20,6 +20,7 @@ from locallb.cli.watching.metrics.traffic_metrics import TrafficMetrics
 from locallb.cli.watching.relay import Batch, RelayedEvent
 from locallb.gateway.status.verdicts import Verdict, verdict_of
 from locallb.kubernetes.api.client import WRITES
+from locallb.planning.notices import OF_ORDERS
 from locallb.planning.planned import Plan, Via
 from locallb.planning.status import Observation, State
 from locallb.report.pool_room import rooms_for
@@ -193,7 +194,7 @@ def _by_state(views: list[View]) -> Metric:
 
 
 def _by_reason(views: list[View]) -> Metric:
-    counts = Tallied(str(view.row.reason) for view in views if view.row.reason)
+    counts = Tallied(str(code) for view in views for code in view.row.codes if code not in OF_ORDERS)
     return _labelled("service_problems", "Services that aren't wholly served, by reason code.", "reason", counts)
 
 
