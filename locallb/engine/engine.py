@@ -10,6 +10,7 @@ from threading import BoundedSemaphore
 from time import monotonic
 
 from locallb.engine.backend.store import Recorder, Store
+from locallb.engine.core import once
 from locallb.engine.deploy.deployment import Deployment
 from locallb.engine.deploy.events import Listener, Result, Severity, ignore
 from locallb.engine.deploy.interrupts import Stop, interruptible
@@ -163,11 +164,13 @@ class Engine:
         """Delete everything that the stack has; needs no program. `refresh` None means as the project says."""
 
         def work(run: Run) -> Mapping[str, Value]:
-            run.settle()
             snapshot = run.steps.recorder.snapshot
             if self._project.refresh_always if refresh is None else refresh:
                 run.refresher(counting=False).refresh(snapshot.in_order_live())
-            run.delete(Unwanted(tuple(snapshot.in_order_live()), dict(snapshot.condemned)))
+            if preview:
+                run.delete(Unwanted(tuple(snapshot.in_order_live()), dict(snapshot.condemned)))
+            else:
+                once.destroy(run)
             return {}
 
         return self._run(work, EVERYTHING, {}, preview=preview)

@@ -86,10 +86,10 @@ def test_resources_in_a_circle_are_reported_and_nothing_is_deleted(bench: Bench)
             doomed |= {URN + "a": resource("a", "b"), URN + "b": resource("b", "a")}
             said.append("asked")
 
+    engine.up(lambda: Thing("Reachable", "c", {"address": "x"}))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("locallb.engine.deploy.run.Deleter", Refusing)
-        engine.up(lambda: Thing("Reachable", "c", {"address": "x"}))
-        result = engine.destroy()
+        result = engine.up(lambda: None)
     assert said
     assert not result.ok
     assert "refers to" in messages(result)[0]

@@ -7,14 +7,17 @@ that ends; one that fails is tried again after longer and longer times, and at o
 import heapq
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from math import inf
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from locallb.engine.core.decisions import Decider, Decision, Waiting
 from locallb.engine.core.executor import Executor
 from locallb.engine.core.lanes import Lanes
+from locallb.engine.core.news import Begun, News, Refused
 from locallb.engine.core.operations import ADOPTING, Kind, Operation, Outcome, ended
 from locallb.engine.core.wanted import Groups
+from locallb.engine.deploy.interrupts import Stop
 from locallb.engine.state.errors import EngineError, StepError, Unsupported
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.snapshot import Drop, Free, Mutation, Put, Snapshot, Supersede
@@ -41,6 +44,23 @@ class Failure(Struct, frozen=True):
     due: float
 
 
+def _ignore(_news: News) -> None:
+    """Listen to nothing."""
+
+
+class Terms(Struct, frozen=True):
+    """On which terms a core works."""
+
+    told: Callable[[News], None] = _ignore
+    """Hears of everything, in the core's thread."""
+    tries_again: bool = True
+    """Whether what failed is tried again although nothing else is desired."""
+    parallel: int | None = None
+    """How many operations may be under way at a time, in all lanes."""
+    stop: Stop = field(default_factory=Stop)
+    """Asks to begin nothing more; whoever asks from elsewhere wakes the core by `Executor.post`, too."""
+
+
 class Core:
     """Brings a stack to what is desired."""
 
@@ -49,12 +69,13 @@ class Core:
         decider: Decider,
         lanes: Lanes,
         executor: Executor,
-        told: Callable[[Operation, Outcome | None], None] = lambda _operation, _outcome: None,
+        terms: Terms = Terms(),  # noqa: B008 - it is frozen
     ) -> None:
         self._decider = decider
         self._lanes = lanes
         self._executor = executor
-        self._told = told
+        self._terms = terms
+        self._told = terms.told
         self._recorder = decider.recorder
         self._unsettled = decider.unsettled
         self._queue: deque[str] = deque()
@@ -70,7 +91,7 @@ class Core:
         self._old: dict[str, list[ResourceState]] = {}
         self._unsaved_since: float | None = None
         self._changed_at = 0.0
-        self._is_stopping = False
+        self._stop = Stop(terms.stop)
         snapshot = self._recorder.snapshot
         for old in snapshot.condemned.values():
             self._old.setdefault(old.urn, []).append(old)
@@ -101,11 +122,12 @@ class Core:
 
     def stop(self) -> None:
         """Begin nothing more; from any thread or a signal's handler."""
+        self._stop.ask()
+        self._executor.post(lambda: None)
 
-        def stop() -> None:
-            self._is_stopping = True
-
-        self._executor.post(stop)
+    @property
+    def _is_stopping(self) -> bool:
+        return self._stop.is_asked()
 
     @property
     def is_settled(self) -> bool:
@@ -180,7 +202,7 @@ class Core:
         while True:
             while self._queue:
                 self._step(self._queue.popleft())
-            begun = [] if self._is_stopping else self._lanes.begin(now)
+            begun = [] if self._is_stopping else self._lanes.begin(now, self._room())
             if not begun:
                 break
             for operation in begun:
@@ -188,6 +210,10 @@ class Core:
         save_at = self._save_at()
         if save_at is not None and save_at <= now:
             self.save()
+
+    def _room(self) -> int | None:
+        """Return how many more operations may begin; None for any number."""
+        return None if self._terms.parallel is None else self._terms.parallel - len(self._running)
 
     def _save_at(self) -> float | None:
         if self._unsaved_since is None:
@@ -199,6 +225,14 @@ class Core:
         """Write the state file, operations under way included."""
         self._recorder.save()
         self._unsaved_since = None
+
+    def drain(self, longest: float) -> None:
+        """Wait until what runs has ended, for a time; how isn't noted, because nothing can be kept any more."""
+        end = self._executor.now() + longest
+        while self._running and self._executor.now() < end:
+            message = self._executor.receive(end)
+            if isinstance(message, Outcome):
+                self._running.discard(id(message.operation))
 
     # One resource
 
@@ -236,23 +270,27 @@ class Core:
         try:
             decision = decide()
         except (StepError, Unsupported) as error:
-            self._fail(urn, about, error)
+            self._refuse(urn, about, error)
             return
         if isinstance(decision, Operation):
             if decision.kind in _MAKING and self._made.pop(urn, None) == decision.subject.inputs:
-                self._fail(
-                    urn,
-                    about,
-                    StepError(f"{urn} is not as it was made a moment ago; that is a mistake in the provider"),
-                )
+                wrong = StepError(f"{urn} is not as it was made a moment ago; that is a mistake in the provider")
+                self._refuse(urn, about, wrong)
                 return
             self._claim(urn, decision)
         elif isinstance(decision, Waiting):
             self._wait(urn, decision.on)
-        elif urn in self._decider.left:
-            self._adopted(urn, decision.changes)
         else:
-            self._settle(urn, about, decision.changes)
+            if urn in self._decider.left:
+                self._adopted(urn, decision.changes)
+            else:
+                self._settle(urn, about, decision.changes)
+            if decision.news:
+                self._told(decision.news)
+
+    def _refuse(self, urn: str, about: object, error: EngineError) -> None:
+        self._fail(urn, about, error)
+        self._told(Refused(urn, error, next(iter(self._decider.left.get(urn, ())), None)))
 
     def _wait(self, urn: str, on: str) -> None:
         self._waits[urn] = on
@@ -299,7 +337,7 @@ class Core:
             self._recorder.begin(operation.noted())
             self._note_change()
         self._running.add(id(operation))
-        self._told(operation, None)
+        self._told(Begun(operation))
         self._executor.start(operation)
 
     def _end(self, outcome: Outcome) -> None:
@@ -309,11 +347,8 @@ class Core:
         self._running.discard(id(operation))
         del self._claimed[urn]
         if outcome.error is not None:
-            if operation.kind not in ADOPTING:
-                self._apply(ended(self._recorder.snapshot, operation.pending))
-            self._told(operation, outcome)
-            is_old = any(operation.subject is old for old in self._old.get(urn, ()))
-            self._fail(urn, operation.subject if is_old else self._decider.wanted.get(urn), outcome.error)
+            self._fail_operation(operation, outcome.error)
+            self._told(outcome)
             return
         snapshot = self._recorder.snapshot
         changes = (*ended(snapshot, operation.pending), *operation.changes(outcome.answer, snapshot))
@@ -324,14 +359,25 @@ class Core:
             self._touch(urn)
         if operation.kind in _MAKING:
             self._made[urn] = operation.subject.inputs
-        self._told(operation, outcome)
+        self._told(outcome)
+
+    def _fail_operation(self, operation: Operation, error: EngineError) -> None:
+        urn = operation.urn
+        if operation.kind not in ADOPTING:
+            self._apply(ended(self._recorder.snapshot, operation.pending))
+        elif operation.kind is Kind.LOOK and not self.is_wanted(urn):
+            self._adopted(urn, ())  # whatever became of it is to go
+            return
+        is_old = any(operation.subject is old for old in self._old.get(urn, ()))
+        self._fail(urn, operation.subject if is_old else self._decider.wanted.get(urn), error)
 
     def _fail(self, urn: str, about: object, error: EngineError) -> None:
         before = self._failures.get(urn)
         tries = before.tries + 1 if before and before.about == about else 1
-        due = self._executor.now() + min(LONGEST_RETRY, FIRST_RETRY * 2**tries)
+        due = self._executor.now() + min(LONGEST_RETRY, FIRST_RETRY * 2**tries) if self._terms.tries_again else inf
         self._failures[urn] = Failure(error, about, tries, due)
-        heapq.heappush(self._timers, (due, urn))
+        if self._terms.tries_again:
+            heapq.heappush(self._timers, (due, urn))
 
     # The state
 

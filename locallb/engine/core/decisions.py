@@ -11,9 +11,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from locallb.engine.backend.store import Recorder
+from locallb.engine.core.news import Adopted, Entered
 from locallb.engine.core.operations import Kind, Operation, ended, freed
 from locallb.engine.core.wanted import Wanted
 from locallb.engine.deploy.deletion import refuse_options
+from locallb.engine.deploy.events import Op
 from locallb.engine.deploy.goal import Goal
 from locallb.engine.deploy.provider_resources import ProviderResources
 from locallb.engine.deploy.replacement import dependents_to_replace
@@ -25,9 +27,10 @@ from locallb.engine.state.urns import STACK_TYPE, is_provider, package_of
 
 
 class Settled(Struct, frozen=True):
-    """It is as desired once the state has these changes."""
+    """It is as desired once the state has these changes; `news` is what that means, if anything."""
 
     changes: tuple[Mutation, ...] = ()
+    news: Entered | Adopted | None = None
 
 
 class Waiting(Struct, frozen=True):
@@ -79,9 +82,14 @@ class Decider(Struct):
         """Return the next step of what a replacement left, whose resource is settled. Raises StepError, Unsupported."""
         if on := self._user_of_old(old):
             return Waiting(on)
-        if not old.custom or is_provider(old.type):
-            return Settled(freed(self._snapshot, old))
-        return self._deletion(Kind.DELETE_OLD, old)
+        if not old.custom or is_provider(old.type) or old.pending_replacement:
+            refuse_options(old)
+            return Settled(freed(self._snapshot, old), Entered(Op.DELETE_REPLACED, old))
+        deletion = self._deletion(Kind.DELETE_OLD, old)
+        live = self._snapshot.live.get(old.urn)
+        if live and not live.pending_replacement and deletion.handle.is_same_thing(old, live):
+            return Settled(freed(self._snapshot, old), Entered(Op.DELETE_REPLACED, old))  # as earlier versions noted it
+        return deletion
 
     def stack_entry(self) -> tuple[Mutation, ...]:
         """Return what gives the state the Stack, which is everything's ancestor."""
@@ -144,15 +152,16 @@ class Decider(Struct):
             return Waiting(on)
         if not old.custom or old.pending_replacement:
             refuse_options(old)
-            return Settled((Drop(urn),))
+            return Settled((Drop(urn),), Entered(Op.DELETE, old))
         return self._deletion(Kind.DELETE, old)
 
     def _provider(self, old: ResourceState) -> Decision:
         """Keep a provider while something uses it, or is to."""
         if on := self._user_of(old.urn) or self._user_to_come(old):
             return Settled() if self.wanted.get(on) else Waiting(on)
+        refuse_options(old)
         self.providers.forget(old.urn)
-        return Settled((Drop(old.urn),))
+        return Settled((Drop(old.urn),), Entered(Op.DELETE, old))
 
     def _deletion(self, kind: Kind, old: ResourceState) -> Operation:
         refuse_options(old)
@@ -161,7 +170,7 @@ class Decider(Struct):
     def _user_of(self, urn: str) -> str:
         """Return what still refers to a resource: live, old, or under way."""
         snapshot = self._snapshot
-        for user in snapshot.users_of(urn):
+        if user := snapshot.first_user_of(urn):
             return user.urn
         others = (*snapshot.condemned.values(), *(operation.resource for operation in snapshot.pending.values()))
         return next((other.urn for other in others if other.urn != urn and urn in other.references), "")
@@ -181,7 +190,20 @@ class Decider(Struct):
         users |= {one.urn for one in snapshot.condemned.values() if old.urn in one.references}
         users |= {one.resource.urn for one in snapshot.pending.values() if old.urn in one.resource.references}
         users.discard(old.urn)
-        return min(users - snapshot.needed_by(old.references), default="") if users else ""
+        return min(users - self._needed_by(old), default="") if users else ""
+
+    def _needed_by(self, old: ResourceState) -> set[str]:
+        """Return what an old instance refers to, directly or not, by live resources and old instances alike."""
+        snapshot = self._snapshot
+        needed: set[str] = set()
+        waiting = [*old.references]
+        while waiting:
+            urn = waiting.pop()
+            if urn not in needed:
+                needed.add(urn)
+                named = (snapshot.live.get(urn), *(one for one in snapshot.condemned.values() if one.urn == urn))
+                waiting += [used for one in named if one for used in one.references]
+        return needed
 
     # What an earlier run left
 
@@ -191,7 +213,7 @@ class Decider(Struct):
         if pending.kind != Kind.CREATE.value:
             is_it = live is not None and live.id == (pending.resource.id or live.id)
             if live is None or not is_it or not live.custom or live.pending_replacement:
-                return Settled(ended(self._snapshot, pending))
+                return Settled(ended(self._snapshot, pending), Adopted(pending))
             return Operation(Kind.LOOK, live, self.providers.handle_of(live), self.lane_of(live), pending=pending)
         for needed in pending.resource.references:
             if any(one.kind == Kind.CREATE.value for one in self.left.get(needed, ())):

@@ -40,17 +40,18 @@ class _Lane(Struct):
     def is_stalled(self) -> bool:
         return len(self.hanging) >= HANGING
 
-    def begin(self, now: float) -> list[Operation]:
+    def begin(self, now: float, room: int | None) -> list[Operation]:
         """Take what may run now; a stalled lane gets one operation at a time, after a longer and longer time."""
         begun: list[Operation] = []
-        while self.waiting and len(self.slots) < self.shape.width:
+        while self.waiting and len(self.slots) < self.shape.width and (room is None or len(begun) < room):
             if self.is_stalled:
                 if self.slots or now < self.probe_at:
                     break
                 self.probe_at = now + min(LONGEST_PROBE, FIRST_PROBE * 2**self.probes)
                 self.probes += 1
             several = self.shape.batch and not self.is_stalled
-            taken = [self.waiting.popleft() for _ in range(len(self.waiting) if several else 1)]
+            number = len(self.waiting) if several else 1
+            taken = [self.waiting.popleft() for _ in range(number if room is None else min(number, room - len(begun)))]
             self.slots.append({id(operation): operation for operation in taken})
             self.began.update((id(operation), now) for operation in taken)
             begun += taken
@@ -97,8 +98,8 @@ class Lanes:
         self._lanes[operation.lane].waiting.remove(operation)
         self._ready.add(operation.lane)
 
-    def begin(self, now: float) -> list[Operation]:
-        """Return what begins now."""
+    def begin(self, now: float, room: int | None = None) -> list[Operation]:
+        """Return what begins now, of all lanes at most so many; the rest begins when some have ended."""
         while self._due and self._due[0][0] <= now:
             name = heapq.heappop(self._due)[1]
             if lane := self._lanes.get(name):
@@ -106,12 +107,17 @@ class Lanes:
                 self._ready.add(name)
         begun: list[Operation] = []
         for name in sorted(self._ready):
-            begun += self._begin(name, self._lanes[name], now)
-        self._ready.clear()
+            left = None if room is None else room - len(begun)
+            if left == 0:
+                break
+            taken = self._begin(name, self._lanes[name], now, left)
+            begun += taken
+            if left is None or len(taken) < left or name not in self._lanes:  # otherwise it may have more
+                self._ready.discard(name)
         return begun
 
-    def _begin(self, name: str, lane: _Lane, now: float) -> list[Operation]:
-        begun = lane.begin(now)
+    def _begin(self, name: str, lane: _Lane, now: float, room: int | None) -> list[Operation]:
+        begun = lane.begin(now, room)
         if begun:
             heapq.heappush(self._due, (now + DEADLINE, name))
         if lane.is_stalled and lane.waiting and lane.probe_at > now:

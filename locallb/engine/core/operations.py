@@ -38,6 +38,12 @@ _DELETING = frozenset((Kind.DELETE, Kind.DELETE_FIRST, Kind.DELETE_OLD))
 Made = tuple[str, dict[str, object]]
 
 
+class Nothing(Struct, frozen=True):
+    """A creation that an earlier run began left nothing, and can't be finished."""
+
+    error: StepError
+
+
 class Operation(Struct, eq=False):
     """One call of a provider.
 
@@ -82,13 +88,19 @@ class Operation(Struct, eq=False):
         return None
 
     def _finish(self) -> object:
-        """Make again what was begun; None where nothing is left of it and it can't be made."""
+        """Make again what was begun; Nothing where nothing is left of it and it can't be made."""
         try:
             return self.handle.create(self.subject, preview=False)
-        except StepError:
-            if self.handle.leaves_nothing(self.subject):
-                return None
+        except StepError as error:
+            if self._leaves_nothing():
+                return Nothing(error)
             raise
+
+    def _leaves_nothing(self) -> bool:
+        try:
+            return self.handle.leaves_nothing(self.subject)
+        except StepError:
+            return False
 
     def changes(self, answer: object, snapshot: Snapshot) -> tuple[Mutation, ...]:
         """Return what it changed in the state."""

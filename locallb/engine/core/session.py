@@ -5,11 +5,10 @@ from contextlib import contextmanager
 from threading import BoundedSemaphore
 
 from locallb.engine.backend.store import Notice, Store
-from locallb.engine.core.core import Core
+from locallb.engine.core.core import Core, Terms
 from locallb.engine.core.decisions import Decider, LaneOf, by_urn
 from locallb.engine.core.executor import Executor
 from locallb.engine.core.lanes import Lanes, Shape
-from locallb.engine.core.operations import Operation, Outcome
 from locallb.engine.core.wanted import Wanted
 from locallb.engine.deploy.events import ignore
 from locallb.engine.deploy.interrupts import Stop
@@ -23,6 +22,11 @@ LAST_WAIT = 12.0
 """Seconds for which the end waits for what was begun: a provider's call has a limit of its own, below that."""
 
 
+def one_by_one(_lane: str) -> Shape:
+    """Shape every lane alike."""
+    return Shape()
+
+
 @contextmanager
 def open_core(  # noqa: PLR0913 - what a stack is, and what the outside is
     store: Store,
@@ -32,28 +36,48 @@ def open_core(  # noqa: PLR0913 - what a stack is, and what the outside is
     sources: Mapping[str, ProviderSource],
     lane_of: LaneOf,
     executor: Executor,
-    shape_of: Callable[[str], Shape] = lambda _lane: Shape(),
+    shape_of: Callable[[str], Shape] = one_by_one,
     config: Mapping[str, str] | None = None,
     versions: Mapping[str, str] | None = None,
     notice: Notice = lambda _text: None,
-    told: Callable[[Operation, Outcome | None], None] = lambda _operation, _outcome: None,
+    terms: Terms = Terms(),  # noqa: B008 - it is frozen
 ) -> Iterator[Core]:
-    """Hold the stack's lock and give its core; at the end what runs is waited for and the state written.
+    """Hold the stack's lock and give its core. Raises EngineError."""
+    providers = Providers(sources)
+    try:
+        with store.session(notice) as recorder:
+            steps = Steps(recorder, Reporter(ignore, planning=False), BoundedSemaphore(1), Stop(), preview=False)
+            resources = ProviderResources(project, stack, EVERYTHING, steps, providers, config or {})
+            with core_of(
+                resources, Wanted(project, stack, versions or {}), lane_of, executor, shape_of=shape_of, terms=terms
+            ) as core:
+                yield core
+    finally:
+        providers.loops.close()
 
-    What doesn't end stays under way in the state, and the next run finds out what came of it. `told` hears of each
-    operation when it begins and when it has ended. Raises EngineError.
+
+@contextmanager
+def core_of(  # noqa: PLR0913 - as above
+    resources: ProviderResources,
+    wanted: Wanted,
+    lane_of: LaneOf,
+    executor: Executor,
+    *,
+    shape_of: Callable[[str], Shape] = one_by_one,
+    terms: Terms = Terms(),  # noqa: B008 - as above
+) -> Iterator[Core]:
+    """Give the core of a stack whose lock is held; at the end what runs is waited for.
+
+    What doesn't end in time stays under way in the state, and the next run finds out what came of it.
     """
-    with store.session(notice) as recorder:
-        providers = Providers(sources)
-        steps = Steps(recorder, Reporter(ignore, planning=False), BoundedSemaphore(1), Stop(), preview=False)
-        resources = ProviderResources(project, stack, EVERYTHING, steps, providers, config or {})
-        left = by_urn(recorder.snapshot.pending)
-        wanted = Wanted(project, stack, versions or {})
-        decider = Decider(project, stack, recorder, wanted, resources, lane_of, unsettled={}, left=left)
-        core = Core(decider, Lanes(shape_of), executor, told)
-        try:
-            yield core
-            core.stop()
-            core.run(lambda: core.is_stopped, LAST_WAIT)
-        finally:
-            providers.loops.close()
+    recorder = resources.steps.recorder
+    left = by_urn(recorder.snapshot.pending)
+    decider = Decider(resources.project, resources.stack, recorder, wanted, resources, lane_of, unsettled={}, left=left)
+    core = Core(decider, Lanes(shape_of), executor, terms)
+    try:
+        yield core
+        core.stop()
+        core.run(lambda: core.is_stopped, LAST_WAIT)
+    except Exception:
+        core.drain(LAST_WAIT)
+        raise

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from asyncio import AbstractEventLoop
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -86,6 +86,37 @@ def heard_by(loop: AbstractEventLoop) -> Iterator[None]:
         pass_on()
         os.close(news)
         os.close(bell)
+
+
+@contextmanager
+def waking(wake: Callable[[], None]) -> Iterator[None]:
+    """Wake the main thread by a call from another one at each signal, whichever thread that came to.
+
+    Otherwise one that waits for a queue handles the signal when there is something for it in the queue.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    news, bell = os.pipe2(os.O_CLOEXEC)
+    os.set_blocking(bell, False)
+    before = signal.set_wakeup_fd(bell, warn_on_full_buffer=False)
+
+    def pass_on() -> None:
+        while numbers := os.read(news, 4096):
+            wake()
+            if before >= 0:
+                with suppress(OSError):  # whoever asked before has enough to read, or has left
+                    os.write(before, numbers)
+
+    thread = threading.Thread(target=pass_on, name="signals", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(bell)
+        thread.join()
+        os.close(news)
 
 
 @contextmanager

@@ -36,6 +36,15 @@ def subject_of(resource: ResourceState) -> Subject:
     return Subject(resource.urn, resource.type, resource.name, resource.parent)
 
 
+class Step(Struct, frozen=True):
+    """An operation that was reported to begin."""
+
+    op: Op
+    subject: Subject
+    changes: tuple[PropertyChange, ...]
+    began: float
+
+
 class Reporter(Struct):
     """The run's book-keeping; `planning` makes every step a planned one."""
 
@@ -78,26 +87,33 @@ class Reporter(Struct):
     @contextmanager
     def step(self, op: Op, resource: ResourceState, changes: tuple[PropertyChange, ...] = ()) -> Iterator[None]:
         """Report an operation around its execution; an EngineError inside is reported and passed on."""
-        subject = subject_of(resource)
-        if is_default_provider(resource.urn):
-            yield
-            return
-        start = monotonic()
-        self.tell(StepPlanned(op, subject, changes) if self.planning else StepStarted(op, subject, changes))
+        step = self.begin(op, resource, changes)
         try:
             yield
         except EngineError as error:
-            seconds = monotonic() - start
-            with self._lock:
-                self.steps.append(StepRecord(op, subject, changes, failed=True, seconds=seconds))
-                self.tell(StepFailed(op, subject, str(error), seconds))
+            self.end(step, error)
             raise
-        self._succeeded(op, subject, changes, 0.0 if self.planning else monotonic() - start)
+        self.end(step)
 
-    def _succeeded(self, op: Op, subject: Subject, changes: tuple[PropertyChange, ...], seconds: float) -> None:
+    def begin(self, op: Op, resource: ResourceState, changes: tuple[PropertyChange, ...] = ()) -> Step:
+        """Report that an operation begins."""
+        step = Step(op, subject_of(resource), changes, monotonic())
+        if not is_default_provider(resource.urn):
+            self.tell((StepPlanned if self.planning else StepStarted)(op, step.subject, changes))
+        return step
+
+    def end(self, step: Step, error: EngineError | None = None) -> None:
+        """Report how an operation ended."""
+        if is_default_provider(step.subject.urn):
+            return
+        seconds = 0.0 if self.planning and error is None else monotonic() - step.began
         with self._lock:
-            self.steps.append(StepRecord(op, subject, changes, seconds=seconds))
-            if op in _COUNTED:
-                self._counts[op] += 1
+            failed = error is not None
+            self.steps.append(StepRecord(step.op, step.subject, step.changes, failed=failed, seconds=seconds))
+            if error is not None:
+                self.tell(StepFailed(step.op, step.subject, str(error), seconds))
+                return
+            if step.op in _COUNTED:
+                self._counts[step.op] += 1
             if not self.planning:
-                self.tell(StepDone(op, subject, seconds, changes))
+                self.tell(StepDone(step.op, step.subject, seconds, step.changes))

@@ -102,6 +102,10 @@ class Snapshot:
         users = tuple(self._users.get(urn, ()))  # in one go: other threads may add some
         return tuple(resource for user in users if (resource := self.live.get(user)))
 
+    def first_user_of(self, urn: str) -> ResourceState | None:
+        """Return one of the live resources that refer to this one; while no other thread changes anything."""
+        return next((resource for user in self._users.get(urn, ()) if (resource := self.live.get(user))), None)
+
     def root_of(self, urn: str) -> str:
         """Return the topmost ancestor below the Stack; the resource itself if it is one, or is unknown."""
         while (resource := self.live.get(urn)) and resource.parent and not is_stack(self.live.get(resource.parent)):

@@ -1,0 +1,161 @@
+"""The core for commands: what a destruction deletes in which order, what it tells, how many operations it begins."""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import BoundedSemaphore
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from pulumi.provider.experimental.provider import DeleteRequest
+
+from locallb.engine.backend.store import Recorder
+from locallb.engine.core import once
+from locallb.engine.core.once import circles_of
+from locallb.engine.deploy.events import Op, StepDone, StepFailed, StepStarted, ignore
+from locallb.engine.deploy.interrupts import Stop
+from locallb.engine.deploy.provider_resources import ProviderResources
+from locallb.engine.deploy.reporter import Reporter
+from locallb.engine.deploy.run import Run
+from locallb.engine.deploy.scope import EVERYTHING
+from locallb.engine.deploy.steps import Steps
+from locallb.engine.providers.registry import Providers
+from locallb.engine.state.errors import Cancelled
+from locallb.engine.state.resource import ResourceState
+from locallb.engine.state.snapshot import Snapshot
+from tests.engine.balancers import BOTH, declare
+from tests.engine.interrupting import SECONDS, interrupt
+from tests.engine.support import Bench, Thing, World, WorldProvider, messages, short
+from tests.engine.test_circles import graphs
+
+MODEST = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+PROVIDER = "urn:pulumi:dev::local-lb::pulumi:providers:locallb::default"
+
+
+@contextmanager
+def run_of(resources: list[ResourceState], provider: Callable[[], WorldProvider]) -> Iterator[Run]:
+    """Give a run on a stack that has these, and the provider of all of them."""
+    entry = ResourceState(PROVIDER, "pulumi:providers:locallb", custom=True, id="1")
+    snapshot = Snapshot([entry, *(replace(one, provider=f"{PROVIDER}::1") for one in resources)])
+    reporter, providers = Reporter(ignore, planning=False), Providers({"locallb": provider})
+    steps = Steps(Recorder(snapshot), reporter, BoundedSemaphore(1), Stop(), preview=False)
+    with ThreadPoolExecutor(1) as crew:
+        yield Run(
+            reporter, steps, ProviderResources("local-lb", "dev", EVERYTHING, steps, providers), EVERYTHING, 4, crew
+        )
+    providers.loops.close()
+
+
+@MODEST
+@given(graphs())
+def test_a_destruction_deletes_everything_and_each_thing_after_what_refers_to_it(
+    doomed: dict[int | str, ResourceState],
+) -> None:
+    """Old instances that refer to each other, or to what refers to their successors, included."""
+    resources = [
+        replace(one, id=f"{key}", outputs={"address": "x"}, delete=isinstance(key, int)) for key, one in doomed.items()
+    ]
+    gone: list[str] = []
+
+    class Noting(WorldProvider):
+        async def delete(self, request: DeleteRequest) -> None:
+            gone.append(request.resource_id)
+
+    with run_of(resources, lambda: Noting(World())) as run:
+        once.destroy(run)
+        snapshot = run.steps.recorder.snapshot
+        assert run.reporter.diagnostics == []
+        assert (snapshot.live, snapshot.condemned) == ({}, {})
+    assert sorted(gone) == sorted(map(str, doomed))
+    for key, user in doomed.items():
+        for used in user.references & doomed.keys() - {user.urn}:
+            assert gone.index(str(key)) < gone.index(used)
+
+
+@given(st.dictionaries(st.sampled_from("abcdefgh"), st.sampled_from("abcdefgh")))
+def test_a_circle_is_each_set_of_those_that_wait_for_each_other(waiting: dict[str, str]) -> None:
+    """Each is found once, and whoever only waits for one is none of it."""
+
+    def comes_back(start: str) -> bool:
+        urn: str | None = waiting.get(start)
+        for _ in waiting:
+            if urn == start:
+                return True
+            urn = waiting.get(urn or "")
+        return False
+
+    found = [urn for circle in circles_of(waiting) for urn in circle]
+    assert sorted(found) == sorted(filter(comes_back, waiting))
+    for circle in circles_of(waiting):
+        assert [waiting[urn] for urn in circle] == [*circle[1:], circle[0]]
+
+
+def test_each_deletion_is_told_at_its_beginning_and_its_end_and_counted(bench: Bench) -> None:
+    """As a preview foresees it; one that fails too, with what it says."""
+    bench.engine().up(lambda: declare(BOTH))
+    bench.world.control = {"fail_delete": {"ProxyConfig::alpha": "busy"}}
+    engine = bench.engine()
+    foreseen = engine.destroy(preview=True)
+    bench.events.clear()
+    result = engine.destroy()
+    begun = {short(event.subject.urn) for event in bench.events if isinstance(event, StepStarted)}
+    done = {short(event.subject.urn) for event in bench.events if isinstance(event, StepDone)}
+    (failed,) = (event for event in bench.events if isinstance(event, StepFailed))
+    assert (short(failed.subject.urn), failed.message) == ("ProxyConfig::alpha", "busy")
+    assert begun == done | {"ProxyConfig::alpha"}
+    assert (result.ok, messages(result)) == (False, ["busy"])
+    assert {short(urn) for urn in result.broken} == {"Proxy::alpha"}
+    bench.world.control = {}
+    rest = engine.destroy()
+    assert rest.changes[Op.DELETE] + result.changes[Op.DELETE] == foreseen.changes[Op.DELETE]
+    assert bench.world.called("delete").count(("delete", "ProxyConfig::alpha")) == 2
+
+
+@pytest.mark.parametrize("parallel", [1, 2, 4])
+def test_no_more_operations_run_at_a_time_than_an_engine_is_told(
+    parallel: int, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And so many do: each waits here until that is so, or none is left to come."""
+    bench.engine().up(lambda: [Thing("Reachable", f"r{number}", {"address": "x"}) for number in range(4)])
+    delete = WorldProvider.delete
+    together = threading.Barrier(parallel)
+    now = 0
+    seen: list[int] = []
+
+    async def count(provider: WorldProvider, request: DeleteRequest) -> None:
+        nonlocal now
+        with bench.world.lock:
+            now += 1
+            seen.append(now)
+        together.wait(SECONDS)
+        with bench.world.lock:
+            now -= 1
+        await delete(provider, request)
+
+    monkeypatch.setattr(WorldProvider, "delete", count)
+    assert bench.engine(parallel=parallel).destroy().ok
+    assert max(seen) == parallel
+
+
+def test_a_signal_lets_a_destruction_end_what_runs_and_begin_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever thread it comes to; the next one deletes the rest."""
+    bench.engine().up(lambda: declare(BOTH))
+    delete = WorldProvider.delete
+
+    async def interrupted(provider: WorldProvider, request: DeleteRequest) -> None:
+        interrupt()
+        await delete(provider, request)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(WorldProvider, "delete", interrupted)
+        result = bench.engine(parallel=1).destroy()
+    assert (result.interrupted, messages(result)) == (True, [str(Cancelled())])
+    assert len(bench.world.called("delete")) == 1
+    assert not bench.checkpoint().pending
+    assert bench.engine().destroy().ok
+    assert bench.world.things == {}
