@@ -14,15 +14,16 @@ from msgspec import Struct, field
 from locallb.envoy import rollout
 from locallb.envoy.access_logs import CLOSED, GATE, gate
 from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError, Subscription, Subscriptions
-from locallb.envoy.validation import NoVerdictError, why_refused
+from locallb.envoy.validation import NoVerdictError, told_refused, why_refused
 from locallb.envoy.waiting import pauses
 from locallb.model.system_errors import refusal
 from locallb.storage import files
 
 PATIENCE = 2.0
 """Seconds to wait until a running Envoy has taken a file on which the next one builds; it takes a few milliseconds."""
-DOUBTFUL = 0.3
-"""Seconds after which Envoy may have refused a file of which it tells no outcome."""
+DOUBTFUL, _DOUBTED = 0.1, 5
+"""Seconds after which Envoy may have refused a file of which it tells no outcome, if it answered so many times since:
+it looks at files between two answers."""
 _SELDOM = 3
 """Questions for the version of which one is followed by that for refusals: those are rare."""
 
@@ -114,13 +115,17 @@ class Verdict(Struct):
     cause: str = ""
     """Why it does; empty as long as that isn't known."""
     _asks_at: float = field(default_factory=lambda: time.monotonic() + DOUBTFUL)
+    _answers: int = 0
     _asked: bool = False
 
     def is_refused(self) -> bool:
-        """Return whether it does, as far as that is known now."""
-        if not self._asked and time.monotonic() > self._asks_at:
-            self._asked = True
-            with suppress(NoVerdictError):
+        """Return whether it does, as far as that is known now; called after each answer of the running Envoy."""
+        self._answers += 1
+        with suppress(NoVerdictError):
+            if self._answers == 1:
+                self.cause = told_refused(lambda: texts(self.directory), self.directory)
+            elif self._answers >= _DOUBTED and time.monotonic() > self._asks_at and not self._asked:
+                self._asked = True
                 self.cause = why_refused(texts(self.directory), self.directory)
         return bool(self.cause)
 

@@ -5,9 +5,12 @@ It finds what Envoy refuses for whatever reason, and says why. Not here: which o
 
 from __future__ import annotations
 
+import hashlib
 import re
 import signal
-from collections.abc import Mapping
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,8 @@ from locallb.envoy.document import text
 from locallb.model.errors import ClientError
 from locallb.model.fields import JsonObject
 from locallb.model.formatting import printable
-from locallb.programs.program import Program
+from locallb.model.identities import Digest
+from locallb.programs.program import Ended, Program
 from locallb.storage import files
 from locallb.storage.scratch import scratch
 
@@ -34,31 +38,76 @@ _ENDED_BY_OTHERS = frozenset({-signal.SIGKILL, -signal.SIGTERM})
 """Exit codes of an Envoy that somebody else ended, most often the kernel for want of memory."""
 
 
+_MOST = 256
+"""Verdicts that are remembered: of the same files they are the same, and several want to know them in one update."""
+LATELY = 5.0
+"""Seconds after a refusal within which somebody else may be about to ask the same."""
+
+
 class NoVerdictError(ClientError):
     """Envoy can't be asked, or didn't answer in time: nothing is known of its files."""
 
 
-def why_refused(texts: Mapping[str, str], directory: Path) -> str:
+_VERDICTS: OrderedDict[Digest, str] = OrderedDict()
+"""Why it refuses what was asked last."""
+_REFUSED_AT: dict[Path, float] = {}
+"""When files of a directory were refused."""
+
+
+def why_refused(texts: Mapping[str, str], directory: Path, patience: float = TIMEOUT) -> str:
     """Return why Envoy refuses these files in `directory`, which has their certificates; empty if it accepts them.
 
-    Raises NoVerdictError.
+    Raises NoVerdictError, also where it has no answer within so many seconds.
     """
     configuration = static(texts)
-    if absent := [name for name in _FILE.findall(configuration) if not (directory / name).exists()]:
-        raise NoVerdictError(f"{directory / absent[0]} isn't there: no configuration is to blame")
+    what = _digest(configuration, directory)
+    if what in _VERDICTS:
+        return _VERDICTS[what]
+    ended = _ended(configuration, directory, patience)
+    found = _COMPLAINT.search(ended.complaints.decode(errors="replace"))
+    if ended.code and not found:
+        return f"it ends with {ended.code}"
+    _VERDICTS[what] = _cause(found[1]) if ended.code and found else ""
+    if len(_VERDICTS) > _MOST:
+        _VERDICTS.popitem(last=False)
+    if _VERDICTS[what]:
+        _REFUSED_AT[directory] = time.monotonic()
+    return _VERDICTS[what]
+
+
+def told_refused(read: Callable[[], Mapping[str, str]], directory: Path) -> str:
+    """Return why Envoy refused these very files a moment ago; empty where it wasn't asked. Raises NoVerdictError."""
+    if time.monotonic() > _REFUSED_AT.get(directory, -LATELY) + LATELY:
+        return ""
+    return _VERDICTS.get(_digest(static(read()), directory), "")
+
+
+def _digest(configuration: str, directory: Path) -> Digest:
+    """Digest what which Envoy is asked, with the files that it names. Raises NoVerdictError where one isn't there."""
+    try:
+        asked = hashlib.sha256(f"{installed().path} {directory} {configuration}".encode())
+        for name in sorted(set(_FILE.findall(configuration))):
+            stat = (directory / name).stat()
+            asked.update(f"{name} {stat.st_ino} {stat.st_mtime_ns} {stat.st_size}\n".encode())
+    except OSError as error:
+        raise NoVerdictError(f"{error.filename} can't be read, so no configuration is to blame") from error
+    except ClientError as error:
+        raise NoVerdictError(str(error)) from error
+    return Digest(asked.hexdigest())
+
+
+def _ended(configuration: str, directory: Path, patience: float) -> Ended:
+    """Run Envoy until it has its verdict. Raises NoVerdictError."""
     try:
         with scratch("a configuration to validate") as place:
             files.write(place / rollout.BOOTSTRAP, configuration)
             command = (str(installed().path), "--config-path", str(place / rollout.BOOTSTRAP), *_ARGUMENTS)
-            ended = Program(command, TIMEOUT, directory=directory, environment={}).run()
+            ended = Program(command, patience, directory=directory, environment={}).run()
     except ClientError as error:
         raise NoVerdictError(str(error)) from error
     if ended.code in _ENDED_BY_OTHERS:
         raise NoVerdictError(f"Envoy was ended by signal {-ended.code} before it answered")
-    if not ended.code:
-        return ""
-    found = _COMPLAINT.search(ended.complaints.decode(errors="replace"))
-    return _cause(found[1]) if found else f"it ends with {ended.code}"
+    return ended
 
 
 def static(texts: Mapping[str, str]) -> str:

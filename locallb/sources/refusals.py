@@ -21,7 +21,7 @@ from locallb import __version__
 from locallb.config.settings import Settings
 from locallb.envoy.binary import installed
 from locallb.envoy.fragments import as_files
-from locallb.envoy.validation import NoVerdictError, why_refused
+from locallb.envoy.validation import TIMEOUT, NoVerdictError, why_refused
 from locallb.gateway.translation import BoundGateway
 from locallb.ingress.translation import BoundIngresses
 from locallb.model.errors import ClientError
@@ -44,6 +44,11 @@ _BUDGET = 5.0
 """Seconds after which no other load balancer is searched, nor one in which an offender was found.
 
 The rest is found after the next update that fails.
+"""
+_LARGE = 2_500_000
+"""Characters of files of which Envoy's verdict takes longer than a second.
+
+There who changed last, and all of it, are asked for within the time left, and no halves.
 """
 
 
@@ -124,6 +129,7 @@ class _Search(Struct):
     """Why each offender is refused, by name."""
     _verdicts: dict[frozenset[tuple[str, bool]], str] = field(default_factory=dict)
     """Envoy's answers, by the refusals that they were given with."""
+    _is_large: bool = False
 
     @classmethod
     def of(  # noqa: PLR0913, PLR0917 - as `find_refusals`
@@ -147,10 +153,19 @@ class _Search(Struct):
         if not cause:
             return []
         parts = [refusal for refusal in self._parts(cause) if refusal.name not in {each.name for each in known}]
+        if found := self._gently(parts, cause, known):
+            return found
         some = self._recent(parts, known)
         found = self._guess(some, parts, cause, known) or self._halve(some, parts, cause, known)
         gentle = [replace(refusal, wholly=False) for refusal in found]
         return gentle if found and not self._cause((*known, *gentle)) else found
+
+    def _gently(self, parts: Sequence[Refusal], cause: str, known: tuple[Refusal, ...]) -> list[Refusal]:
+        """Try the youngest of those that changed last with an error in its place: most often nothing else is asked."""
+        recent = [replace(refusal, why=cause, wholly=False) for refusal in parts if refusal.name in self.changed]
+        if not recent or self._cause((*known, recent[-1])):
+            return []
+        return [self._dependent(recent[-1], parts, known)]
 
     def _recent(self, parts: Sequence[Refusal], known: tuple[Refusal, ...]) -> Sequence[Refusal]:
         """Return the parts that changed last if Envoy accepts the configuration without them; all parts otherwise."""
@@ -174,7 +189,7 @@ class _Search(Struct):
                 replace(_refusal(self.key.cluster, thing, cause), beside=self._beside(together=True), together=True)
                 for thing in self._whole()
             ]
-        rest = self._search(some, every, known)
+        rest = every if self._is_large else self._search(some, every, known)
         found = [replace(refusal, why=self._causes[name]) for name, refusal in rest.items() if name in self._causes]
         return [self._dependent(refusal, parts, known) for refusal in found]
 
@@ -220,7 +235,10 @@ class _Search(Struct):
         planned = next(each for each in plan.proxies if each.proxy.name == placement.proxy)
         rendered = placement.part.rendered if placement.part else None
         part = as_files(rendered.listeners, rendered.clusters) if rendered else {}
-        return why_refused({**planned.rendered.files, **part}, self.directory)
+        texts = {**planned.rendered.files, **part}
+        self._is_large = self._is_large or sum(map(len, texts.values())) > _LARGE
+        patience = max(0.0, self.until - time.monotonic()) if self._is_large else TIMEOUT
+        return why_refused(texts, self.directory, patience)
 
     def _parts(self, why: str) -> Iterable[Refusal]:
         """Return what of it may be left out: what others refer to, then the oldest first, as in other conflicts."""

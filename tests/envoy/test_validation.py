@@ -12,7 +12,7 @@ import pytest
 
 from locallb.envoy import render, validation
 from locallb.envoy.binary import EnvoyBinary
-from locallb.envoy.validation import NoVerdictError, why_refused
+from locallb.envoy.validation import NoVerdictError, told_refused, why_refused
 from locallb.model.http.backends import BackendTls, HttpBackends
 from locallb.model.http.routes import Forward, Match, Route, Target
 from locallb.model.http.serving import (
@@ -27,6 +27,7 @@ from locallb.model.http.serving import (
 from locallb.model.identities import Protocol, ProxyId, ProxyName, UpstreamName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, Proxy, Upstream
+from locallb.programs.program import Ended
 from tests.envoy.certificates import Authority, Pair
 
 pytestmark = pytest.mark.envoy
@@ -110,3 +111,28 @@ def test_envoy_without_an_answer_gives_no_verdict(
     monkeypatch.setattr(validation, "TIMEOUT", 0.3)
     with pytest.raises(NoVerdictError):
         why_refused(rendered(pair, authority, Discovery.EDS), tmp_path)
+
+
+def test_the_same_files_are_asked_about_once(
+    tmp_path: Path, pair: Pair, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused or accepted; with another certificate under the same name they are asked about again."""
+    pair.put(tmp_path, "web")
+    good = rendered(pair, authority, Discovery.EDS)
+    bad = changed(good, "cds", {"dns_refresh_rate": "0s"})
+    cause = why_refused(bad, tmp_path)
+    assert told_refused(lambda: bad, tmp_path) == cause != ""
+    assert told_refused(lambda: good, tmp_path) == ""
+    assert why_refused(good, tmp_path) == ""
+    asked = list[Path]()
+
+    def ended(_configuration: str, directory: Path, _patience: float) -> Ended:
+        asked.append(directory)
+        return Ended(0, b"", b"")
+
+    monkeypatch.setattr(validation, "_ended", ended)
+    assert (why_refused(bad, tmp_path), why_refused(good, tmp_path)) == (cause, "")
+    assert asked == []
+    pair.put(tmp_path, "web")
+    assert why_refused(bad, tmp_path) == ""
+    assert asked == [tmp_path]

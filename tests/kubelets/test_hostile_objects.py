@@ -174,10 +174,15 @@ def is_served(at: str, host: str) -> bool:
         return client.ask("/hostname", host).status == http.client.OK
 
 
+def written(play: Stage, attack: Attack) -> Path:
+    """Return the file of a manifest: in one of its own nothing is lost that another object had there a moment ago."""
+    return play.root / "files" / f"{attack.name}.json"
+
+
 def put(world: Workloads, play: Stage, attack: Attack) -> None:
     """Let an object come."""
     if attack.by_manifest:
-        (play.root / "files" / "bad.json").write_text(json.dumps(attack.document))
+        written(play, attack).write_text(json.dumps(attack.document))
     elif attack.document["kind"] == "Ingress":
         world.client.create(INGRESS.from_dict(attack.document), namespace=attack.document["metadata"]["namespace"])
     else:
@@ -188,7 +193,7 @@ def remove(world: Workloads, play: Stage, attack: Attack) -> None:
     """Let it go."""
     metadata = attack.document["metadata"]
     if attack.by_manifest:
-        (play.root / "files" / "bad.json").unlink()
+        written(play, attack).unlink()
     elif attack.document["kind"] == "Ingress":
         world.client.delete(INGRESS, metadata["name"], namespace=metadata["namespace"])
     else:

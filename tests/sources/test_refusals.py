@@ -90,13 +90,16 @@ class Stack:
         self.verdict: Verdict = lambda text: "/bad" in text
         self.asked, self.silent_at = 0, 0
         """How often it was asked, and the question that gets no answer."""
+        self.patience = list[float]()
+        """For how many seconds each time."""
         pools = '[{"name": "a", "addresses": ["127.88.1.0/24"]}]'
         sources = f'[{{"name": "c", "manifests": "{root}"}}]'
         self.settings = stack_settings({"local-lb:pools": pools, "local-lb:sources": sources})
         monkeypatch.setattr(refusals, "why_refused", self._why)
 
-    def _why(self, texts: dict[str, str], _directory: Path) -> str:
+    def _why(self, texts: dict[str, str], _directory: Path, patience: float) -> str:
         self.asked += 1
+        self.patience.append(patience)
         if self.asked == self.silent_at:
             raise NoVerdictError("it takes too long")
         return "too long" if self._refuses(texts.values()) else ""
@@ -208,6 +211,19 @@ def test_the_one_that_changed_is_found_by_few_questions(stack: Stack, bad: int) 
     assert stack.asked <= 7
 
 
+@pytest.mark.parametrize("bad", [0, 24, 49])
+def test_one_that_can_answer_with_an_error_is_found_by_three_questions(stack: Stack, bad: int) -> None:
+    """About everything, about it with an error, and about it alone."""
+    routes = [route(f"r{number}", "/good", day=1 + number // 2) for number in range(50)]
+    elsewhere = {"type": "RequestRedirect", "requestRedirect": {"hostname": "elsewhere.test"}}
+    routes[bad]["spec"]["rules"] = [{"filters": [elsewhere]}]
+    stack.verdict = lambda text: "elsewhere.test" in text
+    (found,) = stack.find(*routes, changed=[f"r{bad}"])
+    assert (found.name, found.wholly, found.together) == (f"c/HTTPRoute/shop/r{bad}", False, False)
+    assert stack.asked <= 3
+    assert stack.serves(f"r{bad}.test", *routes)
+
+
 def test_others_are_searched_where_none_that_changed_is_to_blame(stack: Stack) -> None:
     """What changed is where the search begins, and no verdict."""
     routes = [route("a", "/bad"), route("b", "/good"), route("c", "/good", day=2)]
@@ -220,3 +236,27 @@ def test_a_search_ends_also_where_nothing_is_found(stack: Stack, monkeypatch: py
     monkeypatch.setattr(refusals, "_BUDGET", 0.0)
     assert stack.find(route("other", "/bad")) == ()
     assert stack.asked == 0
+
+
+def test_no_halves_are_asked_of_files_whose_verdict_takes_long(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who changed last is found all the same, within the time that is left; nobody else is blamed."""
+    monkeypatch.setattr(refusals, "_LARGE", 1)
+    routes = [route(f"r{number}", "/bad" if number == 3 else "/good", day=1 + number) for number in range(20)]
+    assert stack.find(*routes) == ()
+    assert stack.asked <= 3
+    assert [refusal.name for refusal in stack.find(*routes, changed=["r3"])] == ["c/HTTPRoute/shop/r3"]
+    assert all(patience <= refusals._BUDGET for patience in stack.patience)
+
+
+def test_a_service_that_is_refused_is_blamed_however_large(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no parts that could be left out."""
+    monkeypatch.setattr(refusals, "_LARGE", 1)
+    stack.verdict = lambda _text: True
+    ports = [{"port": 9099, "nodePort": 31000, "protocol": "TCP"}]
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "large", "namespace": "shop", "uid": "large"},
+        "spec": {"type": "LoadBalancer", "ports": ports},
+    }
+    assert "c/shop/large" in {refusal.name for refusal in stack.find(service)}
