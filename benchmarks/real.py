@@ -38,8 +38,8 @@ from tests.kubelets.ready import make_ready
 RATE = 50
 """Requests a second while a pod moves."""
 PORT, ADDED = (8080, 0), (8081, 0)
-WAYS: Mapping[str, Mapping[str, object]] = {"node-ports": {}, "pods": {"allocateLoadBalancerNodePorts": False}}
-"""Fields of Services by how they are served."""
+WAYS: Mapping[str, Mapping[str, object]] = {"node-ports": {}, "pods": {}}
+"""Fields of Services by how they are served: those that go to pods have NodePorts as well, as by default."""
 ROUTES: Mapping[str, Mapping[str, object]] = {
     "node-ports": {"accessLogs": True},
     "pods": {"accessLogs": True, "podRoutes": "host"},

@@ -206,8 +206,10 @@ def _worlds(around: _Around, clusters: Iterable[ClusterName], memo: AnyMemo) -> 
         health_ports=snapshot.health_ports,
         host=HostFacts(routed=host.routed, routes=host.routes, diversions=host.diversions),
     )
+    with_slices = memo.of("listed", _clusters_of, snapshot.slices)
+    listed = with_slices & snapshot.access.keys()
     index: BackendIndex = memo.of(
-        "backends", BackendIndex.within, seen, around.nodes, around.settings, around.routing.routes
+        "backends", BackendIndex.within, seen, around.nodes, around.settings, around.routing.routes, listed
     )
     return {
         cluster: memo.of(
@@ -219,6 +221,11 @@ def _worlds(around: _Around, clusters: Iterable[ClusterName], memo: AnyMemo) -> 
         )
         for cluster in clusters
     }
+
+
+def _clusters_of(slices: Iterable[EndpointSlice]) -> frozenset[ClusterName]:
+    """Return the clusters of which any EndpointSlice is read: every API server has one for itself, if we may see it."""
+    return frozenset(endpoint_slice.service.cluster for endpoint_slice in slices)
 
 
 def _claimed(

@@ -1,9 +1,10 @@
 """The backends of each port: its endpoints (pods) directly, or Nodes' NodePorts.
 
 Refusal follows desired state: no eligible Node, or no usable endpoint although EndpointSlices are known, means no
-backend and, later, no listener. Missing EndpointSlices of a Service mean nothing. Behind endpoints the NodePorts are
-on standby, for a network that doesn't let this host in. Not here: which Nodes are eligible (`nodes`), which endpoints
-are usable (`usable_endpoints`) and reached (`reach`), whether a backend answers (the proxy's health check).
+backend and, later, no listener. Missing EndpointSlices of a Service mean nothing, except in a running cluster whose
+pods this host reaches: there each Service gets some in a moment, so they are waited for. Behind endpoints the NodePorts
+are on standby, for a network that doesn't let this host in. Not here: which Nodes are eligible (`nodes`), which
+endpoints are usable (`usable_endpoints`) and reached (`reach`), whether one answers (the proxy's health check).
 """
 
 from __future__ import annotations
@@ -104,6 +105,9 @@ def _find(
     if slices and not left:
         return _Found(why_none=why_none_is(port, family, slices, service.ports))
     choice = service.backends or index.choice
+    if not slices and family in index.awaiting.get(service.key.cluster, ()) and choice is not BackendChoice.NODE_PORTS:
+        # A NodePort would be given up again in a moment, and kube-proxy opens it a second later than it is known.
+        return _Found(why_none="it has no EndpointSlice yet, which Kubernetes makes for a Service with a selector")
     if not port.node_port:
         cluster, anywhere = service.key.cluster, choice is BackendChoice.PODS
         return _direct(port, family, left, lambda address: anywhere or index.has_route(cluster, address))

@@ -5,7 +5,7 @@ Not here: which of them become backends (`backends`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from msgspec import Struct, field
@@ -43,6 +43,9 @@ class BackendIndex(Struct, frozen=True):
     """Routes of ours to pods, there or about to be."""
     drained: Mapping[ObjectKey, frozenset[str]] = field(default_factory=dict)
     """Which backends of Services get no new connections."""
+    awaiting: Mapping[ClusterName, frozenset[Family]] = field(default_factory=dict)
+    """The families in which all pods of running clusters are reached: EndpointSlices, which each Service gets, are
+    waited for."""
 
     @classmethod
     def of(cls, nodes: Iterable[Node], slices: Iterable[EndpointSlice]) -> BackendIndex:
@@ -59,10 +62,12 @@ class BackendIndex(Struct, frozen=True):
         nodes: Iterable[Node],
         settings: Settings | None = None,
         routes_to_pods: Mapping[ClusterName, Sequence[PodRoute]] = MappingProxyType({}),
+        listed: Collection[ClusterName] = (),
     ) -> BackendIndex:
         """Take from a snapshot all but the Nodes, of which only the eligible ones count.
 
-        `routes_to_pods` are routes of ours, existing or planned, each for the pods of one cluster.
+        `routes_to_pods` are routes of ours, existing or planned, each for the pods of one cluster. `listed` are running
+        clusters whose EndpointSlices are known.
         """
         made = cls.of(nodes, ())
         everywhere = cls.of(snapshot.nodes, ()).nodes
@@ -84,6 +89,11 @@ class BackendIndex(Struct, frozen=True):
             settings.backends if settings else BackendChoice.AUTO,
             routes_to_pods,
             {key: order.drained for key, order in snapshot.orders.items() if order.drained},
+            {
+                cluster: _reached_families(nodes_of_cluster, reached[cluster], routes_to_pods.get(cluster, ()))
+                for cluster, nodes_of_cluster in made.nodes.items()
+                if cluster in listed
+            },
         )
 
     def of_cluster(self, cluster: ClusterName) -> BackendIndex:
@@ -97,6 +107,7 @@ class BackendIndex(Struct, frozen=True):
             {cluster: self.asked_at.get(cluster, {})},
             self.choice,
             {cluster: self.routes_to_pods.get(cluster, ())},
+            awaiting={cluster: self.awaiting.get(cluster, frozenset())},
         )
 
     def has_route(self, cluster: ClusterName, address: IPAddress) -> bool:
@@ -113,6 +124,21 @@ class BackendIndex(Struct, frozen=True):
         addresses = self.asked_at.get(cluster, {}).get(node, ()) if node else ()
         families = self.health_ports.get(cluster, frozenset())
         return next((address for address in addresses if Family.of(address) in families), None)
+
+
+def _reached_families(nodes: Sequence[Node], reach: Reach, ours: Sequence[PodRoute]) -> frozenset[Family]:
+    """Return the families in which the pods of all Nodes are reached: by their ranges, if none has any by named ones.
+
+    Routes of ours may lead to the Nodes themselves instead, where these are pods of another cluster.
+    """
+    if any(node.pod_cidrs for node in nodes):
+        reached = [{Family.of(range_) for range_ in node.pod_cidrs if reach.has(range_[0])} for node in nodes]
+        missed = {Family.of(range_) for node in nodes for range_ in node.pod_cidrs if not reach.has(range_[0])}
+        return frozenset(set.intersection(*reached) - missed)
+    addresses = [address for node in nodes for address in node.addresses]
+    if any(address in route.destination for route in ours for address in addresses):
+        return frozenset()
+    return frozenset(Family.of(route.destination) for route in ours)
 
 
 def _made(routes_to_pods: Iterable[PodRoute]) -> Iterator[Route]:

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from ipaddress import ip_address, ip_network
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import Settings
-from locallb.model.identities import Family
-from locallb.model.network.routes import LOCAL_TABLE, Route
+from locallb.model.identities import ContextName, Family
+from locallb.model.network.routes import LOCAL_TABLE, PodRoute, Route
 from locallb.model.network.routing_rules import Diversion
 from locallb.model.objects import BackendChoice
 from locallb.model.reasons import Reason
 from locallb.model.serving import ConnectCheck, HttpCheck
-from locallb.model.snapshot import HostFacts, Snapshot
+from locallb.model.snapshot import Access, HostFacts, Snapshot
 from locallb.planning.backends.backends import PortBackends, upstreams
 from locallb.planning.backends.index import BackendIndex
 from locallb.planning.backends.nodes import eligible
 from locallb.planning.backends.reach import reach_of
+from locallb.planning.plan import make_plan
+from locallb.planning.planned import Via
 from tests.planning.objects import DEMO, JsonObject, endpoint, endpoints, node, parsed, service
 from tests.planning.strategies import HOME
 
@@ -197,6 +201,119 @@ def test_without_endpoint_slices_node_ports_serve_whatever_is_chosen() -> None:
     """Nobody knows any pod."""
     entry = found(service(), A, B, routes=ROUTED, backends="pods")
     assert (words(entry), entry.health) == (NODE_PORTS, HttpCheck(10256))
+
+
+def ranged(name: str, address: str, *networks: str) -> JsonObject:
+    """Make a Node with ranges of pods."""
+    made = node(name, address)
+    made["spec"] = {"podCIDRs": [*networks]}
+    return made
+
+
+RANGED = ranged("a", "172.18.0.2", "10.244.0.0/24"), ranged("b", "172.18.0.3", "10.244.1.0/24")
+BOTH_ROUTED = (*by("172.18.0.2", "10.244.0.0/24"), by("172.18.0.3", "10.244.1.0/24")[-1])
+
+
+def awaits(
+    *nodes: JsonObject,
+    routes: tuple[Route, ...] = BOTH_ROUTED,
+    ours: tuple[PodRoute, ...] = (),
+    listed: bool = True,
+    **keys: object,
+) -> bool:
+    """Return whether a Service without EndpointSlices gets no backends yet; otherwise it has its NodePorts."""
+    result = parsed(service(), *nodes)
+    snapshot = Snapshot(HOME, nodes=result.nodes, health_ports={DEMO: BOTH}, host=HostFacts(routes=routes))
+    given = settings(**keys), {DEMO: ours} if ours else {}, {DEMO} if listed else set()
+    within = BackendIndex.within(snapshot, eligible(result.nodes)[0], *given)
+    (web,) = result.services
+    for index in (within, replace(within.of_cluster(DEMO), slices=within.slices)):
+        (entry,) = upstreams(web, index)
+        assert words(entry) == (([], []) if entry.problem else NODE_PORTS)
+        assert entry.problem is None or entry.problem.reason is Reason.NO_BACKENDS
+    return entry.problem is not None
+
+
+@pytest.mark.parametrize(
+    ("given", "waits"),
+    [
+        ({}, True),
+        ({"backends": "pods"}, True),
+        ({"backends": "nodePorts"}, False),
+        ({"listed": False}, False),
+        ({"routes": by("172.18.0.2", "10.244.0.0/24")}, False),
+        ({"routes": (BRIDGE, DEFAULT)}, False),
+        ({"runtime": "docker", "network": "publish"}, False),
+    ],
+    ids=[
+        "reached",
+        "pods",
+        "NodePorts wanted",
+        "manifests or no right to read them",
+        "one Node's pods",
+        "no route",
+        "a container's network",
+    ],
+)
+def test_endpoint_slices_are_waited_for_where_all_pods_are_reached(given: dict[str, Any], *, waits: bool) -> None:
+    """Each Service of a running cluster gets some at once; kube-proxy opens a NodePort a second after it is known."""
+    assert awaits(*RANGED, **given) is waits
+
+
+def test_endpoint_slices_are_waited_for_by_routes_of_ours() -> None:
+    """By those that are planned for each Node, and for ranges that the stack names where Nodes have none."""
+    routes = tuple(
+        PodRoute(ip_network(network), ip_address(gateway))
+        for network, gateway in (("10.244.0.0/24", "172.18.0.2"), ("10.244.1.0/24", "172.18.0.3"))
+    )
+    assert awaits(*RANGED, routes=(BRIDGE, DEFAULT), ours=routes)
+    assert not awaits(*RANGED, routes=(BRIDGE, DEFAULT), ours=routes[:1])
+    assert awaits(A, B, routes=(BRIDGE, DEFAULT), ours=routes)
+    assert not awaits(A, B, routes=BOTH_ROUTED)
+    to_node = PodRoute(ip_network("172.18.0.2/32"), ip_address("172.18.7.7"))
+    assert not awaits(A, B, routes=(BRIDGE, DEFAULT), ours=(to_node,))
+
+
+@pytest.mark.parametrize(
+    ("live", "others", "waits"),
+    [(True, True, True), (False, True, False), (True, False, False)],
+    ids=["a running cluster", "manifests", "slices that may not be read"],
+)
+def test_plan_of_a_new_service_never_begins_with_node_ports_that_pods_replace(
+    *, live: bool, others: bool, waits: bool
+) -> None:
+    """An API server has a slice for itself, so none at all means that they can't be read."""
+    of_api = endpoints(endpoint("172.18.0.9"), name="kubernetes", service="kubernetes")
+    web = endpoints(POD)
+    ways = []
+    for slices in ([], [web]):
+        read = parsed(service(), *RANGED, *([of_api] if others else []), *slices)
+        known = Snapshot(HOME, read.services, nodes=read.nodes, slices=read.slices, host=HostFacts(routes=BOTH_ROUTED))
+        access = {DEMO: Access("/nowhere", ContextName("c"))} if live else {}
+        (placement,) = make_plan(replace(known, access=access), settings()).placements
+        ways.append(placement.ports[0].via)
+    assert ways == [None if waits else Via.NODE_PORTS, Via.PODS]
+
+
+def test_node_without_a_range_of_pods_hinders_waiting() -> None:
+    """Its pods may be out of reach, and then the NodePorts are what serves."""
+    assert not awaits(RANGED[0], B)
+
+
+def test_endpoint_slices_are_waited_for_in_the_families_in_which_pods_are_reached() -> None:
+    """IPv6 pods without a route leave IPv4 ones alone."""
+    dual = [
+        ranged("a", "172.18.0.2", "10.244.0.0/24", "fd00:10:244::/64"),
+        ranged("b", "172.18.0.3", "10.244.1.0/24", "fd00:10:244:1::/64"),
+    ]
+    assert awaits(*dual)
+    assert not awaits(*dual, routes=(BRIDGE, DEFAULT))
+    six = service(ipFamilies=["IPv6"])
+    read = parsed(six, *dual)
+    snapshot = Snapshot(HOME, nodes=read.nodes, host=HostFacts(routes=BOTH_ROUTED))
+    index = BackendIndex.within(snapshot, read.nodes, settings(), listed={DEMO})
+    (entry,) = upstreams(read.services[0], index)
+    assert "EndpointSlice" not in str(entry.problem)
 
 
 def test_backends_pods_also_uses_the_default_route() -> None:
