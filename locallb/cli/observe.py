@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,6 +15,8 @@ from locallb.runtimes.published_ports import unpublished
 from locallb.storage.proxy_directories import Proxies
 
 AT_ONCE = 16
+FIRST_CHECK = 0.1
+"""Seconds within which a new backend that takes connections passes its first check."""
 _UNPUBLISHED = "nothing on this host publishes it any more; `watch` restarts its container, and so does `locallb up`"
 
 
@@ -32,6 +35,15 @@ def observe(proxies: Iterable[Proxy]) -> Mapping[str, Observation]:
     return {proxy.name: answer for proxy, answer in zip(wanted, answers, strict=True) if answer}
 
 
+def _healthy(admin: EnvoyAdmin) -> Mapping[str, bool]:
+    """Return whose backends answer; none does only if it still doesn't a moment later: new ones are checked first."""
+    healthy = admin.healthy()
+    if all(healthy.values()):
+        return healthy
+    time.sleep(FIRST_CHECK)
+    return {name: answers or healthy.get(name, False) for name, answers in admin.healthy().items()}
+
+
 def ask(proxy: Proxy) -> Observation | None:
     """Return what `proxy` answers; None if it doesn't."""
     admin = EnvoyAdmin(Proxies.ours().path(proxy.id))
@@ -39,6 +51,6 @@ def ask(proxy: Proxy) -> Observation | None:
         listening, failed = admin.listeners(), dict(admin.failed_listeners())
         if proxy.published:
             failed |= dict.fromkeys(unpublished(listening), _UNPUBLISHED)
-        return Observation(listening - failed.keys(), failed)
+        return Observation(listening - failed.keys(), failed, _healthy(admin))
     except ClientError:
         return None

@@ -27,8 +27,10 @@ from locallb.storage.paths import by_descriptor
 PATIENCE = 2.0
 """Seconds that one answer may take."""
 _SUBSCRIPTIONS = "^(listener_manager.lds|cluster_manager.cds).(version_text|update_(attempt|success|rejected|failure))$"
+_MEMBERSHIPS = r"^cluster\.[^.]*\.membership_(healthy|total)$"
 _ARRIVALS = r"^listener\.[^.]*\.(downstream_cx_total|no_filter_chain_match)$"
 _ARRIVAL = re.compile(r"listener\.(?P<name>[^.]+)\.\w+: (?P<value>\d+)")
+_MEMBERS = re.compile(r"cluster\.(?P<name>[^.]+)\.membership_(?P<what>healthy|total): (?P<value>\d+)")
 _STATISTIC = re.compile(r"\w+\.(?P<kind>lds|cds)\.(?P<name>\w+): \"?(?P<value>[^\"\n]*)\"?")
 
 
@@ -147,6 +149,14 @@ class EnvoyAdmin:
         for match in _ARRIVAL.finditer(self._ask("GET", f"/stats?filter={_ARRIVALS}")):
             counts[match["name"]] = counts.get(match["name"], 0) + int(match["value"])
         return counts
+
+    def healthy(self) -> dict[str, bool]:
+        """Read of each cluster that has backends whether any is healthy, by the cluster's name."""
+        answer = self._ask("GET", f"/stats?type=Gauges&filter={quote(_MEMBERSHIPS, safe='')}")
+        members: dict[str, dict[str, int]] = {}
+        for match in _MEMBERS.finditer(answer):
+            members.setdefault(match["name"], {})[match["what"]] = int(match["value"])
+        return {name: bool(count.get("healthy")) for name, count in members.items() if count.get("total")}
 
     def dump(self, resource: str, names: str) -> Sequence[JsonObject]:
         """Read what it has of a kind, of those whose names match; an expression of 100 steps and more is refused."""

@@ -43,7 +43,9 @@ class Reason(StrEnum):
     PROTOCOL_UNSUPPORTED = "ProtocolNotSupported"
     """Envoy has no listener for the protocol (SCTP)."""
     UNREACHABLE = "Unreachable"
-    """The port has no nodePort, and this host has no route to its endpoints."""
+    """This host has no route to the endpoints of a port without nodePort, or to Nodes that don't answer."""
+    BACKENDS_DOWN = "BackendsDown"
+    """None of the port's backends takes a connection, by Envoy's health checks: clients are reset, or get 503."""
     NO_BACKENDS = "NoBackends"
     """No eligible Node or ready endpoint: the address stays, clients are refused."""
 

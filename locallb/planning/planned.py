@@ -41,6 +41,8 @@ class PlannedPort(Struct, frozen=True):
     problem: Problem | None = None
     via: Via | None = None
     """None where it has no listener."""
+    silence: Mapping[UpstreamName, Problem] = field(default_factory=dict)
+    """What is wrong if no backend of an upstream takes connections, which only its proxy can tell."""
 
     @property
     def upstreams(self) -> tuple[UpstreamName, ...]:

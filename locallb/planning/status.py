@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from locallb.dns.names import is_wildcard
+from locallb.model.http.serving import HttpListener
 from locallb.model.identities import IPAddress, ObjectKey
 from locallb.model.objects import ServicePort
 from locallb.model.reasons import Problem, Reason
@@ -23,9 +24,9 @@ class State(StrEnum):
     """The state of a Service or of one of its ports."""
 
     SERVING = "serving"
-    """Every port answers on every address."""
+    """Every port answers on every address, and a backend of each takes connections."""
     DEGRADED = "degraded"
-    """Some port doesn't, or a listener isn't served at any."""
+    """Some port doesn't, or has no backend that takes any, or a listener isn't served at any."""
     PENDING = "pending"
     """Planned and not deployed yet, or its proxy isn't there now."""
     REJECTED = "rejected"
@@ -33,10 +34,12 @@ class State(StrEnum):
 
 
 class Observation(Struct, frozen=True):
-    """What a proxy answered: the listeners that are bound, and why others are not."""
+    """What a proxy answered: the listeners that are bound, why others are not, and whose backends answer."""
 
     listening: frozenset[str] = frozenset()
     failed: Mapping[str, str] = field(default_factory=dict)
+    healthy: Mapping[str, bool] = field(default_factory=dict)
+    """Whether any backend of an upstream passes its checks, by the upstream's name; not of those without backends."""
     is_outdated: bool = False
     """Whether it is from before an update: what isn't bound in it may be by now."""
 
@@ -137,9 +140,17 @@ def _port(key: ObjectKey, planned: PlannedPort, seen: Observation | None) -> Por
         if listener.name not in seen.listening:
             message = f"{listener.name} isn't deployed; `locallb up` does it"
             return PortRow(planned.port, State.PENDING, NOT_DEPLOYED, message)
-    if planned.problem:
-        return _troubled(planned, State.DEGRADED, planned.problem)
-    return PortRow(planned.port, State.SERVING)
+    problem = planned.problem or _silence(planned, seen.healthy)
+    return _troubled(planned, State.DEGRADED, problem) if problem else PortRow(planned.port, State.SERVING)
+
+
+def _silence(planned: PlannedPort, healthy: Mapping[str, bool]) -> Problem | None:
+    """Return why no connection is taken at one of a Service's addresses, or by anything behind routes."""
+    silent = (problem for name, problem in planned.silence.items() if healthy.get(name) is False)
+    is_routed = any(isinstance(listener, HttpListener) for listener in planned.listeners)
+    if is_routed and any(healthy.get(name) for name in planned.silence):
+        return None
+    return next(silent, None)
 
 
 def _troubled(planned: PlannedPort, state: State, problem: Problem) -> PortRow:

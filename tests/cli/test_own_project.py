@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -28,7 +28,7 @@ from locallb.cli.projects.own import RUNTIME_VARIABLE
 from locallb.sources.kind.finding import names_of_clusters
 from tests.docker.docker_image import image
 from tests.docker.support import docker
-from tests.e2e.support import Done, free_prefix, node, port, service
+from tests.e2e.support import Backend, Done, backends, free_prefix, node, port, service
 
 __all__ = ["image"]
 
@@ -73,11 +73,18 @@ def sources(path: Path) -> object:
     return yaml.safe_load(path.read_text())["config"]["local-lb:sources"]
 
 
-def write_manifests(place: Path, name: str = "shop") -> Path:
-    """Write a directory with one Service."""
+@pytest.fixture
+def backend() -> Iterator[Callable[..., Backend]]:
+    """Make backends that are closed at the end."""
+    with backends() as make:
+        yield make
+
+
+def write_manifests(place: Path, name: str = "shop", behind: int = 30001) -> Path:
+    """Write a directory with one Service, and the port behind it."""
     directory = place / name
     directory.mkdir()
-    (directory / "all.yaml").write_text(yaml.safe_dump_all([node(), service("web", port(8080, 30001))]))
+    (directory / "all.yaml").write_text(yaml.safe_dump_all([node(), service("web", port(8080, behind))]))
     return directory
 
 
@@ -211,9 +218,9 @@ def test_docker_tells_whether_there_is_a_cluster_of_kind(
 
 
 @pytest.mark.envoy
-def test_own_project_serves_and_destroy_removes_everything(place: Path) -> None:
+def test_own_project_serves_and_destroy_removes_everything(place: Path, backend: Callable[..., Backend]) -> None:
     """`up`, `status`, `destroy`; a pool that the user wrote into the stack's file stays there."""
-    write_manifests(place)
+    write_manifests(place, behind=backend("web").port)
     run("preview", "--manifests", "../shop")
     with stack_of(place).open("a") as file:
         file.write(f"  local-lb:pools: [{{name: own, addresses: [{free_prefix()}.0/27]}}]\n")

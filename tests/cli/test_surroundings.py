@@ -17,7 +17,7 @@ import pytest
 import locallb
 from locallb.cli.exit_code import Exit
 from locallb.cli.projects.place import nearest_project
-from tests.e2e.support import CHECKOUT, Done, Stage, node, service, stage
+from tests.e2e.support import CHECKOUT, Done, Stage, backends, node, service, stage
 
 LOCALLB = str(Path(sys.executable).parent / "locallb")
 SECONDS = 120
@@ -304,18 +304,19 @@ def test_states_of_services_may_decide_the_exit_code(play: Stage) -> None:
 @pytest.mark.envoy
 def test_an_update_goes_on_when_its_reader_has_had_enough(play: Stage) -> None:
     """`up --yes | head -1`: everything is deployed, quietly."""
-    play.write("t.yaml", service("fine", {"port": 8080, "nodePort": 30000}), node())
-    reading, writing = os.pipe()
-    os.close(reading)
-    try:
-        done = start(play.root, ["up", "--yes"], stdout=writing)
-    finally:
-        os.close(writing)
-    assert done.code == Exit.OK
-    assert "display" not in done.err
-    assert "failed" not in done.err
-    assert play.run("up", "--yes", "--expect-no-changes").code == Exit.OK
-    assert play.status()["n/fine"]["state"] == "serving"
+    with backends() as make:
+        play.write("t.yaml", service("fine", {"port": 8080, "nodePort": make("fine").port}), node())
+        reading, writing = os.pipe()
+        os.close(reading)
+        try:
+            done = start(play.root, ["up", "--yes"], stdout=writing)
+        finally:
+            os.close(writing)
+        assert done.code == Exit.OK
+        assert "display" not in done.err
+        assert "failed" not in done.err
+        assert play.run("up", "--yes", "--expect-no-changes").code == Exit.OK
+        assert play.status()["n/fine"]["state"] == "serving"
 
 
 def test_a_watch_whose_lock_cannot_be_written_is_one_sentence(play: Stage) -> None:

@@ -192,13 +192,14 @@ def test_page_is_usable_by_keyboard_and_screen_reader(play: Stage, backend: Back
 
 @pytest.mark.parametrize("media", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 900, 1440])
-def test_at_any_width_and_in_the_dark(play: Stage, browser: Browser, width: int, media: str) -> None:
+def test_at_any_width_and_in_the_dark(play: Stage, backend: Backends, browser: Browser, width: int, media: str) -> None:
     """Nothing is wider than the window; where there is nothing it says so."""
+    web = backend("web")
     with watching(play, "--page", "127.0.0.1:0") as watch:
         becomes(partial(page_of, watch), watch)
         tab = browser.visit(page_of(watch), width, media={"prefers-color-scheme": media})
         becomes(lambda: "no Service of type LoadBalancer yet" in tab.evaluate("document.body.innerText"), watch)
-        play.write("base.yaml", node(), service("x" * 63, *(port(8000 + each, 31000) for each in range(9))))
+        play.write("base.yaml", node(), service("x" * 63, *(port(8000 + each, web.port) for each in range(9))))
         becomes(lambda: lanes(tab)["x" * 63][0] == "serving", watch)
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
         background = tab.evaluate("getComputedStyle(document.body).backgroundColor")

@@ -31,7 +31,7 @@ SLICE = {
 @pytest.mark.slow
 @pytest.mark.envoy
 def test_the_loop_serves_pods_as_soon_as_their_route_exists() -> None:
-    """Its next full pass would be a minute away; when the route goes, the port closes."""
+    """Its next full pass would be a minute away; when the route goes, the port closes. The pod itself isn't there."""
     with project() as made:
         made.space.shell(SPACE)
         made.write("web.yaml", SERVICE, SLICE)
@@ -41,7 +41,7 @@ def test_the_loop_serves_pods_as_soon_as_their_route_exists() -> None:
         try:
             becomes(lambda: _said(made) == "Unreachable")
             made.space.shell("ip route add 10.244.1.0/24 via 172.30.0.2")
-            becomes(lambda: _said(made) == "serving", lambda: made.locallb("status").out)
+            becomes(lambda: _said(made) == "BackendsDown", lambda: made.locallb("status").out)
             made.space.shell("ip route del 10.244.1.0/24")
             becomes(lambda: _said(made) == "Unreachable")
         finally:

@@ -164,8 +164,8 @@ class Health:
             return new
 
     def _serves(self, name: str, answer: Observation | None) -> bool:
-        """Return whether all listeners are there as planned."""
-        if answer is None or answer.failed:
+        """Return whether all listeners are there as planned, and backends behind each."""
+        if answer is None or answer.failed or not all(answer.healthy.values()):
             return False
         ports = (port for placement in self._placements.get(name, ()) for port in placement.ports)
         return answer.listening.issuperset(listener.name for port in ports for listener in port.listeners)

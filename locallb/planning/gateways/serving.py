@@ -177,7 +177,12 @@ def _port(
         chains = with_mapped_redirects(chains, port, gateway.want.ports, gateway.chains.values())
         http3 = where.http3 and not _is_shared(gateway, port)
         listeners = tuple(HttpListener(address, port.number, chains, http3=http3) for address in free if chains)
-    return PlannedPort(port, listeners, problem, via if listeners else None)
+    if not listeners:
+        return PlannedPort(port, listeners, problem)
+    why = "none of the backends behind it takes a connection; start what listens there, or correct the routes"
+    planned = PlannedPort(port, listeners, problem, via)
+    silence = Problem(Reason.BACKENDS_DOWN, f"{gateway.key} port {port}: {why}")
+    return replace(planned, silence=dict.fromkeys(planned.upstreams, silence))
 
 
 def _is_shared(gateway: Bound, port: ServicePort) -> bool:

@@ -158,7 +158,8 @@ def _served(given: PlacementInputs, frame: PlanContext) -> Serving:
     leads = {(entry.port, entry.family): bool(entry.backends) for entry in others}
     listen = partial(listener_of, service, mine, _is_patient(given, frame, straight=straight), leads)
     where = Where(given.addresses, given.problems, given.taken)
-    ports = tuple(planned_port(where, port, usable, listen) for port in service.ports)
+    has_route = partial(given.backend_index.has_route, service.key.cluster)
+    ports = tuple(planned_port(service.key, where, port, usable, listen, has_route) for port in service.ports)
     listeners = tuple(listener for port in ports for listener in port.listeners if isinstance(listener, Listener))
     return Serving(ports, listeners, (), served)
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from locallb.model.faults import Detour
-from locallb.model.identities import Family, IPAddress, Protocol, UpstreamName
+from locallb.model.identities import Family, IPAddress, ObjectKey, Protocol, UpstreamName
 from locallb.model.naming import upstream_name
 from locallb.model.objects import Service, ServicePort
-from locallb.model.serving import Listener, Upstream
+from locallb.model.reasons import Problem, Reason
+from locallb.model.serving import Backend, Listener, Upstream
 from locallb.planning.backends.backends import PortBackends
 from locallb.planning.gateways.serving import Where
 from locallb.planning.planned import PlannedPort, Via
@@ -35,24 +36,42 @@ def upstream_of(service: Service, entry: PortBackends, prefix: str, suffix: str)
     )
 
 
-def planned_port(
+def planned_port(  # noqa: PLR0913, PLR0917 - what a port is made from
+    key: ObjectKey,
     where: Where,
     port: ServicePort,
     backends: Sequence[PortBackends],
     listen: Callable[[ServicePort, IPAddress], Listener],
+    has_route: Callable[[IPAddress], bool],
 ) -> PlannedPort:
     """Return `port` with a listener on each address whose family has backends, and the problem where one has none."""
     if port in where.problems:
         return PlannedPort(port, problem=where.problems[port])
     mine = {entry.family: entry for entry in backends if entry.port == port}
-    listeners, problem, ways = [], None, set[Via]()
+    listeners, problem, ways, silence = [], None, set[Via](), dict[UpstreamName, Problem]()
     for address in where.addresses:
         entry, taken = mine[Family.of(address)], where.taken.get((port, address))
         problem = problem or taken or entry.problem
         if entry.backends and not taken:
             listeners.append(listen(port, address))
             ways.add(Via.PODS if entry.straight else Via.NODE_PORTS)
-    return PlannedPort(port, tuple(listeners), problem, Via.BOTH if len(ways) > 1 else next(iter(ways), None))
+            silence[listeners[-1].upstream] = _silence(key, port, entry.backends, has_route)
+    via = Via.BOTH if len(ways) > 1 else next(iter(ways), None)
+    return PlannedPort(port, tuple(listeners), problem, via, silence)
+
+
+def _silence(
+    key: ObjectKey, port: ServicePort, backends: Sequence[Backend], has_route: Callable[[IPAddress], bool]
+) -> Problem:
+    """Return what is wrong if none of these takes a connection."""
+    many, first = len(backends) > 1, backends[0]
+    silent = f"none of its {len(backends)} backends, such as {first}," if many else f"its backend {first}"
+    if any(has_route(backend.address) for backend in backends):
+        why = f"{silent} takes {'a' if many else 'no'} connection; start what listens there, or correct the port"
+        return Problem(Reason.BACKENDS_DOWN, f"{key} port {port}: {why}")
+    why = f"{silent} {'answers' if many else 'does not answer'}, and this host has no route there but its default one"
+    remedy = "run local-lb where the Nodes are reached, or add a route to them"
+    return Problem(Reason.UNREACHABLE, f"{key} port {port}: {why}; {remedy}")
 
 
 def listener_of(  # noqa: PLR0913, PLR0917 - what a listener is made from

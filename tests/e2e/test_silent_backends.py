@@ -1,0 +1,63 @@
+"""Whether a backend takes connections decides what is told of a port, by real proxies: `status`, log and metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.e2e.support import Backend, Stage, node, port, service
+from tests.e2e.watching import becomes, get, watching
+
+pytestmark = pytest.mark.envoy
+Backends = Callable[..., Backend]
+PORT, FINE = 9000, 9001
+"""Where the backends of the two Services are, at an address of the stage's own."""
+DOWN = ("degraded", "BackendsDown")
+
+
+@pytest.fixture
+def both(play: Stage, backend: Backends) -> Stage:
+    """Write two Services: nothing listens behind `web`."""
+    at = play.at(40)
+    backend("fine", at, FINE)
+    play.write("s.yaml", node(address=at), service("web", port(8080, PORT)), service("fine", port(8080, FINE)))
+    return play
+
+
+def told(play: Stage, name: str = "web") -> tuple[str, str]:
+    """Return the state and the reason of a Service."""
+    row = play.status()[f"n/{name}"]
+    return row["state"], row["reason"]
+
+
+def test_port_serves_once_a_backend_takes_connections_and_no_longer(both: Stage, backend: Backends) -> None:
+    """Nothing else changes: the address, the proxy, the other Service."""
+    both.up()
+    addresses, pids = both.addresses(), both.pids()
+    assert (told(both), told(both, "fine")) == (DOWN, ("serving", ""))
+    assert f"its backend {both.at(40)}:{PORT} takes no connection" in both.status()["n/web"]["message"]
+    opened = backend("web", both.at(40), PORT)
+    becomes(lambda: told(both) == ("serving", ""))
+    opened.close()
+    becomes(lambda: told(both) == DOWN)
+    assert both.run("up", "--yes", "--expect-no-changes").code == 0
+    assert (both.addresses(), both.pids()) == (addresses, pids)
+
+
+def test_shared_proxy_tells_of_each_service_by_itself(both: Stage) -> None:
+    """Both are in one Envoy."""
+    both.configure(proxies="shared")
+    both.up()
+    assert (told(both), told(both, "fine")) == (DOWN, ("serving", ""))
+
+
+def test_watch_tells_when_backends_go_and_come(both: Stage, backend: Backends) -> None:
+    """In its log and its metrics, without a change of any object."""
+    down = 'locallb_service_problems{reason="BackendsDown"} 1.0'
+    with watching(both, "--metrics", "127.0.0.1:0") as watch:
+        becomes(lambda: "degraded BackendsDown: c/n/web port 8080/TCP: its backend" in watch.told(), watch)
+        becomes(lambda: down in get(watch, "/metrics")[1], watch)
+        backend("web", both.at(40), PORT)
+        becomes(lambda: "serving: c/n/web" in watch.told(), watch)
+        becomes(lambda: 'locallb_services{state="serving"} 2.0' in get(watch, "/metrics")[1], watch)
