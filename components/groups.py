@@ -6,17 +6,13 @@ The only place that turns data into resources of the SDK. Not here: what is desi
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from functools import cache
-from importlib.metadata import version
 from typing import Any
 
 import pulumi
 from msgspec import Struct, field
 
+from locallb.desired.shown import provider_version
 from locallb.model.desired import Group, Ref, Resource, ResourceKey
-
-_OUR_PACKAGE = "locallb"
-"""The package whose provider has no version of its own."""
 
 
 def declare_groups(groups: Collection[Group]) -> None:
@@ -59,7 +55,9 @@ class _Declaration(Struct):
         needs = [self.declared(key) for key in resource.needs]
         needs += [self.declared(key) for key in resource.follows if key in self.desired]
         inputs = self._resolved(resource.inputs)
-        options = pulumi.ResourceOptions(parent=parent, depends_on=needs, version=_provider_version(resource.key.type))
+        options = pulumi.ResourceOptions(
+            parent=parent, depends_on=needs, version=provider_version(resource.key.type.partition(":")[0])
+        )
         if resource.outputs is not None:
             return pulumi.ComponentResource(resource.key.type, resource.key.name, inputs, options)
         known_later = self._outputs.get(resource.key, set()) - {"id"}
@@ -80,13 +78,3 @@ class _Declaration(Struct):
         resource = self.declared(ref.key)
         outputs = [getattr(resource, name) for name in ref.fields]
         return pulumi.Output.all(*outputs).apply(lambda values: ref.value(*values))
-
-
-@cache
-def _provider_version(kind: str) -> str | None:
-    """Return the version of the provider that a type's package asks for: that of the installed SDK of the package.
-
-    Asked of the metadata, as the package's SDK does: to import that takes a third of a second.
-    """
-    package = kind.partition(":")[0]
-    return None if package == _OUR_PACKAGE else version(f"pulumi_{package}")

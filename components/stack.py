@@ -8,25 +8,9 @@ import pulumi
 
 from components.groups import declare_groups
 from locallb.desired.groups import Desired, desired
+from locallb.desired.shown import exports
 from locallb.model.identities import ObjectKey
 from locallb.planning.planned import Plan
-
-
-def exports(plan: Plan) -> Mapping[str, object]:
-    """Return the stack's outputs: the addresses of every Service. Of two plans they differ only where those do."""
-    return {
-        "services": {
-            str(placement.key): [str(address) for address in placement.addresses] for placement in plan.placements
-        }
-    }
-
-
-def exports_the_same(plan: Plan, other: Plan) -> bool:
-    """Return whether two plans have the same outputs, at once where most placements are the very same."""
-    if len(plan.placements) != len(other.placements):
-        return False
-    both = zip(plan.placements, other.placements, strict=True)
-    return all(was is now or (was.key, was.addresses) == (now.key, now.addresses) for was, now in both)
 
 
 def declare(plan: Plan, wanted: Desired | None = None) -> None:

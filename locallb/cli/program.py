@@ -1,38 +1,90 @@
-"""The stack's program, run in this process as the Pulumi CLI would. Not here: what runs it (`engine`)."""
+"""The stack's program: as data where all that it says is `serve()`, otherwise run as the Pulumi CLI would.
+
+Not here: what brings about what it wants (`engine`).
+"""
 
 from __future__ import annotations
 
 import runpy
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from pkgutil import extend_path
 from types import ModuleType
+from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
 from pulumi import RunError
 
 import components as ours
+from locallb.cli.standard import is_standard
+from locallb.config.settings import SettingsError
+from locallb.desired.groups import desired
+from locallb.desired.shown import exports, provider_version
+from locallb.engine.core.declared import Declared
+from locallb.engine.deploy.events import Severity
+from locallb.engine.state.errors import EngineError
+from locallb.engine.state.urns import package_of
 from locallb.guarded.owners import distrust
+from locallb.model.errors import ClientError
+from locallb.model.system_errors import of_host
+from locallb.sources import SourceError
 from locallb.sources.workspace import Planned, handing
+
+if TYPE_CHECKING:
+    from locallb.engine.deploy.events import Result
+    from locallb.engine.deploy.scope import Scope
+    from locallb.engine.engine import Engine
+    from locallb.engine.state.values import Value
 
 
 class Program(Struct):
-    """`__main__.py`, run as the Pulumi CLI would; keeps what it read and planned.
+    """`__main__.py`; keeps what was read and planned for it.
 
     What a command prints afterwards is of that plan: if it read again, the world might have changed.
     """
 
     path: Path
+    read_and_plan: Callable[[], Planned]
+    """Reads and plans as the standard program does."""
     handed: Planned | None = None
     """What was read and planned for it already."""
     is_current: Callable[[], bool] = lambda: True
     """Whether that still counts, by the time it is run and nobody else changes the stack."""
     outcome: Planned | None = None
     """None as long as it didn't get as far as a plan."""
+
+    def update(self, engine: Engine, scope: Scope) -> Result:
+        """Update a stack to what it wants. Raises EngineError where the engine does."""
+        if is_standard(self.path):
+            return engine.bring(self._declared, scope=scope)
+        return engine.up(self, scope=scope)
+
+    def _declared(self) -> Declared:
+        """Return what it declares. Raises EngineError."""
+        try:
+            _require_trusted(self.path, self.path.parent)
+            current = self.handed if self.is_current() else None
+            reading, plan = self.outcome = current or self.read_and_plan()
+        except (ClientError, SettingsError, SourceError, RunError) as error:
+            raise EngineError(" ".join(str(error).split())) from None
+        except Exception as error:
+            if sentence := of_host(error):
+                raise EngineError(sentence) from None
+            raise
+        groups = desired(plan).groups
+        packages = {package_of(resource.key.type) for group in groups for resource in group.members}
+        versions = {package: version for package in sorted(packages) if (version := provider_version(package))}
+        outputs = cast("Mapping[str, Value]", exports(plan))
+        warnings = (*(str(one.problem) for one in plan.rejections), *plan.notices, *reading.notices)
+        remarks = (
+            *((Severity.WARNING, sentence) for sentence in warnings),
+            *((Severity.ERROR, sentence) for sentence in reading.complaints),
+        )
+        return Declared(groups, outputs, versions, remarks)
 
     def __call__(self) -> None:
         """Run it once. Raises RunError where it isn't there."""

@@ -215,7 +215,12 @@ class Session(Struct, frozen=True, dict=True):
         """Make the program of one update; it reads nothing where a plan is `handed` to it that `is_current` then."""
         from locallb.cli.program import Program  # noqa: PLC0415 - loads the SDK
 
-        return Program(self.project.main / "__main__.py", handed, is_current)
+        return Program(self.project.main / "__main__.py", self._settled_plan, handed, is_current)
+
+    def _settled_plan(self) -> Planned:
+        """Read and plan for an update of this stack. Raises SourceError, ClientError."""
+        self.settle()
+        return self.plan(keep=True)
 
     def stamp(self) -> object:
         """Return a stamp that differs once the state has been written; None without a state."""

@@ -10,7 +10,8 @@ from threading import BoundedSemaphore
 from time import monotonic
 
 from locallb.engine.backend.store import Recorder, Store
-from locallb.engine.core import once
+from locallb.engine.core.declared import Declared
+from locallb.engine.core.once import Once
 from locallb.engine.deploy.deployment import Deployment
 from locallb.engine.deploy.events import Listener, Result, Severity, ignore
 from locallb.engine.deploy.interrupts import Stop, interruptible
@@ -24,7 +25,7 @@ from locallb.engine.protocol.monitor import EngineService, Monitor
 from locallb.engine.protocol.program import Program, Setting, run_program
 from locallb.engine.providers.registry import Providers, ProviderSource
 from locallb.engine.state.blocks import Blocks
-from locallb.engine.state.errors import Cancelled, FullScopeNeeded, HostRefused, StateUnwritable
+from locallb.engine.state.errors import Cancelled, EngineError, FullScopeNeeded, HostRefused, StateUnwritable
 from locallb.engine.state.project import Project, load_config
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.urns import stack_urn
@@ -110,6 +111,28 @@ class Engine:
         """
         return self._with_program(program, scope, refresh=refresh, preview=False, begin=begin)
 
+    def bring(
+        self, declare: Callable[[], Declared], *, refresh: bool | None = None, scope: Scope = EVERYTHING
+    ) -> Result:
+        """Update the stack to what is declared as data, once the stack is this run's; otherwise as `up`.
+
+        What keeps `declare` from declaring anything is an EngineError.
+        """
+        config = load_config(self._project, self._stack)
+
+        def work(run: Run) -> Mapping[str, Value]:
+            self._refresh_first(run, refresh)
+            try:
+                declared = declare()
+            except EngineError as error:
+                run.reporter.is_whole = False
+                run.reporter.say(Severity.ERROR, str(error))
+            else:
+                Once(run).bring(declared)
+            return {}
+
+        return self._run(work, scope, config, preview=False)
+
     def refresh(self, *, preview: bool = False) -> Result:
         """Update the state to what the resources are in the world."""
 
@@ -164,13 +187,12 @@ class Engine:
         """Delete everything that the stack has; needs no program. `refresh` None means as the project says."""
 
         def work(run: Run) -> Mapping[str, Value]:
+            self._refresh_first(run, refresh)
             snapshot = run.steps.recorder.snapshot
-            if self._project.refresh_always if refresh is None else refresh:
-                run.refresher(counting=False).refresh(snapshot.in_order_live())
             if preview:
                 run.delete(Unwanted(tuple(snapshot.in_order_live()), dict(snapshot.condemned)))
             else:
-                once.destroy(run)
+                Once(run).destroy()
             return {}
 
         return self._run(work, EVERYTHING, {}, preview=preview)
@@ -190,9 +212,7 @@ class Engine:
             begin()
             snapshot = run.steps.recorder.snapshot
             unsettled = run.settle()
-            if self._project.refresh_always if refresh is None else refresh:
-                looked_at = snapshot.in_order_live() if scope.roots is None else list(snapshot.members_of(scope.roots))
-                run.refresher(counting=False).refresh(looked_at)
+            self._refresh_first(run, refresh)
             deployment = Deployment(self._project.name, self._stack, scope, run.steps, run.providers, unsettled)
             run.reporter.is_whole = self._run_program(program, config, deployment, preview=preview)
             if run.reporter.is_whole:
@@ -202,6 +222,14 @@ class Engine:
             return deployment.outputs
 
         return self._run(work, scope, config, preview=preview)
+
+    def _refresh_first(self, run: Run, refresh: bool | None) -> None:  # noqa: FBT001 - as the commands have it
+        """Bring the state up to the world where that is asked for, by the project if by nobody else."""
+        if self._project.refresh_always if refresh is None else refresh:
+            snapshot, roots = run.steps.recorder.snapshot, run.scope.roots
+            run.refresher(counting=False).refresh(
+                snapshot.in_order_live() if roots is None else [*snapshot.members_of(roots)]
+            )
 
     def _run_program(
         self, program: Program, config: Mapping[str, str], deployment: Deployment, *, preview: bool

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from components.groups import declare_groups
-from components.stack import declare, declare_some, exports
+from components.stack import declare, declare_some
 from locallb.desired.groups import Desired, desired
+from locallb.desired.shown import exports
 from locallb.engine.state.urns import make_urn, stack_urn
 from locallb.model.desired import Group, Ref, Resource, ResourceKey
 from locallb.model.identities import ObjectKey

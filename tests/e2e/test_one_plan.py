@@ -17,7 +17,7 @@ WAS, BECOMES = 7, 9
 def moving(play: Stage, monkeypatch: pytest.MonkeyPatch) -> Stage:
     """Return a stack whose Service asks for another address as soon as a run is over."""
     play.write("a.yaml", node(), service("a", port(8080, 30080), loadBalancerIP=play.at(WAS)))
-    for name in ("preview", "up"):
+    for name in ("preview", "bring"):
         ran = getattr(Engine, name)
 
         def then_it_moves(*given: Any, ran: Any = ran, **named: Any) -> Result:  # noqa: ANN401 - whatever it takes

@@ -52,15 +52,15 @@ def up(session: Session, args: Arguments, out: Out) -> int:
     program = session.program(plan, lambda: session.stamp() == as_of)
     session.sign_in()
     with Progress(out, f"Updating ({session.stack})", silent=args.json) as progress:
-        result = session.engine(progress.listen).up(program, scope=scope)
+        result = program.update(session.engine(progress.listen), scope)
         while not result.ok and _finds_refusals(session, program, result):
             program = session.program()
-            result = session.engine(progress.listen).up(program, scope=scope)
+            result = program.update(session.engine(progress.listen), scope)
         for _ in range(MOST_MOVES):
             if result.ok or (moved := _moved(session, program, result)) is None:
                 break
             program = session.program(moved)
-            result = session.engine(progress.listen).up(program, scope=scope)
+            result = program.update(session.engine(progress.listen), scope)
     return tell_outcome(session, args, out, "up", result, what_was_planned(session, program)[1], printed=printed)
 
 

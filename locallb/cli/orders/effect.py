@@ -42,4 +42,4 @@ def _updated(session: Session, names: list[str], progress: Progress) -> Result:
     scope, plan = scope_of(session, names, keep=True)
     session.sign_in()
     program = session.program(plan, lambda: session.stamp() == as_of)
-    return session.engine(progress.listen).up(program, scope=scope)
+    return program.update(session.engine(progress.listen), scope)

@@ -10,19 +10,13 @@ from itertools import takewhile
 import yaml
 
 from locallb import __version__
+from locallb.cli.standard import PROGRAM
 
 Sources = Sequence[Mapping[str, object]]
 MANIFESTS = "manifests"
 """The directory of a project's manifests, unless its sources are named."""
 WHEEL = f"wheels/local_lb-{__version__}-py3-none-any.whl"
 """What a project's jobs in CI install, which no index has."""
-PROGRAM = '''\
-"""The program, for `locallb up` and for `pulumi up`: serve the stack's Services. Resources of your own may follow."""
-
-from locallb.program import serve
-
-reading, plan = serve()
-'''
 _PROJECT = """\
 name: local-lb
 description: Addresses for Kubernetes Services of type LoadBalancer on local clusters

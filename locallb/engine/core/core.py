@@ -6,12 +6,12 @@ that ends; one that fails is tried again after longer and longer times, and at o
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
 
 from msgspec import Struct, field
 
-from locallb.engine.core.decisions import Decider, Decision, Waiting
+from locallb.engine.core.decisions import Decider, Decision, Settled, Waiting
 from locallb.engine.core.executor import Executor
 from locallb.engine.core.lanes import Lanes
 from locallb.engine.core.news import Begun, News, Refused
@@ -100,9 +100,12 @@ class Core:
 
     # What others ask for
 
-    def desire(self, groups: Groups) -> None:
-        """Desire these groups, and nothing else, from now on. Raises EngineError."""
-        self._apply(self._decider.stack_entry())
+    def desire(self, groups: Groups, outputs: Properties | None = None) -> None:
+        """Desire these groups, and nothing else, from now on, and these outputs of the Stack. Raises EngineError."""
+        stack = self._decider.stack_entry(outputs)
+        self._apply(stack.changes)
+        if stack.news:
+            self._told(stack.news)
         touched = self._decider.wanted.replace(groups)
         users = {user for urn in touched for user in self._decider.wanted.users(urn)}
         for urn, operation in [*self._claimed.items()]:
@@ -119,6 +122,12 @@ class Core:
         touched = self._decider.wanted.replace({})
         for urn in (*sorted(touched), *self._recorder.snapshot.live):
             self._doubt(urn)
+
+    def spare(self, which: Callable[[ResourceState], bool]) -> None:
+        """Leave from now on what isn't desired, and what replacements left, where this holds of it."""
+        self._decider.spares = which
+        for urn in (*self._unsettled, *self._old):
+            self._touch(urn)
 
     def stop(self) -> None:
         """Begin nothing more; from any thread or a signal's handler."""
@@ -148,6 +157,16 @@ class Core:
     def snapshot(self) -> Snapshot:
         """The state as it is now: to be read by the core's thread."""
         return self._recorder.snapshot
+
+    @property
+    def unsettled(self) -> Iterator[str]:
+        """List what isn't as desired, by URN, but for what is left alone."""
+        for urn in self._unsettled:
+            if not self._decider.is_spared(urn):
+                yield urn
+        for urn, several in self._old.items():
+            if urn not in self._unsettled and not all(map(self._decider.spares, several)):
+                yield urn
 
     @property
     def failures(self) -> Mapping[str, EngineError]:
@@ -252,12 +271,12 @@ class Core:
             return
         if urn in self._unsettled:
             about = self._decider.wanted.get(urn)
-            if not self._is_put_off(urn, about):
+            if not self._is_put_off(urn, about) and not self._decider.is_spared(urn):
                 self._follow(urn, about, lambda: self._decider.decide(urn))
         if urn in self._decider.left or (urn in self._unsettled and self._decider.wanted.get(urn)):
             return
         for old in (*self._old.get(urn, ()),):
-            if not self._is_put_off(urn, old) and urn not in self._claimed:
+            if not self._decider.spares(old) and not self._is_put_off(urn, old) and urn not in self._claimed:
                 self._follow(urn, old, lambda old=old: self._decider.decide_old(old))  # type: ignore[misc]
 
     def _is_put_off(self, urn: str, about: object) -> bool:
@@ -280,7 +299,7 @@ class Core:
             self._claim(urn, decision)
         elif isinstance(decision, Waiting):
             self._wait(urn, decision.on)
-        else:
+        elif isinstance(decision, Settled):
             if urn in self._decider.left:
                 self._adopted(urn, decision.changes)
             else:

@@ -4,7 +4,7 @@ Creation follows what a resource needs as it is desired; deletion the references
 groups, of old instances and of operations under way included.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -19,11 +19,14 @@ from locallb.engine.deploy.events import Op
 from locallb.engine.deploy.goal import Goal
 from locallb.engine.deploy.provider_resources import ProviderResources
 from locallb.engine.deploy.replacement import dependents_to_replace
+from locallb.engine.deploy.scope import Scope
 from locallb.engine.providers.handles import Handle
 from locallb.engine.state.checkpoint import timestamp
+from locallb.engine.state.errors import FullScopeNeeded, StepError
 from locallb.engine.state.resource import Pending, ResourceState
 from locallb.engine.state.snapshot import Drop, Mutation, Put, Snapshot, is_stack
 from locallb.engine.state.urns import STACK_TYPE, is_provider, package_of
+from locallb.engine.state.values import Properties, changes_between
 
 
 class Settled(Struct, frozen=True):
@@ -39,7 +42,11 @@ class Waiting(Struct, frozen=True):
     on: str
 
 
-Decision: TypeAlias = Settled | Waiting | Operation
+class Absent(Struct, frozen=True):
+    """It isn't there, and is outside the scope: no more than what needs it can it come to be."""
+
+
+Decision: TypeAlias = Settled | Waiting | Absent | Operation
 LaneOf: TypeAlias = Callable[[ResourceState], str]
 
 
@@ -59,10 +66,22 @@ class Decider(Struct):
     unsettled: dict[str, None]
     left: dict[str, list[Pending]]
     keeps_stack: bool = True
+    spares: Callable[[ResourceState], bool] = lambda _resource: False
+    """Whether what isn't desired, or a replacement left, is left alone."""
+
+    @property
+    def scope(self) -> Scope:
+        """What is to be as desired: the rest stays as it is."""
+        return self.providers.scope
 
     @property
     def _snapshot(self) -> Snapshot:
         return self.recorder.snapshot
+
+    def is_spared(self, urn: str) -> bool:
+        """Return whether nothing is to be done about a resource that isn't desired."""
+        live = self._snapshot.live.get(urn)
+        return live is not None and not self.wanted.get(urn) and urn not in self.left and self.spares(live)
 
     def decide(self, urn: str) -> Decision:
         """Return the next step of a resource. Raises StepError, Unsupported."""
@@ -72,10 +91,13 @@ class Decider(Struct):
         wanted = self.wanted.get(urn)
         if wanted is None:
             return self._unwanted(urn, old)
+        if not self.scope.covers(self.wanted.root_of(urn)):
+            return Settled() if old else Absent()
         for needed in self.wanted.requirements(urn):
             if needed in self.unsettled:
                 return Waiting(needed)
         goal = self.wanted.goal(urn, self._snapshot.live)
+        self._refuse_circle(urn, goal, old)
         return self._component(urn, goal, old) if wanted.outputs is not None else self._custom(urn, goal, old)
 
     def decide_old(self, old: ResourceState) -> Decision:
@@ -91,14 +113,21 @@ class Decider(Struct):
             return Settled(freed(self._snapshot, old), Entered(Op.DELETE_REPLACED, old))  # as earlier versions noted it
         return deletion
 
-    def stack_entry(self) -> tuple[Mutation, ...]:
-        """Return what gives the state the Stack, which is everything's ancestor."""
+    def stack_entry(self, outputs: Properties | None) -> Settled:
+        """Return what gives the state the Stack, which is everything's ancestor, with its outputs if they are known.
+
+        Those of what is outside the scope stay.
+        """
         root = self.wanted.root
-        if root in self._snapshot.live:
-            return ()
+        old = self._snapshot.live.get(root)
         now = timestamp()
         goal = Goal(STACK_TYPE, f"{self.project}-{self.stack}", custom=False, inputs={})
-        return (Put(replace(goal.state(root, {}, None), created=now, modified=now)),)
+        new = old or replace(goal.state(root, {}, None), created=now, modified=now)
+        if outputs is not None:
+            kept = {} if self.scope.is_full else new.outputs
+            new = replace(new, outputs=dict(sorted({**kept, **outputs}.items())))
+        op = Op.SAME if old else Op.CREATE
+        return Settled(() if old and old.equals(new) else (Put(new),), Entered(op, new))
 
     # What is desired
 
@@ -107,10 +136,13 @@ class Decider(Struct):
         if outputs is None:  # its members come first, and need it
             outputs = dict(old.outputs) if old else {}
         new = replace(goal.state(urn, goal.inputs, old), outputs=outputs)
-        if old is None or dict(old.inputs) != dict(new.inputs):
-            now = timestamp()
-            new = replace(new, created=new.created or now, modified=now)
-        return _entry(old, new)
+        before = old.inputs if old else {}
+        if old is not None and dict(before) == dict(new.inputs):
+            return _entry(old, new, Entered(Op.SAME, new))
+        now = timestamp()
+        new = replace(new, created=new.created or now, modified=now)
+        op = Op.UPDATE if old else Op.CREATE
+        return _entry(old, new, Entered(op, new, changes_between(before, new.inputs)))
 
     def _custom(self, urn: str, goal: Goal, old: ResourceState | None) -> Decision:
         reference, handle = self.providers.provider_for(urn, goal)
@@ -119,21 +151,32 @@ class Decider(Struct):
         new = replace(goal.state(urn, inputs, old), provider=reference)
         lane = self.lane_of(new)
         if old is None or not is_there:
-            return Operation(Kind.CREATE, new, handle, lane)
+            return Operation(Kind.CREATE, new, handle, lane, old)
         difference = self.providers.compare(old, new, handle)
         if not difference.changes:
-            return _entry(old, replace(new, id=old.id, outputs=old.outputs))
+            new = replace(new, id=old.id, outputs=old.outputs)
+            return _entry(old, new, Entered(Op.SAME, new))
         if not difference.replaces:
-            return Operation(Kind.UPDATE, new, handle, lane, old)
+            return Operation(Kind.UPDATE, new, handle, lane, old, difference=difference)
         # A successor owes nothing to the old inputs: it is checked without them.
         renewed = replace(new, inputs=handle.check(urn, {}, goal.inputs))
         if difference.delete_before_replace:
             return self._delete_first(old, renewed, handle, lane)
-        return Operation(Kind.CREATE, renewed, handle, lane, old)
+        return Operation(Kind.CREATE, renewed, handle, lane, old, difference=difference)
+
+    def _refuse_circle(self, urn: str, goal: Goal, old: ResourceState | None) -> None:
+        """Refuse to refer to what refers to this resource, and is outside the scope: there it may have changed too."""
+        if old is None or self.scope.is_full:
+            return
+        if urn in self._snapshot.needed_by(goal.requirements() - old.references):
+            raise FullScopeNeeded(f"{urn} comes to need what still needs it outside the scope; update everything")
 
     def _delete_first(self, old: ResourceState, renewed: ResourceState, handle: Handle, lane: str) -> Decision:
         """Delete, one after the other, what can't stay without this resource, and then this."""
         for dependent in dependents_to_replace(self._snapshot, old, self.providers):
+            if not self.scope.covers(self._snapshot.root_of(dependent.urn)):
+                what = f"{old.urn} must be deleted before it is created again, and {dependent.urn} outside the scope"
+                raise StepError(f"{what} needs it; run an update of everything")
             deletion = self._deletion(Kind.DELETE_FIRST, dependent)
             deletion.prepare = lambda: handle.prepare(renewed)
             return deletion
@@ -187,6 +230,7 @@ class Decider(Struct):
         if old.urn in self.unsettled and self.wanted.get(old.urn):
             return old.urn
         users = {user.urn for user in snapshot.users_of(old.urn) if user.urn in self.unsettled}
+        users -= {*filter(self.is_spared, users)}
         users |= {one.urn for one in snapshot.condemned.values() if old.urn in one.references}
         users |= {one.resource.urn for one in snapshot.pending.values() if old.urn in one.resource.references}
         users.discard(old.urn)
@@ -225,13 +269,14 @@ class Decider(Struct):
         return Operation(Kind.FINISH, resource, handle, self.lane_of(resource), pending=pending)
 
 
-def _entry(old: ResourceState | None, new: ResourceState) -> Settled:
-    return Settled() if old is not None and old.equals(new) else Settled((Put(new),))
+def _entry(old: ResourceState | None, new: ResourceState, news: Entered) -> Settled:
+    return Settled((), news) if old is not None and old.equals(new) else Settled((Put(new),), news)
 
 
-def by_urn(operations: Mapping[int, Pending]) -> dict[str, list[Pending]]:
-    """Group operations by the resource that they are about."""
+def broken_off(snapshot: Snapshot, scope: Scope) -> dict[str, list[Pending]]:
+    """Return what an earlier run broke off in the scope, by the resource that it is about, the oldest first."""
     grouped: dict[str, list[Pending]] = {}
-    for _number, operation in sorted(operations.items()):
-        grouped.setdefault(operation.resource.urn, []).append(operation)
+    for _number, operation in sorted(snapshot.pending.items()):
+        if scope.covers(snapshot.root_of_any(operation.resource)):
+            grouped.setdefault(operation.resource.urn, []).append(operation)
     return grouped

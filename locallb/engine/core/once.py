@@ -1,9 +1,13 @@
 """The core for a command: it works until everything is as desired, or can't be without another run."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from msgspec import Struct
 
 from locallb.engine.core.core import Core, Terms
 from locallb.engine.core.decisions import LaneOf
+from locallb.engine.core.declared import Declared
 from locallb.engine.core.executor import ThreadExecutor
 from locallb.engine.core.session import core_of
 from locallb.engine.core.telling import Teller
@@ -19,33 +23,69 @@ def own_lane(resource: ResourceState) -> str:
     return resource.urn
 
 
-def destroy(run: Run, lane_of: LaneOf = own_lane) -> None:
-    """Delete everything that the stack has. Raises Cancelled."""
-    steps, executor = run.steps, ThreadExecutor()
-    terms = Terms(Teller(run.reporter), tries_again=False, parallel=run.parallel, stop=steps.stop)
-    wanted = Wanted(run.providers.project, run.providers.stack, {})
-    try:
-        with (
-            waking(lambda: executor.post(lambda: None)),
-            core_of(run.providers, wanted, lane_of, executor, terms=terms) as core,
-        ):
+class Once(Struct, frozen=True):
+    """One run of the core on a stack."""
+
+    run: Run
+    lane_of: LaneOf = own_lane
+
+    def destroy(self) -> None:
+        """Delete everything that the stack has. Raises Cancelled."""
+        with self._core(Declared(())) as (core, _wanted):
             core.desire_nothing()
             core.run(lambda: core.is_at_rest)
-            _conclude(run, core)
-    finally:
-        executor.close()
+            self._conclude(core)
 
+    def bring(self, declared: Declared) -> None:
+        """Bring the stack, as far as the scope goes, to what is declared: at first what is desired, then the rest.
 
-def _conclude(run: Run, core: Core) -> None:
-    """Tell why not everything is as desired, where no operation told it."""
-    snapshot = core.snapshot
-    run.reporter.broken |= {snapshot.root_of(urn) for urn in core.failures}
-    if core.is_settled:
-        return
-    run.steps.go_on()
-    for circle in circles_of(core.waiting):
-        what = f"{' refers to '.join((*circle, circle[0]))}, so none of them can be deleted first"
-        run.reporter.say(Severity.ERROR, f"{what}; run `pulumi state delete` for one of them", circle[0])
+        What isn't desired stays where something of the same root failed: it may be what the failed part still uses.
+        Raises Cancelled, FullScopeNeeded.
+        """
+        for severity, sentence in declared.remarks:
+            self.run.reporter.say(severity, sentence)
+        with self._core(declared) as (core, wanted):
+            core.spare(lambda _resource: True)
+            core.desire({group.root: group for group in declared.groups}, declared.outputs)
+            core.run(lambda: core.is_at_rest)
+            broken = {wanted.root_of(urn) for urn in core.unsettled if core.is_wanted(urn)}
+            self.run.reporter.broken |= broken
+            core.spare(lambda resource: self._stays(resource, broken, core))
+            core.run(lambda: core.is_at_rest)
+            self._conclude(core)
+
+    @contextmanager
+    def _core(self, declared: Declared) -> Iterator[tuple[Core, Wanted]]:
+        run, executor = self.run, ThreadExecutor()
+        terms = Terms(Teller(run.reporter), tries_again=False, parallel=run.parallel, stop=run.steps.stop)
+        wanted = Wanted(run.providers.project, run.providers.stack, declared.versions)
+        at_work = core_of(run.providers, wanted, self.lane_of, executor, terms=terms)
+        try:
+            with waking(lambda: executor.post(lambda: None)), at_work as core:
+                yield core, wanted
+        finally:
+            executor.close()
+
+    def _stays(self, resource: ResourceState, broken: set[str], core: Core) -> bool:
+        root = core.snapshot.root_of_any(resource)
+        return root in broken or not self.run.scope.covers(root)
+
+    def _conclude(self, core: Core) -> None:
+        """Tell why not everything is as desired, where no operation told it. Raises Cancelled."""
+        reporter, snapshot = self.run.reporter, core.snapshot
+        reporter.broken |= {snapshot.root_of(urn) for urn in core.failures}
+        left = [*core.unsettled]
+        if left:
+            self.run.steps.go_on()
+        for circle in circles_of(core.waiting):
+            what = f"{' refers to '.join((*circle, circle[0]))}, so none of them can be deleted first"
+            reporter.say(Severity.ERROR, f"{what}; run `pulumi state delete` for one of them", circle[0])
+        unwanted = {urn: snapshot.live[urn] for urn in left if urn in snapshot.live and not core.is_wanted(urn)}
+        for urn in (resource.urn for resource in snapshot.sort(unwanted)):
+            users = (*(user.urn for user in snapshot.users_of(urn)), *filter(None, [core.waiting.get(urn)]))
+            staying = [user for user in users if user not in unwanted]
+            if staying and not reporter.failed():  # otherwise a failure explains it
+                reporter.say(Severity.ERROR, f"{urn} can't be deleted: {staying[0]}, which stays, refers to it", urn)
 
 
 def circles_of(waiting: Mapping[str, str]) -> list[list[str]]:

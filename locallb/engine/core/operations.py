@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from locallb.engine.deploy.refreshing import taken_over
 from locallb.engine.deploy.steps import instances_taken_over
-from locallb.engine.providers.handles import Found, Handle
+from locallb.engine.providers.handles import Difference, Found, Handle
 from locallb.engine.state.checkpoint import timestamp
 from locallb.engine.state.errors import EngineError, StepError
 from locallb.engine.state.resource import Pending, ResourceState
@@ -48,7 +48,8 @@ class Operation(Struct, eq=False):
     """One call of a provider.
 
     `subject` is the resource as it is to be, for a deletion and a look as it is. `pending` is what the state holds of
-    the operation while it runs. `prepare` is what must succeed before a deletion for the sake of a successor.
+    the operation while it runs. `prepare` is what must succeed before a deletion for the sake of a successor. `old` is
+    what a creation replaces, `difference` what the provider says about that.
     """
 
     kind: Kind
@@ -58,6 +59,7 @@ class Operation(Struct, eq=False):
     old: ResourceState | None = None
     pending: Pending | None = None
     prepare: Callable[[], None] | None = None
+    difference: Difference | None = None
 
     @property
     def urn(self) -> str:

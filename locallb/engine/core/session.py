@@ -6,7 +6,7 @@ from threading import BoundedSemaphore
 
 from locallb.engine.backend.store import Notice, Store
 from locallb.engine.core.core import Core, Terms
-from locallb.engine.core.decisions import Decider, LaneOf, by_urn
+from locallb.engine.core.decisions import Decider, LaneOf, broken_off
 from locallb.engine.core.executor import Executor
 from locallb.engine.core.lanes import Lanes, Shape
 from locallb.engine.core.wanted import Wanted
@@ -71,7 +71,7 @@ def core_of(  # noqa: PLR0913 - as above
     What doesn't end in time stays under way in the state, and the next run finds out what came of it.
     """
     recorder = resources.steps.recorder
-    left = by_urn(recorder.snapshot.pending)
+    left = broken_off(recorder.snapshot, resources.scope)
     decider = Decider(resources.project, resources.stack, recorder, wanted, resources, lane_of, unsettled={}, left=left)
     core = Core(decider, Lanes(shape_of), executor, terms)
     try:

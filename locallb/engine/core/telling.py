@@ -4,8 +4,10 @@ from locallb.engine.core.news import Adopted, Begun, Entered, News, Refused
 from locallb.engine.core.operations import Kind, Nothing, Operation, Outcome
 from locallb.engine.deploy.events import Op, Severity
 from locallb.engine.deploy.reporter import Reporter, Step
+from locallb.engine.deploy.steps import Changes, shown_changes
 from locallb.engine.state.errors import EngineError
-from locallb.engine.state.resource import Pending
+from locallb.engine.state.resource import Pending, ResourceState
+from locallb.engine.state.values import changes_between
 
 _OPS = {
     Kind.CREATE: Op.CREATE,
@@ -15,7 +17,18 @@ _OPS = {
     Kind.DELETE_OLD: Op.DELETE_REPLACED,
     Kind.LOOK: Op.REFRESH,
 }
+_MAKING = frozenset((Kind.CREATE, Kind.UPDATE))
+_AS_DESIRED = frozenset((Op.SAME, Op.CREATE, Op.UPDATE, Op.REPLACE))
 _CREATING = Kind.CREATE.value
+
+
+def _changes(operation: Operation) -> Changes:
+    """Return the properties that an operation changes."""
+    if operation.kind not in _MAKING:
+        return ()
+    if operation.old and operation.difference:
+        return shown_changes(operation.old, operation.subject, operation.difference)
+    return changes_between(operation.old.inputs if operation.old else {}, operation.subject.inputs)
 
 
 class Teller:
@@ -25,6 +38,8 @@ class Teller:
         self._reporter = reporter
         self._steps: dict[int, Step] = {}
         """Operations under way that have been told of."""
+        self._told: set[str] = set()
+        """Resources that are, or come to be, as desired: nothing more is told of them."""
 
     def __call__(self, news: News) -> None:
         """Tell it."""
@@ -34,20 +49,40 @@ class Teller:
             case Outcome(operation, answer, error):
                 self._end(operation, answer, error)
             case Entered(op, resource, changes):
-                self._reporter.end(self._reporter.begin(op, resource, changes))
+                self._enter(op, resource, changes)
             case Adopted(left):
                 if left.kind != _CREATING:
                     self._looked_at(left)
             case Refused(urn, error, left):
                 self._fail(urn, error, left)
 
+    def _enter(self, op: Op, resource: ResourceState, changes: Changes) -> None:
+        if op is Op.SAME and resource.urn in self._told:
+            return
+        self._tell(op, resource, changes)
+
+    def _tell(self, op: Op, resource: ResourceState, changes: Changes) -> None:
+        if op in _AS_DESIRED:
+            self._told.add(resource.urn)
+        self._reporter.end(self._reporter.begin(op, resource, changes))
+
     def _begin(self, operation: Operation) -> None:
-        if op := _OPS.get(operation.kind):
-            self._steps[id(operation)] = self._reporter.begin(op, operation.subject)
+        op, changes = _OPS.get(operation.kind), _changes(operation)
+        if operation.kind is Kind.CREATE and operation.old:
+            op = Op.CREATE_REPLACEMENT
+            if operation.old.pending_replacement:
+                self._tell(Op.REPLACE, operation.subject, changes)
+        if operation.kind in _MAKING:
+            self._told.add(operation.urn)
+        if op:
+            self._steps[id(operation)] = self._reporter.begin(op, operation.subject, changes)
 
     def _end(self, operation: Operation, answer: object, error: EngineError | None) -> None:
         if step := self._steps.pop(id(operation), None):
             self._reporter.end(step, error)
+            is_replaced = operation.old is not None and not operation.old.pending_replacement
+            if error is None and step.op is Op.CREATE_REPLACEMENT and is_replaced:
+                self._tell(Op.REPLACE, operation.subject, step.changes)
         urn = operation.urn
         if error is not None:
             self._fail(urn, error, operation.pending if operation.kind is Kind.FINISH else None)

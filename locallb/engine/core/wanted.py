@@ -42,6 +42,13 @@ class Wanted:
         """Return the URN of a desired resource."""
         return self._urns[key]
 
+    def root_of(self, urn: str) -> str:
+        """Return the URN of the topmost ancestor of a desired resource."""
+        resource = self._by_urn[urn]
+        while resource.parent:
+            resource = self._by_key[resource.parent]
+        return self._urns[resource.key]
+
     def requirements(self, urn: str) -> frozenset[str]:
         """Return what must be as desired before this one is made so."""
         return self._requirements[urn]

@@ -15,8 +15,8 @@ from locallb.engine.deploy.goal import Goal, Outcome, Reply
 from locallb.engine.deploy.provider_resources import ProviderResources
 from locallb.engine.deploy.replacement import dependents_to_replace
 from locallb.engine.deploy.scope import Scope
-from locallb.engine.deploy.steps import Changes, Steps
-from locallb.engine.providers.handles import Difference, Handle
+from locallb.engine.deploy.steps import Changes, Steps, shown_changes
+from locallb.engine.providers.handles import Handle
 from locallb.engine.state.checkpoint import timestamp
 from locallb.engine.state.errors import EngineError, FullScopeNeeded, StepError
 from locallb.engine.state.resource import ResourceState
@@ -135,7 +135,7 @@ class Deployment(Struct):
         if old.pending_replacement:
             return self._create_again(old, new, provider, changes_between(old.inputs, inputs))
         difference = self.providers.compare(old, new, provider)
-        changes = _shown(old, new, difference)
+        changes = shown_changes(old, new, difference)
         if not difference.changes:
             return self.steps.same(old, replace(new, id=old.id, outputs=old.outputs))
         if not difference.replaces:
@@ -193,13 +193,3 @@ def _known_outputs(old: ResourceState, outputs: Properties) -> dict[str, Value]:
     """Keep the former value of a stack output that something failed or left out makes unknown."""
     kept = {key: old.outputs[key] for key, value in outputs.items() if has_unknown(value) and key in old.outputs}
     return dict(sorted({**without_unknown(outputs), **kept}.items()))
-
-
-def _shown(old: ResourceState, new: ResourceState, difference: Difference) -> Changes:
-    """Return the properties that change: those of the inputs, and those that the provider found drifted."""
-    changes = changes_between(old.inputs, new.inputs, difference.replaces)
-    covered = {change.path.split(".")[0].split("[")[0] for change in changes}
-    keys = {key.split(".")[0].split("[")[0] for key in difference.keys} - covered - {"provider"}
-    drifted = {key: old.outputs[key] for key in keys if key in old.outputs}
-    wanted = {key: new.inputs[key] for key in keys if key in new.inputs}
-    return changes + changes_between(drifted, wanted, difference.replaces)

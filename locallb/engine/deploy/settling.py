@@ -17,7 +17,7 @@ from locallb.engine.deploy.steps import Steps
 from locallb.engine.providers.handles import Handle
 from locallb.engine.state.errors import EngineError, StepError, Unsupported
 from locallb.engine.state.resource import Pending, ResourceState
-from locallb.engine.state.snapshot import End, is_stack
+from locallb.engine.state.snapshot import End
 
 
 class Settler(Struct, frozen=True):
@@ -35,16 +35,11 @@ class Settler(Struct, frozen=True):
 
     def _settle(self) -> Iterator[tuple[str, str]]:
         for number, operation in sorted(self.steps.recorder.snapshot.pending.items()):
-            root = self._root_of(operation.resource)
+            root = self.steps.recorder.snapshot.root_of_any(operation.resource)
             if self.kinds(operation.kind) and self.concerns(root):
                 resolve = self._create_again if operation.kind == "creating" else self._look
                 if not resolve(number, operation):
                     yield operation.resource.urn, root
-
-    def _root_of(self, resource: ResourceState) -> str:
-        snapshot = self.steps.recorder.snapshot
-        below = resource.parent and not is_stack(snapshot.live.get(resource.parent))
-        return snapshot.root_of(resource.parent if below and resource.urn not in snapshot.live else resource.urn)
 
     def _create_again(self, number: int, operation: Pending) -> bool:
         resource = operation.resource

@@ -15,12 +15,12 @@ from locallb.engine.backend.store import Recorder
 from locallb.engine.deploy.events import Op
 from locallb.engine.deploy.interrupts import Stop
 from locallb.engine.deploy.reporter import Reporter
-from locallb.engine.providers.handles import Found, Handle
+from locallb.engine.providers.handles import Difference, Found, Handle
 from locallb.engine.state.checkpoint import timestamp
 from locallb.engine.state.errors import Cancelled, StepError
 from locallb.engine.state.resource import Pending, ResourceState
 from locallb.engine.state.snapshot import Drop, Free, Put, Snapshot, Supersede
-from locallb.engine.state.values import UNKNOWN, PropertyChange, Value, has_unknown
+from locallb.engine.state.values import UNKNOWN, PropertyChange, Value, changes_between, has_unknown
 
 Changes = tuple[PropertyChange, ...]
 
@@ -193,3 +193,13 @@ def instances_taken_over(snapshot: Snapshot, made: ResourceState, provider: Hand
     """Forget the old instances that are what a creation made: the resource is again what it was before."""
     mine = [(number, old) for number, old in dict(snapshot.condemned).items() if old.urn == made.urn]
     return tuple(Free(number) for number, old in mine if provider.is_same_thing(old, made))
+
+
+def shown_changes(old: ResourceState, new: ResourceState, difference: Difference) -> Changes:
+    """Return the properties that change: those of the inputs, and those that the provider found drifted."""
+    changes = changes_between(old.inputs, new.inputs, difference.replaces)
+    covered = {change.path.split(".")[0].split("[")[0] for change in changes}
+    keys = {key.split(".")[0].split("[")[0] for key in difference.keys} - covered - {"provider"}
+    drifted = {key: old.outputs[key] for key in keys if key in old.outputs}
+    wanted = {key: new.inputs[key] for key in keys if key in new.inputs}
+    return changes + changes_between(drifted, wanted, difference.replaces)

@@ -112,6 +112,11 @@ class Snapshot:
             urn = resource.parent
         return urn
 
+    def root_of_any(self, resource: ResourceState) -> str:
+        """Return the same of a resource that may be no live one: an old instance, or one that is being made."""
+        below = resource.parent and not is_stack(self.live.get(resource.parent))
+        return self.root_of(resource.parent if below and resource.urn not in self.live else resource.urn)
+
     def needed_by(self, urns: Iterable[str]) -> frozenset[str]:
         """Return live resources with all that they refer to, directly or not."""
         needed: set[str] = set()

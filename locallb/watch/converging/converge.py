@@ -13,7 +13,8 @@ from functools import partial
 
 from msgspec import Struct, field
 
-from components.stack import declare, declare_some, exports, exports_the_same
+from components.stack import declare, declare_some
+from locallb.desired.shown import exports, exports_the_same
 from locallb.engine.deploy.events import Result
 from locallb.engine.deploy.scope import Scope, only
 from locallb.engine.engine import Engine

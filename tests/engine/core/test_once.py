@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from pulumi.provider.experimental.provider import DeleteRequest
 
 from locallb.engine.backend.store import Recorder
-from locallb.engine.core import once
-from locallb.engine.core.once import circles_of
+from locallb.engine.core.once import Once, circles_of
 from locallb.engine.deploy.events import Op, StepDone, StepFailed, StepStarted, ignore
 from locallb.engine.deploy.interrupts import Stop
 from locallb.engine.deploy.provider_resources import ProviderResources
@@ -65,7 +64,7 @@ def test_a_destruction_deletes_everything_and_each_thing_after_what_refers_to_it
             gone.append(request.resource_id)
 
     with run_of(resources, lambda: Noting(World())) as run:
-        once.destroy(run)
+        Once(run).destroy()
         snapshot = run.steps.recorder.snapshot
         assert run.reporter.diagnostics == []
         assert (snapshot.live, snapshot.condemned) == ({}, {})

@@ -1,0 +1,221 @@
+"""An update from data does, tells and leaves what an update by a program does: also with failures, and in a scope."""
+
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from pulumi.provider.experimental.provider import CreateRequest, CreateResponse, UpdateRequest, UpdateResponse
+
+from locallb.engine.backend.store import Store
+from locallb.engine.core.declared import Declared
+from locallb.engine.deploy.events import Event, Op, Result, Severity, StepDone, StepFailed, StepStarted
+from locallb.engine.deploy.scope import EVERYTHING, Scope, only
+from locallb.engine.engine import Engine
+from locallb.engine.state.errors import Cancelled, EngineError, FullScopeNeeded
+from tests.engine.core.support import groups_of
+from tests.engine.graphs import BookKeeper, Graph, Node, Site, changed, declare, fresh, graphs, roots_of
+from tests.engine.support import messages
+
+MODEST = settings(
+    max_examples=150,
+    deadline=None,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+    suppress_health_check=[HealthCheck.too_slow],
+)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What is desired, what fails of it, and which roots it is about; None for all."""
+
+    graph: Graph
+    failing: frozenset[str]
+    roots: frozenset[int] | None
+
+
+@st.composite
+def turns(draw: st.DrawFn) -> list[Turn]:
+    """Draw updates one after the other."""
+    graph = draw(graphs(6))
+    taken: list[Turn] = []
+    for _ in range(draw(st.integers(1, 4))):
+        names = [f"n{node.number}" for node in graph]
+        failing = draw(st.frozensets(st.sampled_from(names), max_size=2)) if names else frozenset()
+        roots = draw(st.none() | st.frozensets(st.integers(0, 2), min_size=1))
+        taken.append(Turn(graph, failing, roots))
+        graph = draw(changed(graph)) if graph else draw(graphs(6))
+    return taken
+
+
+class Failing(BookKeeper):
+    """A provider that refuses to make some things."""
+
+    failing: frozenset[str] = frozenset()
+
+    async def create(self, request: CreateRequest) -> CreateResponse:
+        """Make a thing, or not."""
+        self._refuse(request.name)
+        return await super().create(request)
+
+    async def update(self, request: UpdateRequest) -> UpdateResponse:
+        """Change a thing, or not."""
+        self._refuse(request.name)
+        return await super().update(request)
+
+    def _refuse(self, name: str) -> None:
+        if name in self.failing:
+            raise RuntimeError(f"{name} is refused")
+
+
+@dataclass
+class Twin:
+    """A site that is always updated in one way."""
+
+    site: Site
+    by_data: bool
+    events: list[Event] = field(default_factory=list)
+
+    def take(self, turn: Turn) -> tuple[object, ...]:
+        """Take a turn; give all that can be seen of it."""
+        project = self.site.project()
+        provider = Failing(self.site.books)
+        provider.failing = turn.failing
+        self.events.clear()
+        store = Store(project.backend, project.name, "dev")
+        engine = Engine(project, "dev", {"books": provider}, store=store, on_event=self.events.append)
+        try:
+            result = self._up(engine, turn.graph, EVERYTHING if turn.roots is None else scope_of(turn.roots))
+        except FullScopeNeeded:
+            return ("everything",)
+        steps = [step for step in result.steps if step.op is not Op.DELETE_REPLACED]
+        told = [one for one in self.events if isinstance(one, StepDone | StepFailed)]
+        return (
+            result.ok,
+            {op: number for op, number in result.changes.items() if number},
+            result.broken,
+            sorted(messages(result)),
+            sorted((step.op, step.subject.urn, step.failed, len(step.changes)) for step in steps),
+            len(told) == len(result.steps),
+            result.outputs,
+            {urn: resource for urn, resource in self.site.state().items() if not urn.endswith("!")},
+        )
+
+    def finish(self, graph: Graph) -> tuple[object, object]:
+        """Let everything succeed; give what is left, old instances included."""
+        assert self.take(Turn(graph, frozenset(), None))[0]
+        return self.site.state(), self.site.books.things
+
+    def _up(self, engine: Engine, graph: Graph, scope: Scope) -> Result:
+        if self.by_data:
+            return engine.bring(lambda: Declared(tuple(groups_of(graph).values())), scope=scope)
+        return engine.up(lambda: declare(graph), scope=scope)
+
+
+def scope_of(roots: frozenset[int]) -> Scope:
+    """Make a scope of some roots."""
+    return only(roots_of([tuple(Node(0, root) for root in roots)]))
+
+
+@MODEST
+@given(turns())
+def test_updates_from_data_are_those_of_a_program(place: Path, taken: list[Turn]) -> None:
+    """The same operations, counts, sentences and broken roots; the same state and world in the end.
+
+    Old instances aside where something failed: from data they stay as long as anything that stays refers to them.
+    """
+    by_program, by_data = Twin(Site(fresh(place)), by_data=False), Twin(Site(fresh(place)), by_data=True)
+    for turn in taken:
+        assert by_data.take(turn) == by_program.take(turn), turn
+    assert by_data.finish(taken[-1].graph) == by_program.finish(taken[-1].graph)
+
+
+BEFORE: Graph = (Node(0, 0), Node(1, 0, uses=(0,), first=True), Node(2, 1, uses=(1,)), Node(3, 2))
+AFTER: Graph = (Node(0, 0, key=1), Node(1, 0, uses=(0,), first=True, key=1), Node(2, 1, value=1), Node(4, 2, uses=(2,)))
+EFFECTS = frozenset((Op.CREATE, Op.UPDATE, Op.DELETE, Op.CREATE_REPLACEMENT, Op.DELETE_REPLACED))
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    """Return a project without a state."""
+    return Site(tmp_path / "p")
+
+
+def declared(graph: Graph) -> Declared:
+    """Declare a graph as data."""
+    return Declared(tuple(groups_of(graph).values()))
+
+
+def begun_after_a_stop(engine: Engine, moment: int) -> tuple[Result, int]:
+    """Stop an update at one of its steps' ends; give its result, and how many operations it began afterwards."""
+    ends = began = 0
+
+    def stop(event: Event) -> None:
+        nonlocal ends, began
+        ends += isinstance(event, StepDone)
+        if ends > moment:
+            engine.cancel()
+            began += isinstance(event, StepStarted) and event.op in EFFECTS and "$" in event.subject.urn
+
+    engine._listener = stop
+    return engine.bring(lambda: declared(AFTER)), began
+
+
+def test_after_a_stop_nothing_more_is_begun_and_the_next_update_goes_on(site: Site) -> None:
+    """At each end of a step of an update that does everything there is to do; after the last one it is too late."""
+    assert site.engine().bring(lambda: declared(BEFORE)).ok
+    twin = Site(site.folder.parent / "twin")
+    assert twin.engine().up(lambda: declare(AFTER)).ok
+    for moment in count():
+        stopped = site.copy(site.folder.parent / str(moment))
+        result, began = begun_after_a_stop(stopped.engine(), moment)
+        assert began <= 1  # a successor, as its resource was told to be replaced
+        assert result.interrupted is not result.ok
+        assert messages(result) == [str(Cancelled())] * (not result.ok)
+        assert stopped.engine().bring(lambda: declared(AFTER)).ok
+        assert (stopped.state(), stopped.books.things) == (twin.state(), twin.books.things)
+        if result.ok:
+            break
+    assert moment > 12
+
+
+def test_in_a_scope_no_reference_is_turned_round(site: Site) -> None:
+    """What is outside may have turned too: an update of everything is asked for, and does it."""
+    one, other = (Node(0, 0), Node(1, 1, waits=(0,))), (Node(0, 0, waits=(1,)), Node(1, 1))
+    assert site.engine().bring(lambda: declared(one)).ok
+    before = site.state_path.read_bytes()
+    with pytest.raises(FullScopeNeeded, match="update everything"):
+        site.engine().bring(lambda: declared(other), scope=scope_of(frozenset({0})))
+    assert site.state_path.read_bytes() == before
+    assert site.engine().bring(lambda: declared(other)).ok
+    assert site.engine().destroy().ok
+
+
+def test_what_can_not_be_declared_is_told_and_changes_nothing(site: Site) -> None:
+    """As a program that breaks off."""
+    assert site.engine().bring(lambda: declared(BEFORE)).ok
+    before = site.state()
+
+    def broken() -> Declared:
+        raise EngineError("there is no plan")
+
+    result = site.engine().bring(broken)
+    assert (result.ok, result.is_whole, messages(result)) == (False, False, ["there is no plan"])
+    assert site.state() == before
+
+
+def test_remarks_are_told_and_an_error_among_them_keeps_nothing_from_being_done(site: Site) -> None:
+    """Outputs are the Stack's from then on; in a scope the others stay."""
+    remarks = ((Severity.WARNING, "beware"), (Severity.ERROR, "one source is away"))
+    result = site.engine().bring(lambda: Declared(declared(BEFORE).groups, {"b": 1, "a": [2]}, remarks=remarks))
+    assert (result.ok, result.is_whole, messages(result)) == (False, True, ["beware", "one source is away"])
+    assert len(site.books.things) == len(BEFORE)
+    assert result.outputs == {"a": [2], "b": 1}
+    scope = scope_of(frozenset({0}))
+    assert site.engine().bring(lambda: Declared(declared(BEFORE).groups, {"b": 2}), scope=scope).outputs == {
+        "a": [2],
+        "b": 2,
+    }
+    assert site.engine().bring(lambda: Declared(declared(BEFORE).groups, {"c": 3})).outputs == {"c": 3}
