@@ -27,7 +27,7 @@ from msgspec import Struct
 
 from locallb.envoy import http
 from locallb.envoy.access_logs import reader
-from locallb.envoy.bootstrap import ADMIN_SOCKET, ALONE, ARGUMENTS, bootstrap
+from locallb.envoy.bootstrap import ADMIN_SOCKET, ALONE, ARGUMENTS, arguments, bootstrap
 from locallb.envoy.clusters import cluster
 from locallb.envoy.document import Discovered, text, typed
 from locallb.envoy.endpoints import assignment, file_name
@@ -45,6 +45,7 @@ __all__ = [
     "Rendered",
     "RenderedPart",
     "Versions",
+    "arguments",
     "render",
     "render_empty",
     "render_part",

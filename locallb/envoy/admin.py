@@ -28,6 +28,8 @@ PATIENCE = 2.0
 """Seconds that one answer may take."""
 _SUBSCRIPTIONS = "^(listener_manager.lds|cluster_manager.cds).(version_text|update_(attempt|success|rejected|failure))$"
 _MEMBERSHIPS = r"^cluster\.[^.]*\.membership_(healthy|total)$"
+_CREATIONS = "^listener_manager.listener_create_success$"
+_CREATED = re.compile(r"listener_create_success: (\d+)")
 _ARRIVALS = r"^listener\.[^.]*\.(downstream_cx_total|no_filter_chain_match)$"
 _ARRIVAL = re.compile(r"listener\.(?P<name>[^.]+)\.\w+: (?P<value>\d+)")
 _MEMBERS = re.compile(r"cluster\.(?P<name>[^.]+)\.membership_(?P<what>healthy|total): (?P<value>\d+)")
@@ -142,6 +144,10 @@ class EnvoyAdmin:
             (entry.get("draining_state") or {}).get("listener") for entry in self.dump("dynamic_listeners", ".*")
         )
         return frozenset(_bound({"local_address": listener["address"]}) for listener in listeners if listener)
+
+    def created(self) -> int:
+        """Count the listeners that its threads have begun to serve, each version of them."""
+        return sum(int(count) for count in _CREATED.findall(self._ask("GET", f"/stats?filter={_CREATIONS}")))
 
     def arrivals(self) -> dict[str, int]:
         """Count the connections that came to each listener of published ports, by its `stat_prefix`."""

@@ -19,6 +19,7 @@ ADMIN_MODE = 0o660
 ALONE = "--disable-hot-restart"
 """What keeps an Envoy from handing over to another one. Without it, and without a number of its own, two in one network
 namespace fight over one shared memory."""
+_DRAIN, _NO_DRAIN = "600", "0"
 ARGUMENTS = (
     "--config-path",
     "./bootstrap.json",
@@ -26,20 +27,26 @@ ARGUMENTS = (
     "--concurrency",
     "1",
     "--drain-time-s",
-    "600",
+    _DRAIN,
     "--log-level",
     "warn",
 )
-"""Envoy's arguments, the same for every proxy and runtime; the working directory is the proxy's.
+"""Envoy's arguments, the same for every runtime; the working directory is the proxy's.
 
 The drain time is how long a stream lives on after its listener was removed or its `sourceRanges` changed."""
+_UDP_ARGUMENTS = tuple(_NO_DRAIN if word == _DRAIN else word for word in ARGUMENTS)
+
+
+def arguments(*, udp_only: bool) -> tuple[str, ...]:
+    """Return the arguments of a proxy; one without streams has none to wait for, and frees ports that it gives up."""
+    return _UDP_ARGUMENTS if udp_only else ARGUMENTS
 
 
 def bootstrap(proxy: Proxy) -> Message:
     """Make the Bootstrap of a proxy: identity, admin socket, where the rest is read from, limits."""
     bounds = overload.manager(proxy.heap) if proxy.bounded else {"resource_monitors": [overload.CONNECTIONS]}
     return {
-        "node": {"id": proxy.id, "cluster": proxy.name},
+        "node": {"id": proxy.id, "cluster": proxy.name, **({"metadata": {_UDP_ONLY: True}} if proxy.udp_only else {})},
         "admin": {"address": {"pipe": {"path": f"./{ADMIN_SOCKET}", "mode": ADMIN_MODE}}},
         "dynamic_resources": {"lds_config": subscription("./lds.json"), "cds_config": subscription("./cds.json")},
         "overload_manager": bounds,
@@ -60,6 +67,13 @@ def heap_bounds(text: str) -> HeapBounds:
     return HeapBounds(int(found[1]) if found else 0, ends_stalled=overload.ENDS_STALLED in text)
 
 
+def is_udp_only(text: str) -> bool:
+    """Return whether a bootstrap of any version of ours is that of a proxy which serves UDP alone."""
+    return bool(_ONLY.search(text))
+
+
+_UDP_ONLY = "local-lb-udp-only"
+_ONLY = re.compile(rf'"{_UDP_ONLY}": ?true\b')
 _HEAP = re.compile(r'"max_heap_size_bytes": ?(\d{1,15})\b')
 
 

@@ -10,12 +10,15 @@ from itertools import groupby
 from pathlib import Path
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from locallb.envoy import rollout
 from locallb.envoy.access_logs import CLOSED, GATE, gate
 from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError, Subscription, Subscriptions
+from locallb.envoy.stale_datagrams import UdpSocket, dropping, udp_sockets
 from locallb.envoy.validation import NoVerdictError, told_refused, why_refused
 from locallb.envoy.waiting import pauses
+from locallb.model.identities import Protocol
 from locallb.model.system_errors import refusal
 from locallb.storage import files
 
@@ -66,6 +69,8 @@ class Series(Struct):
         """Write a file; where it has a version and an Envoy runs, give that the time to follow."""
         if step.version and self._attempts is None:
             self._attempts = _attempts(self.directory)
+        if step.version and step.name == rollout.LISTENERS and self._attempts is not None:
+            self._drop_stale_datagrams(step)
         before = self._attempts
         self._write(step)
         if not step.version or before is None:
@@ -74,6 +79,18 @@ class Series(Struct):
             self._attempts = None
         elif step.clusters:
             self._wait(lambda: step.clusters.isdisjoint(_warming(self.directory)))
+
+    def _drop_stale_datagrams(self, step: rollout.Write) -> None:
+        """Have Envoy read away what came to UDP ports of these listeners while it didn't serve them."""
+        before = files.read_shared(self.directory / step.name) or ""
+        added = udp_sockets(step.text) - udp_sockets(before)
+        stale = added & _given_up(self.directory) if added else frozenset()
+        if not stale:
+            return
+        created = _created(self.directory) + len(stale)
+        self._write(replace(step, text=dropping(step.text, stale)))
+        self._wait(lambda: _created(self.directory) >= created)
+        self._attempts = _attempts(self.directory)  # it may have refused others of these listeners
 
     def put_routes(self, steps: Sequence[rollout.Write]) -> None:
         """Write files of routes, which know nothing of each other, and give Envoy the time to take those it had."""
@@ -161,6 +178,24 @@ def _has_routes(directory: Path, versions: AbstractSet[str]) -> bool:
         return versions <= EnvoyAdmin(directory).routes()
     except EnvoyAdminError:
         return True
+
+
+def _given_up(directory: Path) -> AbstractSet[UdpSocket]:
+    """Return the UDP sockets that Envoy has kept of listeners that are gone."""
+    try:
+        admin = EnvoyAdmin(directory)
+        left = admin.draining() - admin.places()
+    except EnvoyAdminError:
+        return frozenset()
+    return frozenset((address, port) for address, port, protocol in left if protocol is Protocol.UDP)
+
+
+def _created(directory: Path) -> int:
+    """Count the listeners that Envoy has begun to serve so far."""
+    try:
+        return EnvoyAdmin(directory).created()
+    except EnvoyAdminError:
+        return 0
 
 
 def _warming(directory: Path) -> AbstractSet[str]:

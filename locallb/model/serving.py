@@ -183,6 +183,8 @@ class Proxy(Struct, frozen=True):
     names: tuple[NameListener, ...] = ()
     heap: HeapBounds | None = None
     """None for what a process of this host may have."""
+    udp_only: bool = False
+    """It is made anew before it serves anything but UDP, so that no stream ever depends on its drain time."""
 
     @property
     def bounded(self) -> bool:

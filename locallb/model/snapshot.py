@@ -129,6 +129,8 @@ class HeldProxy(Struct, frozen=True):
     """Whether its listeners take faults (`http.serving.HttpListener.may_fail`); None where it has none for HTTP."""
     heap: HeapBounds | None = None
     """As `serving.Proxy` has it; None where nothing shows it."""
+    udp_only: bool | None = None
+    """Likewise."""
 
 
 class HeldProxyAssignment(NamedTuple):

@@ -55,6 +55,7 @@ def holding(snapshot: Snapshot, plan: Plan) -> Snapshot:
                 patient=_patient(proxy.proxy.listeners),
                 may_fail=next((listener.may_fail for listener in proxy.proxy.http), None),
                 heap=proxy.proxy.heap,
+                udp_only=proxy.proxy.udp_only,
             )
             for proxy in plan.proxies
             if proxy.root.cluster

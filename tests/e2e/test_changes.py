@@ -117,6 +117,30 @@ def test_only_allowed_clients_get_through_and_affinity_sticks(play: Stage, backe
     assert {answer for seen in answers.values() for answer in seen} == {"one: hello", "two: hello"}
 
 
+def test_a_udp_port_that_a_service_of_udp_alone_gives_up_is_free_at_once(play: Stage, backend: Backends) -> None:
+    """For any program and another Service at the same address; with its first TCP port it gets another proxy."""
+    one = backend("one")
+    first, second = (port(number, one.port, "UDP") for number in (5353, 5354))
+    key = {"local-lb.dev/sharing-key": "dns"}
+    play.write("nodes.yaml", node())
+    play.write("a.yaml", service("a", first, second, annotations=key))
+    play.up()
+    address, pids = play.addresses()["n/a"], play.pids()
+    play.write("a.yaml", service("a", first, annotations=key))
+    play.up()
+    assert play.pids() == pids
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as program:
+        program.bind((address, 5354))
+    play.write("b.yaml", service("b", second, annotations=key))
+    play.up()
+    assert play.addresses() == {"n/a": address, "n/b": address}
+    assert [ask(address, number, "UDP") for number in (5353, 5354)] == ["one: hello"] * 2
+    play.write("a.yaml", service("a", first, port(5353, one.port), annotations=key))
+    play.up()
+    assert [ask(address, 5353, protocol) for protocol in ("TCP", "UDP")] == ["one: hello"] * 2
+    assert not set(pids.values()) & set(play.pids().values())
+
+
 def sources(count: int) -> list[str]:
     """Return distinct client addresses."""
     return [f"127.9.0.{number}" for number in range(1, count + 1)]

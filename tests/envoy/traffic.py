@@ -69,7 +69,7 @@ class Server:
         self._udp = socket.socket(family, socket.SOCK_DGRAM)
         self._udp.bind((address, self.port))
         self.backend = Backend.at(ip_address(address), self.port)
-        self.accepted = 0
+        self.accepted = self.datagrams = 0
         self._streams: set[socket.socket] = set()
         self._fillers: list[socket.socket] = []
         self._wake, self._woken = socket.socketpair()
@@ -124,6 +124,7 @@ class Server:
             selector.register(stream, selectors.EVENT_READ)
         elif ready is self._udp:
             data, peer = self._udp.recvfrom(65536)
+            self.datagrams += 1
             self._udp.sendto(self._answer(data), peer)
         else:
             self._stream(ready, selector)

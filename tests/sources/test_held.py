@@ -95,8 +95,8 @@ def test_addresses_proxies_and_processes_are_found(tmp_path: Path) -> None:
             Claim(ip_address("fd00::5"), owner("dual")),
         ),
         proxies=(
-            HeldProxy(key("dual"), Discovery.STATIC, heap=UNBOUNDED),
-            HeldProxy(key("web"), Discovery.EDS, heap=UNBOUNDED),
+            HeldProxy(key("dual"), Discovery.STATIC, heap=UNBOUNDED, udp_only=False),
+            HeldProxy(key("web"), Discovery.EDS, heap=UNBOUNDED, udp_only=False),
         ),
         pids=(815, 4711),
         runtimes=frozenset({"process"}),
@@ -106,7 +106,7 @@ def test_addresses_proxies_and_processes_are_found(tmp_path: Path) -> None:
 def test_a_proxy_without_upstreams_keeps_no_way(tmp_path: Path) -> None:
     """Nothing shows how it would learn endpoints, so it may choose again."""
     assert read_held(state(tmp_path, config("idle", clusters=0))).proxies == (
-        HeldProxy(key("idle"), None, heap=UNBOUNDED),
+        HeldProxy(key("idle"), None, heap=UNBOUNDED, udp_only=False),
     )
 
 
@@ -150,6 +150,15 @@ def test_bounds_of_memory_are_known_by_the_bootstrap(
     assert [proxy.heap for proxy in held.proxies] == [held_as]
 
 
+@pytest.mark.parametrize("only", [True, False])
+def test_whether_a_proxy_serves_udp_alone_is_known_by_the_bootstrap(tmp_path: Path, *, only: bool) -> None:
+    """Those of earlier versions, which say nothing of it, may serve anything."""
+    proxy = Proxy(ProxyName("web"), ProxyId("2" * 12), Discovery.STATIC, udp_only=only)
+    inputs = {"proxy": proxy.id, "name": proxy.name, "owner": owner_fields(owner("web"))}
+    [held] = read_held(state(tmp_path, resource("ProxyConfig", {**inputs, "files": dict(render(proxy).files)}))).proxies
+    assert held.udp_only is only
+
+
 @pytest.mark.parametrize("may_serve_http", [True, False])
 def test_a_spare_says_what_it_can_serve_and_whom_it_serves_whole(tmp_path: Path, *, may_serve_http: bool) -> None:
     """By its bootstrap, as one of an earlier version lacks what HTTP needs, and by a Gateway's key."""
@@ -161,7 +170,7 @@ def test_a_spare_says_what_it_can_serve_and_whom_it_serves_whole(tmp_path: Path,
     assert waiting.http_proxies == ({name} if may_serve_http else set())
     files = {**render_empty(empty).files, "eds-a.json": "{}", "eds-b.json": "{}"}
     taken = read_held(state(tmp_path, resource("ProxyConfig", {**its, "files": files, "serves": str(gateway)})))
-    assert taken.proxies == (HeldProxy(gateway, Discovery.EDS, 2, heap=HeapBounds(MAX_HEAP)),)
+    assert taken.proxies == (HeldProxy(gateway, Discovery.EDS, 2, heap=HeapBounds(MAX_HEAP), udp_only=False),)
     assert taken.assignments == (HeldProxyAssignment(gateway, name, whole=True),)
     assert taken.stack_proxies == (name,)
 

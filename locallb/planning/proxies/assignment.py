@@ -51,6 +51,8 @@ class ProxyAssignment:
     """Whether those take faults of requests: likewise, until one is ordered."""
     heap: HeapBounds | None = None
     """As `serving.Proxy` has it, of a proxy that runs; None for a new one."""
+    udp_only: bool | None = None
+    """Likewise."""
 
     @property
     def in_part(self) -> bool:
@@ -144,10 +146,12 @@ def _per_service(
         settings.spares,
         _room_for_spares(needs, budget, per_proxy, len({*given.proxies} - {*given.assignments.values()})),
     )
-    kept = {proxy.service: (proxy.patient, proxy.may_fail, proxy.heap) for proxy in snapshot.proxies}
+    kept = {proxy.service: (proxy.patient, proxy.may_fail, proxy.heap, proxy.udp_only) for proxy in snapshot.proxies}
     ways = share_out(needs, budget - per_proxy * spares)
     own = {
-        key: ProxyAssignment(way, proxy, *kept.get(key, (None, None, snapshot.heaps.get(proxy))), whole=key in whole)
+        key: ProxyAssignment(
+            way, proxy, *kept.get(key, (None, None, snapshot.heaps.get(proxy), None)), whole=key in whole
+        )
         for key, way in ways.items()
         for proxy in [whole.get(key, ProxyName(""))]
     }

@@ -124,6 +124,7 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
         http=http,
         may_serve_http=may_serve_http,
         heap=assignment.heap,
+        udp_only=_is_udp_only(service, assignment),
     )
     return Placed(
         placement, _taken(placement, proxy, frame) if assignment.whole else _own(placement, proxy, given, frame)
@@ -208,6 +209,12 @@ def _places(placement: Placement, given: PlacementInputs) -> Iterator[Place]:
             for address in placement.addresses:
                 if (planned.port, address) not in given.taken:
                     yield address, planned.port.number, planned.port.protocol
+
+
+def _is_udp_only(service: Service, assignment: ProxyAssignment) -> bool:
+    """Return whether a proxy of its own serves UDP alone: a new one, or one that was begun so and gets nothing else."""
+    only = bool(service.ports) and all(port.protocol is Protocol.UDP for port in service.ports)
+    return only and not assignment.proxy and assignment.udp_only is not False
 
 
 def _is_patient(given: PlacementInputs, frame: PlanContext, *, straight: bool) -> bool:

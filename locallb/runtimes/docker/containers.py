@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 
 from locallb.config.settings import Compat, ContainerSettings, PullPolicy
-from locallb.envoy import ARGUMENTS
+from locallb.envoy import ARGUMENTS, arguments
 from locallb.model.identities import Family, ImageName, IPAddress, Owner
 from locallb.model.naming import owner_fields, owner_from
 from locallb.model.objects import EMPTY
@@ -81,6 +81,7 @@ def container_of(proxy: Proxy, inputs: RunInputs, runtime: str, inside: tuple[IP
         user=f"0:{host.group}",
         memory=settings.memory,
         labels={**labels, PROXY_LABEL: proxy.id, **(_gardeners_labels(owner) if gardeners else {})},
+        command=arguments(udp_only=proxy.udp_only),
         cpus=settings.cpus,
         network=settings.network,
         inside=inside,

@@ -12,9 +12,10 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-from locallb.envoy import ADMIN_SOCKET, ALONE, ARGUMENTS, logs, push, rollout
+from locallb.envoy import ADMIN_SOCKET, ALONE, arguments, logs, push, rollout
 from locallb.envoy.admin import EnvoyAdmin
 from locallb.envoy.binary import REMEDY, EnvoyBinary, installed
+from locallb.envoy.bootstrap import is_udp_only
 from locallb.envoy.waiting import comes_to_answer
 from locallb.host import inotify
 from locallb.host.inotify import InotifyError
@@ -208,7 +209,8 @@ def _start(directory: Path, binary: EnvoyBinary, new: EnvoyProcessInputs, epoch:
     with suppress(FileNotFoundError):
         log.replace(directory / logs.PREVIOUS)
     files.remove(directory / ADMIN_SOCKET)
-    usual = (word for word in ARGUMENTS if word != ALONE)
+    bootstrap = files.read_shared(directory / rollout.BOOTSTRAP) or ""
+    usual = (word for word in arguments(udp_only=is_udp_only(bootstrap)) if word != ALONE)
     mark = {**_mark(directory, new), OWNER_MARK: owner_mark(new.owner), **epoch.mark}
     process = processes.start([str(binary.path), *usual, *logs.ARGUMENTS, *epoch.arguments], directory, mark, log)
     _record(new, binary, process)

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from locallb.envoy import rollout
-from locallb.envoy.bootstrap import heap_bounds, takes_http
+from locallb.envoy.bootstrap import heap_bounds, is_udp_only, takes_http
 from locallb.envoy.http.faults import may_fail
 from locallb.envoy.listeners import holds_clients
 from locallb.model.identities import Fingerprint, IPAddress, ObjectKey, ProxyId, ProxyName
@@ -131,6 +131,12 @@ def _heap(files: Mapping[str, object]) -> HeapBounds | None:
     return None if bootstrap is None else heap_bounds(str(bootstrap))
 
 
+def _is_udp_only(files: Mapping[str, object]) -> bool | None:
+    """Return what `HeldProxy` has of it."""
+    bootstrap = files.get(rollout.BOOTSTRAP)
+    return None if bootstrap is None else is_udp_only(str(bootstrap))
+
+
 def _answers_at(files: Mapping[str, object]) -> tuple[tuple[IPAddress, int], ...]:
     """Return the sockets of listeners; none where a refresh found the file missing."""
     listeners = json.loads(str(files.get(rollout.LISTENERS) or "{}")).get("resources", ())
@@ -144,11 +150,11 @@ def _serving(service: ObjectKey, inputs: Mapping[str, object]) -> HeldProxy:
     endpoint_files = sum(name.startswith(rollout.ENDPOINTS) for name in names)
     listeners = str(names.get(rollout.LISTENERS, ""))
     patient, fails = holds_clients(listeners), may_fail(listeners)
-    heap = _heap(names)
+    heap, udp_only = _heap(names), _is_udp_only(names)
     if watched := endpoint_files + rollout.new_references({}, _texts(names)):
-        return HeldProxy(service, Discovery.EDS, watched, patient, fails, heap)
+        return HeldProxy(service, Discovery.EDS, watched, patient, fails, heap, udp_only)
     clusters = as_object(json.loads(str(names.get(rollout.CLUSTERS, "{}")))).get("resources")
-    return HeldProxy(service, Discovery.STATIC if clusters else None, 1, patient, fails, heap)
+    return HeldProxy(service, Discovery.STATIC if clusters else None, 1, patient, fails, heap, udp_only)
 
 
 def _pid(outputs: Mapping[str, object]) -> int:

@@ -1,0 +1,64 @@
+"""Which proxies end what they give up at once: new ones without any stream; those that run stay what they are."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from locallb.config.settings import ProxySettings, Settings
+from locallb.envoy.bootstrap import is_udp_only
+from locallb.envoy.rollout import BOOTSTRAP
+from locallb.model.identities import Protocol
+from locallb.model.objects import Discovery, ServicePort
+from locallb.model.snapshot import HeldProxy
+from locallb.planning.plan import make_plan
+from locallb.sources.hostless import holding
+from tests.planning.test_what_concerns_others import OWN, SHARED, A, snapshot
+
+DNS, DNS_BY_TCP = ServicePort(53, Protocol.UDP, "dns", 30053), ServicePort(53, Protocol.TCP, "tcp", 30054)
+SPARE = replace(OWN, proxies=ProxySettings(spares=1))
+
+
+def udp_only(settings: Settings, held: bool | None, *ports: ServicePort) -> bool:  # noqa: FBT001 - one of three
+    """Return whether the proxy that serves a Service with these ports serves UDP alone."""
+    service = replace(A, ports=ports)
+    proxies = () if held is None else (HeldProxy(A.key, Discovery.STATIC, udp_only=held),)
+    plan = make_plan(snapshot(service, proxies=proxies), settings)
+    assert [placement.key for placement in plan.placements] == [A.key]
+    [serving] = [proxy for proxy in plan.proxies if proxy.proxy.name == plan.placements[0].proxy]
+    text = serving.rendered.files[BOOTSTRAP]
+    assert is_udp_only(text) == serving.proxy.udp_only
+    return is_udp_only(text)
+
+
+@pytest.mark.parametrize(
+    ("held", "ports", "only"),
+    [
+        (None, (DNS,), True),
+        (None, (DNS, replace(DNS, port=54)), True),
+        (None, (DNS, DNS_BY_TCP), False),
+        (True, (DNS,), True),
+        (True, (DNS, DNS_BY_TCP), False),
+        (False, (DNS,), False),
+        (False, (DNS, DNS_BY_TCP), False),
+    ],
+)
+def test_a_proxy_of_its_own(held: bool | None, ports: tuple[ServicePort, ...], *, only: bool) -> None:  # noqa: FBT001 - one of three
+    """One that runs is never made anew but for its first stream."""
+    assert udp_only(OWN, held, *ports) is only
+
+
+def test_one_of_the_stack_may_serve_anything() -> None:
+    """Streams of others depend on its drain time."""
+    assert not udp_only(SHARED, None, DNS)
+    waiting = make_plan(snapshot(), SPARE)
+    plan = make_plan(replace(holding(snapshot(), waiting), services=(replace(A, ports=(DNS,)),)), SPARE)
+    assert not any(is_udp_only(proxy.rendered.files[BOOTSTRAP]) for proxy in plan.proxies)
+
+
+def test_what_was_planned_is_kept() -> None:
+    """Planned again, with what the first plan made, it is the same."""
+    read = snapshot(replace(A, ports=(DNS,)))
+    plan = make_plan(read, OWN)
+    again = make_plan(holding(read, plan), OWN)
+    assert [proxy.rendered for proxy in again.proxies] == [proxy.rendered for proxy in plan.proxies]
