@@ -152,7 +152,7 @@ def test_one_changed_object_costs_what_it_alone_decides(mode: Sharing) -> None:
     of_nodes = {"eligible", ("routes", PodRouting.OFF), "backends", ("world", C), "addresses of Nodes", "addresses"}
     for after, costs in (
         (replace(before, services=port), mine),
-        (replace(before, slices=pods), {"slices", ("placed", one.key)}),
+        (replace(before, slices=pods), {"slices", "listed", ("placed", one.key)}),
         (replace(before, nodes=(elsewhere,)), of_nodes),
         (replace(before, host=HostFacts(watches=9000)), {"proxies"}),
     ):
