@@ -1,56 +1,110 @@
-"""Queries running proxies concurrently for what they serve."""
+"""Queries running proxies concurrently for what they serve, and whether what is behind them answers."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
+from msgspec.structs import replace
+
 from locallb.envoy.admin import EnvoyAdmin
+from locallb.host.sockets import SocketError, connect, split_place
 from locallb.model.errors import ClientError
 from locallb.model.serving import Proxy
 from locallb.planning.planned import Plan
 from locallb.planning.status import Observation, Row, rows
 from locallb.runtimes.published_ports import unpublished
 from locallb.storage.proxy_directories import Proxies
+from locallb.traffic.answers import by_upstream
 
 AT_ONCE = 16
 FIRST_CHECK = 0.1
 """Seconds within which a new backend that takes connections passes its first check."""
+MOST_COUNTED = 500
+"""Upstreams of a proxy whose failed connections are looked at: it tells of all together or of none."""
+TRIALS, TRIAL = 1.0, 0.2
+"""Seconds for all backends of a proxy that are tried, and for one; who wasn't tried in time counts as answering."""
 _UNPUBLISHED = "nothing on this host publishes it any more; `watch` restarts its container, and so does `locallb up`"
 
 
 def look(plan: Plan) -> tuple[Row, ...]:
     """Query every proxy of the plan, and return the state of every Service."""
-    return rows(plan, observe(proxy.proxy for proxy in plan.proxies))
+    return rows(plan, _each(ask, (proxy.proxy for proxy in plan.proxies)))
 
 
 def observe(proxies: Iterable[Proxy]) -> Mapping[str, Observation]:
-    """Return what each of `proxies` answers, by its name; those that don't answer are missing."""
+    """Return where each of `proxies` listens, by its name; those that don't answer are missing."""
+    return _each(ask_for_listeners, proxies)
+
+
+def _each(question: Callable[[Proxy], Observation | None], proxies: Iterable[Proxy]) -> Mapping[str, Observation]:
     wanted = list(proxies)
     if not wanted:
         return {}
     with ThreadPoolExecutor(AT_ONCE) as workers:
-        answers = workers.map(ask, wanted)
+        answers = workers.map(question, wanted)
     return {proxy.name: answer for proxy, answer in zip(wanted, answers, strict=True) if answer}
 
 
-def _healthy(admin: EnvoyAdmin) -> Mapping[str, bool]:
-    """Return whose backends answer; none does only if it still doesn't a moment later: new ones are checked first."""
-    healthy = admin.healthy()
-    if all(healthy.values()):
-        return healthy
-    time.sleep(FIRST_CHECK)
-    return {name: answers or healthy.get(name, False) for name, answers in admin.healthy().items()}
-
-
-def ask(proxy: Proxy) -> Observation | None:
-    """Return what `proxy` answers; None if it doesn't."""
+def ask_for_listeners(proxy: Proxy) -> Observation | None:
+    """Return where `proxy` listens; None if it doesn't answer."""
     admin = EnvoyAdmin(Proxies.ours().path(proxy.id))
     try:
         listening, failed = admin.listeners(), dict(admin.failed_listeners())
         if proxy.published:
             failed |= dict.fromkeys(unpublished(listening), _UNPUBLISHED)
-        return Observation(listening - failed.keys(), failed, _healthy(admin))
+        return Observation(listening - failed.keys(), failed)
     except ClientError:
         return None
+
+
+def ask(proxy: Proxy) -> Observation | None:
+    """Return where `proxy` listens and whose backends answer; None if it doesn't answer itself."""
+    seen, admin = ask_for_listeners(proxy), EnvoyAdmin(Proxies.ours().path(proxy.id))
+    if seen is None:
+        return None
+    try:
+        healthy = _healthy(admin)
+        # A container's network leads elsewhere than this host's.
+        refusing = frozenset[str]() if proxy.published else _refusing(admin, healthy)
+    except ClientError:
+        return None
+    return replace(seen, healthy={name: passes and name not in refusing for name, passes in healthy.items()})
+
+
+def _healthy(admin: EnvoyAdmin) -> Mapping[str, bool]:
+    """Return whose backends pass their checks; none does only if it still doesn't a moment later, as new ones do."""
+    healthy = admin.healthy()
+    if all(healthy.values()):
+        return healthy
+    time.sleep(FIRST_CHECK)
+    return {name: passes or healthy.get(name, False) for name, passes in admin.healthy().items()}
+
+
+def _refusing(admin: EnvoyAdmin, healthy: Mapping[str, bool]) -> frozenset[str]:
+    """Return the upstreams that pass their checks and refuse all the same.
+
+    kube-proxy of a Node answers for the Node, whatever is behind a NodePort. So where a client's connection failed,
+    backends are tried by a connection of our own.
+    """
+    if not healthy or len(healthy) > MOST_COUNTED:
+        return frozenset()
+    counted = by_upstream(admin.clusters(), ())
+    until = time.monotonic() + TRIALS
+    doubted = (name for name, passes in healthy.items() if passes and name in counted)
+    failing = [name for name in doubted if counted[name].total.failed_connections]
+    return frozenset(name for name in failing if not _is_taken(counted[name].backends, until))
+
+
+def _is_taken(places: Iterable[str], until: float) -> bool:
+    """Return whether one of these backends takes a connection, or not all could be tried in time."""
+    return any(time.monotonic() > until or _takes(place) for place in places)
+
+
+def _takes(place: str) -> bool:
+    try:
+        connect(*split_place(place), TRIAL)
+    except SocketError:
+        return False
+    return True

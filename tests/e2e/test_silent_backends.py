@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 
 import pytest
 
+from locallb.planning.backends.node_health import KUBE_PROXY_PORT
 from tests.e2e.support import Backend, Stage, node, port, service
+from tests.e2e.test_live_gateways import source, versioned
 from tests.e2e.watching import becomes, get, watching
+from tests.servers import QuietServer, in_thread
+from tests.watch.api import served
 
 pytestmark = pytest.mark.envoy
 Backends = Callable[..., Backend]
@@ -23,6 +31,23 @@ def both(play: Stage, backend: Backends) -> Stage:
     backend("fine", at, FINE)
     play.write("s.yaml", node(address=at), service("web", port(8080, PORT)), service("fine", port(8080, FINE)))
     return play
+
+
+@contextmanager
+def kube_proxy(address: str) -> Iterator[None]:
+    """Answer for a Node as kube-proxy does on its health port."""
+
+    class Healthy(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_words: object) -> None:
+            """Say nothing."""
+
+    with in_thread(QuietServer((address, KUBE_PROXY_PORT), Healthy)):
+        yield
 
 
 def told(play: Stage, name: str = "web") -> tuple[str, str]:
@@ -61,3 +86,23 @@ def test_watch_tells_when_backends_go_and_come(both: Stage, backend: Backends) -
         backend("web", both.at(40), PORT)
         becomes(lambda: "serving: c/n/web" in watch.told(), watch)
         becomes(lambda: 'locallb_services{state="serving"} 2.0' in get(watch, "/metrics")[1], watch)
+
+
+def test_node_port_behind_a_working_kube_proxy_is_tried_once_a_client_failed(
+    play: Stage, backend: Backends, tmp_path: Path
+) -> None:
+    """The Node's check passes whatever is behind."""
+    at = play.at(40)
+    with served(tmp_path) as (api, access), kube_proxy(at):
+        play.configure(sources=[source(access)])
+        api.nodes = [versioned(node(address=at))]
+        api.services = [versioned(service("web", port(8080, PORT)))]
+        play.up()
+        (address,) = play.addresses().values()
+        with suppress(ConnectionError), socket.create_connection((address, 8080), 10) as client:
+            client.recv(1)
+        becomes(lambda: told(play) == DOWN)
+        opened = backend("web", at, PORT)
+        becomes(lambda: told(play) == ("serving", ""))
+        opened.close()
+        becomes(lambda: told(play) == DOWN)
