@@ -93,9 +93,9 @@ class Program(Struct):
                 f"{self.path} doesn't exist, and it is the program; bring it back: `git checkout {self.path}`"
             )
         _require_trusted(self.path, self.path.parent)
-        with handing(self.handed if self.is_current() else None), _importable(self.path.parent):
-            names = runpy.run_path(str(self.path), run_name="__main__")
-        self.outcome = names["reading"], names["plan"]
+        with handing(self.handed if self.is_current() else None) as handed, _importable(self.path.parent):
+            runpy.run_path(str(self.path), run_name="__main__")
+        self.outcome = handed.used
 
 
 @contextmanager

@@ -29,15 +29,27 @@ from locallb.sources.snapshot_cache import Changes, SnapshotCache
 
 EVERYTHING = Changes(everything=True)
 Planned: TypeAlias = tuple[SnapshotResult, Plan]
-_HANDED: ContextVar[Planned | None] = ContextVar("handed", default=None)
+
+
+class Handed(Struct):
+    """What was read and planned for readers without a cache a moment ago, and what they used."""
+
+    planned: Planned | None = None
+    """None: they read and plan themselves."""
+    used: Planned | None = None
+    """None as long as nobody read."""
+
+
+_HANDED: ContextVar[Handed | None] = ContextVar("handed", default=None)
 
 
 @contextmanager
-def handing(planned: Planned | None) -> Iterator[None]:
+def handing(planned: Planned | None) -> Iterator[Handed]:
     """Let readers without a cache use what was read and planned a moment ago, if it was, and read nothing."""
-    token = _HANDED.set(planned)
+    handed = Handed(planned)
+    token = _HANDED.set(handed)
     try:
-        yield
+        yield handed
     finally:
         _HANDED.reset(token)
 
@@ -76,9 +88,14 @@ class Workspace(Struct, frozen=True):
             ClientError: if the host or the ledger can't be read.
 
         """
+        handed = None if self.cache else _HANDED.get()
+        if handed:
+            handed.used = handed.planned or self._read_and_plan(changes, down, keep=keep)
+            return handed.used
+        return self._read_and_plan(changes, down, keep=keep)
+
+    def _read_and_plan(self, changes: Changes, down: Collection[str], *, keep: bool) -> Planned:
         cache = self.cache
-        if not cache and (handed := _HANDED.get()):
-            return handed
         if cache:
             result = cache.read(changes)
         else:

@@ -59,3 +59,30 @@ def test_a_program_that_breaks_off_is_reported_without_a_plan(play: Stage) -> No
     assert done.code == 1
     assert "nowhere" in done.err
     assert "SERVICE" not in done.out
+
+
+@pytest.mark.envoy
+@pytest.mark.parametrize(
+    "said",
+    ["serve()\n", "plan = serve()[1]\n", "def main() -> None:\n    read, planned = serve()\n\n\nmain()\n"],
+    ids=["no names", "one name", "names of a function"],
+)
+def test_a_program_need_not_name_what_serve_returns(play: Stage, said: str) -> None:
+    """Every command does and tells what it does of one that has the usual names."""
+    (play.root / "__main__.py").write_text(f"from locallb.program import serve\n\n{said}")
+    play.write("a.yaml", node(), service("a", port(8080, 30080), loadBalancerIP=play.at(WAS)))
+    for words in (("preview",), ("up", "--yes"), ("up", "--yes", "--expect-no-changes"), ("destroy", "--yes")):
+        done = play.run(*words)
+        assert done.code == 0, (words, done.err)
+        assert not done.err, words
+        assert words[0] == "destroy" or play.at(WAS) in done.out, words
+    assert not play.pids()
+
+
+def test_a_program_that_serves_nothing_is_told_as_what_is_there(play: Stage) -> None:
+    """It may declare resources of its own only; the Services of the stack are pending."""
+    (play.root / "__main__.py").write_text("import pulumi\n\npulumi.export('mine', 1)\n")
+    play.write("a.yaml", node(), service("a", port(8080, 30080)))
+    done = play.run("preview", "--json")
+    assert done.code == 0, done.err
+    assert [row["state"] for row in done.json["services"]] == ["pending"]
