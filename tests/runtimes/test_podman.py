@@ -109,9 +109,10 @@ class Engine:
         self._effect()
 
     def stop(self, identity: str, seconds: int) -> None:
-        """End it."""
+        """End it; gone is fine."""
         assert seconds
-        self.containers[identity]["State"] |= {"Running": False, "Paused": False}
+        if identity in self.containers:
+            self.containers[identity]["State"] |= {"Running": False, "Paused": False}
         self._effect()
 
     def unpause(self, identity: str) -> None:
@@ -392,3 +393,20 @@ def test_a_rootless_podman_makes_no_routes() -> None:
     with pytest.raises(RouteHelperError, match=r"the Podman at unix:.*sock is rootless, so it can't make routes here"):
         helper.change("container:ab12", [route], [], OWNER)
     rootless.create.assert_not_called()
+
+
+def test_one_that_is_removed_while_it_starts_again_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its end may be the begin of a removal, which goes on after the start."""
+    engine = Engine()
+    life = Lifecycle(cast("Containers", engine))
+    former = life.create(WANTED)
+    engine.containers[former]["State"]["Running"] = False
+
+    def answers(*_: object) -> bool:
+        engine.containers.pop(former, None)
+        return True
+
+    monkeypatch.setattr("locallb.runtimes.podman.lifecycle.comes_to_answer", answers)
+    identity = life.create(WANTED)
+    assert list(engine.containers) == [identity] != [former]
+    assert life.runs(state(identity))

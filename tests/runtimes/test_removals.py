@@ -7,15 +7,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from locallb.model.identities import ContainerId
+from locallb.model.identities import ContainerId, RunIdentity
+from locallb.resources.errors import ProviderError
 from locallb.runtimes.docker.daemon import ContainersError
 from locallb.runtimes.docker.engine_api import Containers
+from locallb.runtimes.docker.runtime import Docker
 from tests.servers import QuietServer, answer_json, in_thread
 
 BUSY = "timed out waiting for file /run/libpod/exits/c: internal libpod error"
+
+GONE = "container c does not exist in database: no such container"
 
 
 @contextmanager
@@ -41,11 +46,13 @@ def engine(monkeypatch: pytest.MonkeyPatch, home: Path, *answers: str) -> Iterat
         yield removals
 
 
-@pytest.mark.parametrize(("answers", "is_removed"), [(("",), True), ((BUSY, ""), True), ((BUSY, BUSY), False)])
+@pytest.mark.parametrize(
+    ("answers", "is_removed"), [(("",), True), ((BUSY, ""), True), ((BUSY, BUSY), False), ((GONE,), True)]
+)
 def test_a_removal_is_tried_once_more_where_the_monitor_of_the_container_is_late(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answers: tuple[str, ...], *, is_removed: bool
 ) -> None:
-    """Twice and no more."""
+    """Twice and no more; one that somebody else removes at that moment is gone, which is fine."""
     with engine(monkeypatch, tmp_path, *answers) as removals:
         containers = Containers()
         if is_removed:
@@ -65,3 +72,21 @@ def test_another_error_is_reported_at_once(monkeypatch: pytest.MonkeyPatch, tmp_
             containers.remove(ContainerId("c"), volumes=False)
         containers.close()
     assert len(removals) == 1
+
+
+def test_a_container_that_is_removed_while_it_starts_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The next update makes another one."""
+    removed = SimpleNamespace(inspect=lambda _identity: None)
+    monkeypatch.setattr(Docker, "containers", lambda *_: removed)
+    asked: list[float] = []
+
+    def comes_to_answer(_: Path, seconds: float) -> bool:
+        asked.append(seconds)
+        return False
+
+    monkeypatch.setattr("locallb.runtimes.docker.runtime.comes_to_answer", comes_to_answer)
+    with pytest.raises(ProviderError, match="the container 0123456789ab was removed by somebody: run up again"):
+        Docker().await_start(RunIdentity("0123456789abcdef", "docker"), tmp_path)
+    assert len(asked) == 1

@@ -62,6 +62,10 @@ def told(function: F) -> F:
     return cast("F", telling)
 
 
+_GONE = "no such container"
+"""Podman's answer, as a failure of its own, where a container goes while it is asked."""
+
+
 def none_if_absent(function: F) -> F:
     """Return None where Docker has no such thing, and turn what else docker-py raises into ContainersError."""
 
@@ -71,6 +75,10 @@ def none_if_absent(function: F) -> F:
             try:
                 return function(self, *args, **kwargs)
             except NotFound:
+                return None
+            except APIError as error:
+                if _GONE not in str(error):
+                    raise
                 return None
 
     return cast("F", telling)

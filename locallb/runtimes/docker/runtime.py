@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -36,6 +37,8 @@ GLANCE = 3.0
 """Seconds within which the engine answers a command that only shows something; it takes milliseconds."""
 ENDING = 5.0
 """Seconds within which it ends a container that hangs: one that doesn't holds up other load balancers no longer."""
+_REMOVED_BY = 0.5
+"""Seconds without an answer after which it is asked whether there is such a container still."""
 CHECK = 1.0
 """Seconds between two checks of published ports."""
 _SECONDS = 10
@@ -97,7 +100,8 @@ class Docker(Runtime):
     def await_start(self, run: RunIdentity, directory: Path) -> None:
         """Wait for its Envoy: a container is made before that is ready.
 
-        Refuses one that an interrupted run told to stop: it answers, but listens no longer.
+        Refuses one that an interrupted run told to stop: it answers, but listens no longer; and one that is removed
+        meanwhile.
         """
         if self.is_drained(run, directory):
             name = _name_of(run)
@@ -105,7 +109,10 @@ class Docker(Runtime):
                 f"the container {name} was told to stop by a run that was interrupted:"
                 f" `{self.engine.command} restart {name}`, then run up again"
             )
-        comes_to_answer(directory, START_PATIENCE)
+        deadline = time.monotonic() + START_PATIENCE
+        while not comes_to_answer(directory, _REMOVED_BY) and time.monotonic() < deadline:
+            if self.containers().inspect(run.id) is None:
+                raise ProviderError(f"the container {_name_of(run)} was removed by somebody: run up again")
 
     def is_drained(self, run: RunIdentity, directory: Path) -> bool:
         """Ask the engine, where something was told to stop there at all: its listeners look alive all the same."""

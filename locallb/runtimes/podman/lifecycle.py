@@ -6,6 +6,7 @@ known by a digest of all that it was made of.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ GRACE = 5
 """Seconds from SIGTERM to SIGKILL; Envoy takes a few milliseconds."""
 _PATIENCE = 10.0
 """Seconds until the Envoy of a container that goes on must answer."""
+_GLANCE = 0.5
+"""Seconds without an answer after which it is looked whether there is such a container still."""
 
 
 class Lifecycle:
@@ -77,7 +80,10 @@ class Lifecycle:
         self._containers.remove(ContainerId(seen["Id"]), volumes=True)
 
     def _have_run(self, seen: Document, new: PodmanContainerInputs) -> bool:
-        """Start or resume it, whatever was done to it, and wait until it answers; False if Podman can't start it."""
+        """Start or resume it, whatever was done to it, and wait until it answers.
+
+        False if Podman can't start it, or removes it meanwhile: that it died may be the begin of a removal.
+        """
         identity = ContainerId(seen["Id"])
         if seen["State"].get("Paused"):
             self._containers.unpause(identity)
@@ -89,8 +95,13 @@ class Lifecycle:
             raise
         except ContainersError:
             return False
-        comes_to_answer(_directory(new), _PATIENCE)
-        return True
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            answers = comes_to_answer(_directory(new), _GLANCE)
+            if self._containers.inspect(identity) is None:
+                return False
+            if answers or time.monotonic() > deadline:
+                return True
 
 
 def _is_connected(seen: Document, inputs: PodmanContainerInputs) -> bool:
