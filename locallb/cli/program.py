@@ -17,9 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
-from pulumi import RunError
 
-import components as ours
 from locallb.cli.standard import is_standard
 from locallb.config.settings import SettingsError
 from locallb.desired.groups import desired
@@ -66,10 +64,10 @@ class Program(Struct):
     def _declared(self) -> Declared:
         """Return what it declares. Raises EngineError."""
         try:
-            _require_trusted(self.path, self.path.parent)
+            _require_trusted(self.path, self.path.parent, EngineError)
             current = self.handed if self.is_current() else None
             reading, plan = self.outcome = current or self.read_and_plan()
-        except (ClientError, SettingsError, SourceError, RunError) as error:
+        except (ClientError, SettingsError, SourceError) as error:
             raise EngineError(" ".join(str(error).split())) from None
         except Exception as error:
             if sentence := of_host(error):
@@ -88,11 +86,13 @@ class Program(Struct):
 
     def __call__(self) -> None:
         """Run it once. Raises RunError where it isn't there."""
+        from pulumi import RunError  # noqa: PLC0415 - the SDK is loaded where a program is run
+
         if not self.path.is_file():
             raise RunError(
                 f"{self.path} doesn't exist, and it is the program; bring it back: `git checkout {self.path}`"
             )
-        _require_trusted(self.path, self.path.parent)
+        _require_trusted(self.path, self.path.parent, RunError)
         with handing(self.handed if self.is_current() else None) as handed, _importable(self.path.parent):
             runpy.run_path(str(self.path), run_name="__main__")
         self.outcome = handed.used
@@ -101,6 +101,8 @@ class Program(Struct):
 @contextmanager
 def _importable(project: Path) -> Iterator[None]:
     """Let the program import what lies beside it, as Python does, `components` of its own among that."""
+    import components as ours  # noqa: PLC0415 - loads the SDK
+
     finder = _TrustedModules(project)
     sys.meta_path.insert(0, finder)
     sys.path.insert(0, str(project))
@@ -122,14 +124,16 @@ class _TrustedModules(MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Find a module. Raises RunError."""
+        from pulumi import RunError  # noqa: PLC0415 - as above
+
         spec = PathFinder.find_spec(fullname, path, target)
         for file in (spec.origin, spec.cached) if spec else ():
             if file and Path(file).is_relative_to(self._project):
-                _require_trusted(Path(file), self._project)
+                _require_trusted(Path(file), self._project, RunError)
         return spec
 
 
-def _require_trusted(path: Path, project: Path) -> None:
-    """Check that no other user decides what is run. Raises RunError."""
+def _require_trusted(path: Path, project: Path, refusal: type[Exception]) -> None:
+    """Check that no other user decides what is run. Raises the refusal."""
     if fault := distrust(path, project):
-        raise RunError(f"{fault}, so {path} isn't run; name the project on purpose: `locallb -C {project} up`")
+        raise refusal(f"{fault}, so {path} isn't run; name the project on purpose: `locallb -C {project} up`")

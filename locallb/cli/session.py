@@ -1,6 +1,6 @@
 """The context of one command: project and stack, engine, program, plan.
 
-Engine, SDK and provider are loaded when they are asked for: what only looks starts without them.
+Engine and provider are loaded when they are asked for, the SDK where a program is run: what only looks starts without.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from locallb.cli.program import Program
     from locallb.engine.deploy.events import Event
     from locallb.engine.engine import Engine
+    from locallb.engine.providers.registry import ProviderSource
     from locallb.sources.consents import ClusterEntry
 
 UNPLANNED = (ClientError, EngineError, SettingsError, SourceError)
@@ -156,11 +157,11 @@ class Session(Struct, frozen=True, dict=True):
 
     def engine(self, listen: Callable[[Event], None]) -> Engine:
         """Make the engine for this stack."""
-        from locallb.engine.engine import PARALLEL, Engine  # noqa: PLC0415 - loads the SDK
-        from locallb.provider import make_provider  # noqa: PLC0415 - likewise
+        from locallb.engine.engine import PARALLEL, Engine  # noqa: PLC0415 - what only looks starts without it
+        from locallb.provider import make_types  # noqa: PLC0415 - likewise
 
-        providers: dict[str, Provider | Callable[[], Provider]] = {
-            "locallb": make_provider(self.project.root),
+        providers: dict[str, ProviderSource] = {
+            "locallb": make_types(self.project.root),
             "docker": cache(self._docker_provider),
         }
         parallel = _TOGETHER if self._shares() else PARALLEL
@@ -213,7 +214,7 @@ class Session(Struct, frozen=True, dict=True):
 
     def program(self, handed: Planned | None = None, is_current: Callable[[], bool] = lambda: True) -> Program:
         """Make the program of one update; it reads nothing where a plan is `handed` to it that `is_current` then."""
-        from locallb.cli.program import Program  # noqa: PLC0415 - loads the SDK
+        from locallb.cli.program import Program  # noqa: PLC0415 - loads what is desired
 
         return Program(self.project.main / "__main__.py", self._settled_plan, handed, is_current)
 

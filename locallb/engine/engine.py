@@ -3,11 +3,14 @@
 It keeps the stack's state in memory between runs; use one Engine for many. One run at a time.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import BoundedSemaphore
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from locallb.engine.backend.store import Recorder, Store
 from locallb.engine.core.declared import Declared
@@ -21,15 +24,17 @@ from locallb.engine.deploy.run import Run
 from locallb.engine.deploy.scope import EVERYTHING, Scope
 from locallb.engine.deploy.steps import Steps
 from locallb.engine.deploy.unwanted import Unwanted, find_unwanted
-from locallb.engine.protocol.monitor import EngineService, Monitor
-from locallb.engine.protocol.program import Program, Setting, run_program
-from locallb.engine.providers.registry import Providers, ProviderSource
+from locallb.engine.providers.registry import Providers
 from locallb.engine.state.blocks import Blocks
 from locallb.engine.state.errors import Cancelled, EngineError, FullScopeNeeded, HostRefused, StateUnwritable
 from locallb.engine.state.project import Project, load_config
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.urns import stack_urn
 from locallb.engine.state.values import Value
+
+if TYPE_CHECKING:
+    from locallb.engine.protocol.program import Program
+    from locallb.engine.providers.registry import ProviderSource
 
 PARALLEL = 16  # operations at a time, unless the engine is told otherwise
 _REGISTRATIONS = 48  # more registrations under way than operations: those that wait mustn't hold up others
@@ -235,6 +240,9 @@ class Engine:
         self, program: Program, config: Mapping[str, str], deployment: Deployment, *, preview: bool
     ) -> bool:
         """Run the program and tell its failures; gives whether it came to its end."""
+        from locallb.engine.protocol.monitor import EngineService, Monitor  # noqa: PLC0415 - loads the SDK
+        from locallb.engine.protocol.program import Setting, run_program  # noqa: PLC0415 - likewise
+
         reporter = deployment.steps.reporter
         monitor = Monitor(deployment)
         setting = Setting(self._project.name, self._stack, self._project.root, config, preview)
@@ -272,7 +280,7 @@ class Engine:
         except OSError as error:
             raise HostRefused(error) from error
         finally:
-            providers.loops.close()
+            providers.close()
         return Result(
             ok=not reporter.failed(),
             changes=reporter.counts(),

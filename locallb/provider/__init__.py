@@ -6,12 +6,10 @@ Each kind of resource is a class of its own, typed by what `schema.json` says. W
 from __future__ import annotations
 
 from pathlib import Path
-
-from pulumi.provider.experimental.provider import Provider
+from typing import TYPE_CHECKING
 
 from locallb.config.registry import RUNTIMES
 from locallb.outputs.output import outputs
-from locallb.provider.dispatch import Dispatcher
 from locallb.provider.resource_types import AnyResourceType, ResourceTypes
 from locallb.provider.resources.local_certificate import LocalCertificate
 from locallb.provider.resources.loopback_claims import LoopbackAddress, LoopbackPorts
@@ -23,7 +21,10 @@ from locallb.provider.resources.service_claim import ServiceClaim
 from locallb.provider.resources.service_config import ServiceConfig
 from locallb.resources.errors import ProviderError
 
-__all__ = ["KINDS", "ProviderError", "make_provider"]
+if TYPE_CHECKING:
+    from pulumi.provider.experimental.provider import Provider
+
+__all__ = ["KINDS", "ProviderError", "make_provider", "make_types"]
 
 KINDS: tuple[type[AnyResourceType], ...] = (
     LoopbackAddress,
@@ -40,11 +41,18 @@ KINDS: tuple[type[AnyResourceType], ...] = (
 )
 
 
-def make_provider(root: Path | None = None) -> Provider:
-    """Make the provider. Its errors are ProviderError and ClientError: one sentence each.
+def make_types(root: Path | None = None) -> ResourceTypes:
+    """Make the types that the embedded engine asks. Their errors are ProviderError and ClientError: one sentence each.
 
     `root` is the directory of the project that is deployed: what another project owns, whose state was copied here,
     is then left alone by deletions.
     """
+    return ResourceTypes({f"locallb:index:{kind.__name__}": kind(root) for kind in KINDS})
+
+
+def make_provider(root: Path | None = None) -> Provider:
+    """Make the provider for Pulumi's protocol, of the same types."""
+    from locallb.provider.dispatch import Dispatcher  # noqa: PLC0415 - loads the SDK
+
     schema = Path(__file__).with_name("schema.json").read_text(encoding="utf-8")
-    return Dispatcher(ResourceTypes({f"locallb:index:{kind.__name__}": kind(root) for kind in KINDS}), schema)
+    return Dispatcher(make_types(root), schema)

@@ -14,7 +14,7 @@ from typing import TypeVar
 from pulumi.provider.experimental import provider as protocol
 
 from locallb.provider.resource_types import ResourceTypes
-from locallb.resources.values import plain, told_difference, wrapped
+from locallb.resources.wire import plain, told_difference, wrapped
 
 T = TypeVar("T")
 _AT_ONCE = 32

@@ -11,15 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeAlias
 
-from pulumi.runtime.rpc import UNKNOWN
-
 from locallb.kubernetes.api.limits.fence import FENCE
 from locallb.model.system_errors import told
 from locallb.resources import codec
 from locallb.resources.errors import ProviderError
 from locallb.resources.forms import form_of
 from locallb.resources.resource_type import Difference, ResourceType
-from locallb.resources.values import Values
+from locallb.resources.values import UNKNOWN, Values
 
 AnyResourceType: TypeAlias = ResourceType[Any, Any]
 
@@ -29,6 +27,11 @@ class ResourceTypes:
 
     def __init__(self, kinds: Mapping[str, AnyResourceType]) -> None:
         self._kinds = kinds
+
+    @property
+    def direct(self) -> ResourceTypes:
+        """What an engine asks that can do without the protocol: this itself."""
+        return self
 
     def check(self, token: str, news: Values) -> Sequence[tuple[str, str]]:
         """Return every property that is of the wrong type or can't be used, and why."""

@@ -14,11 +14,9 @@ from contextlib import suppress
 from enum import StrEnum
 from typing import Any, TypeAlias, TypeVar, get_origin
 
-from pulumi.runtime.rpc import UNKNOWN
-
 from locallb.resources.exact import Odd, exactly
 from locallb.resources.forms import ABSENT, form_of, is_record, shape
-from locallb.resources.values import Values, holds_unknown
+from locallb.resources.values import UNKNOWN, Values, holds_unknown
 
 T = TypeVar("T")
 _Failures: TypeAlias = "list[tuple[str, str]] | None"

@@ -12,10 +12,8 @@ from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
-from pulumi.runtime.rpc import UNKNOWN
-
 from locallb.resources.forms import ABSENT, Form, form_of, is_record, shape
-from locallb.resources.values import Values
+from locallb.resources.values import UNKNOWN, Values
 
 T = TypeVar("T")
 _Reader: TypeAlias = Callable[[Any], object]

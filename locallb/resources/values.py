@@ -1,48 +1,14 @@
-"""Conversion between JSON-like values and the provider protocol's own."""
+"""JSON-like values of properties, with a mark for what isn't known yet."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from pulumi.provider.experimental import provider as protocol
-from pulumi.provider.experimental.property_value import Computed, PropertyValue
-from pulumi.provider.experimental.provider import PropertyDiff, PropertyDiffKind
-from pulumi.runtime.rpc import UNKNOWN
-
+UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
+"""Stands for such a value, in Pulumi's protocol too."""
 Values: TypeAlias = Mapping[str, Any]
 """Properties as JSON would have them; a number without a fraction is an int."""
-
-
-def plain(properties: Mapping[str, PropertyValue]) -> dict[str, Any]:
-    """Unwrap what the engine sends; what isn't known is the string UNKNOWN."""
-    return {key: _plain(value) for key, value in properties.items()}
-
-
-def wrapped(values: Values) -> dict[str, PropertyValue]:
-    """Wrap what the engine gets."""
-    return {key: _wrapped(value) for key, value in values.items()}
-
-
-def told_difference(
-    request: protocol.DiffRequest,
-    changed: Collection[str],
-    replacing: Collection[str],
-    *,
-    delete_first: bool,
-    by_inputs: bool = False,
-) -> protocol.DiffResponse:
-    """Tell which properties change, but for those that the program ignores, and which of them need another resource."""
-    names = sorted({*changed} - {*request.ignore_changes})
-    replaces = [name for name in names if name in replacing]
-    update, replace = PropertyDiffKind.UPDATE, PropertyDiffKind.UPDATE_REPLACE
-    return protocol.DiffResponse(
-        changes=bool(names),
-        replaces=replaces,
-        delete_before_replace=bool(replaces) and delete_first,
-        diffs=names,
-        detailed_diff={n: PropertyDiff(replace if n in replaces else update, input_diff=by_inputs) for n in names},
-    )
 
 
 def holds_unknown(value: object) -> bool:
@@ -52,22 +18,3 @@ def holds_unknown(value: object) -> bool:
     if isinstance(value, Mapping):
         return any(holds_unknown(item) for item in value.values())
     return isinstance(value, Sequence) and any(holds_unknown(item) for item in value)
-
-
-def _plain(given: PropertyValue) -> Any:  # noqa: ANN401 - any JSON-like value
-    inner = given.value
-    if isinstance(inner, Computed):
-        return UNKNOWN
-    if isinstance(inner, Mapping):
-        return {key: _plain(item) for key, item in inner.items()}
-    if isinstance(inner, Sequence) and not isinstance(inner, str):
-        return [_plain(item) for item in inner]
-    return int(inner) if isinstance(inner, float) and inner.is_integer() else inner
-
-
-def _wrapped(value: Any) -> PropertyValue:  # noqa: ANN401 - any JSON-like value
-    if isinstance(value, Mapping):
-        return PropertyValue(wrapped(value))
-    if isinstance(value, list | tuple):
-        return PropertyValue([_wrapped(item) for item in value])
-    return PropertyValue(float(value) if isinstance(value, int) and not isinstance(value, bool) else value)

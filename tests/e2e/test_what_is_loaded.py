@@ -61,15 +61,24 @@ def test_read_only_commands_load_neither_engine_nor_sdk_nor_clients(play: Stage,
 
 
 @pytest.mark.envoy
-@pytest.mark.parametrize("words", [["up", "--yes"], ["preview"], ["refresh", "--yes"]], ids=" ".join)
-def test_up_preview_and_refresh_load_the_sdk_but_no_unused_modules(play: Stage, words: list[str]) -> None:
-    """Nor any client, as the stack has only manifests and processes."""
+@pytest.mark.parametrize("words", [["up", "--yes"], ["refresh", "--yes"], ["destroy", "--yes"]], ids=" ".join)
+def test_up_refresh_and_destroy_load_no_sdk_and_no_client(play: Stage, words: list[str]) -> None:
+    """The standard program isn't run, and the stack has only manifests and processes."""
     play.write("web.yaml", node(), service("web", port(8080, 30_080)))
     play.up()
     loaded = loaded_by(play, *words)
+    assert "locallb.engine.engine" in loaded
+    clients = CLIENTS - ({"docker"} if "destroy" in words else set())  # it looks for what the state doesn't know of
+    assert sorted(loaded & (SDK | SCREEN | clients | REPORTS | {"components", "locallb.watch"})) == []
+
+
+@pytest.mark.envoy
+def test_preview_loads_the_sdk_but_no_unused_modules(play: Stage) -> None:
+    """The program is run for it."""
+    play.write("web.yaml", node(), service("web", port(8080, 30_080)))
+    loaded = loaded_by(play, "preview")
     assert "pulumi" in loaded
     assert sorted(loaded & (SPARED | SCREEN | CLIENTS | {"locallb.watch"})) == []
-    assert words == ["preview"] or not loaded & REPORTS
 
 
 def test_a_part_of_the_sdk_that_waits_is_there_when_it_is_used() -> None:

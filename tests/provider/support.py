@@ -33,7 +33,7 @@ from locallb.model.naming import owner_fields, proxy_id
 from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, Listener, Proxy, Upstream
 from locallb.provider import make_provider
-from locallb.resources.values import plain, wrapped
+from locallb.resources.wire import plain, wrapped
 from tests.servers import in_thread
 
 Plain = Mapping[str, Any]

@@ -23,6 +23,7 @@ from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 from pulumi.runtime.rpc import UNKNOWN
 
 import locallb
+from locallb.engine.providers.by_protocol import ProtocolHandle
 from locallb.engine.providers.direct import DirectHandle
 from locallb.engine.providers.handles import Handle
 from locallb.engine.providers.loops import LoopPool
@@ -31,8 +32,14 @@ from locallb.engine.state.resource import ResourceState
 from locallb.model.naming import owner_fields
 from locallb.provider import ProviderError, generate
 from locallb.provider.dispatch import Dispatcher
-from locallb.resources.values import wrapped
+from locallb.resources import values
+from locallb.resources.wire import wrapped
 from tests.provider.support import Driver, Wanted, owner, urn
+
+
+def test_what_is_unknown_is_written_as_the_protocol_has_it() -> None:
+    """By an engine and a provider that don't load the SDK for it."""
+    assert values.UNKNOWN == UNKNOWN
 
 
 @pytest.mark.checkout
@@ -182,7 +189,7 @@ def test_the_embedded_engine_and_the_official_one_get_the_same_answers(
         ]
 
     try:
-        assert asked(DirectHandle(provider, loops, provider.direct)) == asked(Handle(provider, loops))
+        assert asked(DirectHandle(provider.direct)) == asked(ProtocolHandle(provider, loops))
     finally:
         loops.close()
 

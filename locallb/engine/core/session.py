@@ -1,8 +1,11 @@
 """A core at work on one stack: lock, state, what an earlier run left, providers, threads."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import BoundedSemaphore
+from typing import TYPE_CHECKING
 
 from locallb.engine.backend.store import Notice, Store
 from locallb.engine.core.core import Core, Terms
@@ -16,7 +19,10 @@ from locallb.engine.deploy.provider_resources import ProviderResources
 from locallb.engine.deploy.reporter import Reporter
 from locallb.engine.deploy.scope import EVERYTHING
 from locallb.engine.deploy.steps import Steps
-from locallb.engine.providers.registry import Providers, ProviderSource
+from locallb.engine.providers.registry import Providers
+
+if TYPE_CHECKING:
+    from locallb.engine.providers.registry import ProviderSource
 
 LAST_WAIT = 12.0
 """Seconds for which the end waits for what was begun: a provider's call has a limit of its own, below that."""
@@ -53,7 +59,7 @@ def open_core(  # noqa: PLR0913 - what a stack is, and what the outside is
             ) as core:
                 yield core
     finally:
-        providers.loops.close()
+        providers.close()
 
 
 @contextmanager

@@ -3,14 +3,19 @@
 So are SIGTERM and SIGHUP, where whoever embeds the engine handles them.
 """
 
+from __future__ import annotations
+
 import os
 import signal
 import threading
-from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -21,7 +26,7 @@ class Stop:
     It is never taken back: whoever asks before a run begins, or between two, is heard as well.
     """
 
-    def __init__(self, wider: "Stop | None" = None) -> None:
+    def __init__(self, wider: Stop | None = None) -> None:
         self._asked = threading.Event()
         self._wider = wider
 

@@ -11,8 +11,9 @@ from pulumi.runtime.proto import engine_pb2, resource_pb2
 
 from locallb.engine.deploy.deployment import Deployment
 from locallb.engine.deploy.events import Severity
-from locallb.engine.deploy.goal import Goal, Outcome, Reply, goal_of
+from locallb.engine.deploy.goal import Goal, Outcome, Reply
 from locallb.engine.deploy.reporter import Reporter
+from locallb.engine.protocol.registrations import goal_of
 from locallb.engine.providers.wire import from_struct, to_struct
 from locallb.engine.state.errors import EngineError, Unsupported
 from locallb.engine.state.urns import stack_urn

@@ -8,10 +8,7 @@ answers mean what those of the protocol mean.
 from collections.abc import Sequence
 from typing import Protocol
 
-from pulumi.provider.experimental.provider import Provider
-
 from locallb.engine.providers.handles import Difference, Found, Handle, attempt, refuse, require_id
-from locallb.engine.providers.loops import LoopPool
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.urns import name_of, type_of
 from locallb.engine.state.values import Properties, Value
@@ -58,10 +55,26 @@ class Direct(Protocol):
 class DirectHandle(Handle):
     """Such a provider, as the engine calls it."""
 
-    def __init__(self, provider: Provider, loops: LoopPool, direct: Direct) -> None:
-        super().__init__(provider, loops)
+    def __init__(self, direct: Direct) -> None:
+        super().__init__(direct)
         self._direct = direct
-        self._in_place = True  # what is left for the protocol, a provider's own configuration, waits for nothing
+
+    def _configure(self, config: Properties) -> None:
+        """Take any configuration."""
+
+    def can_plan(self) -> bool:
+        """Such a provider can."""
+        return True
+
+    def check_config(self, urn: str, olds: Properties, news: Properties) -> dict[str, Value]:
+        """Take any configuration."""
+        del urn, olds
+        return dict(news)
+
+    def diff_config(self, old: ResourceState, news: Properties) -> Difference:
+        """Leave it to the engine, for which another configuration is a change."""
+        del old, news
+        return Difference(changes=None)
 
     def check(self, urn: str, olds: Properties, news: Properties) -> dict[str, Value]:
         """Check a resource's inputs; gives them."""

@@ -1,35 +1,19 @@
-"""Providers as the engine calls them: by the methods of Pulumi's protocol, in plain values.
+"""Providers as the engine calls them, in plain values; what one raises becomes a StepError with its own message.
 
-Providers are objects of the provider SDK (`pulumi.provider.experimental.Provider`). What one raises becomes a StepError
-with the exception's own message; there is no gRPC in between. One that has a true attribute `in_place` does everything
-in the thread that asks: its coroutines never wait, and need no event loop. One that has a method `leaves_nothing` can
-be asked what an interrupted creation left; of another one nobody knows. One that has a method `prepare` gets ready for
-a creation whose predecessor must be deleted before, or refuses it. One that has a method `one_look` is told when many
-resources are only looked at.
+One that has a method `leaves_nothing` can be asked what an interrupted creation left; of another one nobody knows. One
+that has a method `prepare` gets ready for a creation whose predecessor must be deleted before, or refuses it. One that
+has a method `one_look` is told when many resources are only looked at. Not here: how each kind of provider is asked
+(`direct`, `by_protocol`).
 """
 
-from collections.abc import Callable, Coroutine, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from threading import Lock
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from msgspec import Struct
-from pulumi.provider.experimental.provider import (
-    CheckRequest,
-    CheckResponse,
-    ConfigureRequest,
-    CreateRequest,
-    DeleteRequest,
-    DiffRequest,
-    DiffResponse,
-    PropertyDiffKind,
-    Provider,
-    ReadRequest,
-    UpdateRequest,
-)
 
-from locallb.engine.providers.loops import LoopPool, finished
-from locallb.engine.providers.wire import from_property_values, to_property_values
 from locallb.engine.state.errors import HostRefused, StepError, Unsupported
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.urns import name_of, type_of
@@ -39,7 +23,6 @@ T = TypeVar("T")
 LeavesNothing: TypeAlias = Callable[[str, Properties], bool]
 Prepare: TypeAlias = Callable[[str, Properties], None]
 OneLook: TypeAlias = Callable[[], AbstractContextManager[None]]
-_REPLACING = frozenset((PropertyDiffKind.ADD_REPLACE, PropertyDiffKind.DELETE_REPLACE, PropertyDiffKind.UPDATE_REPLACE))
 
 
 class Difference(Struct, frozen=True):
@@ -76,19 +59,13 @@ def require_id(urn: str, identity: str | None, *, preview: bool) -> str:
     return identity or ""
 
 
-class Handle:
+class Handle(ABC):
     """One provider, as the engine calls it."""
 
-    def __init__(self, provider: Provider, loops: LoopPool) -> None:
+    def __init__(self, provider: object) -> None:
         self._provider = provider
-        self._loops = loops
         self._config: dict[str, Value] | None = None
-        self._in_place = bool(getattr(provider, "in_place", False))
-        self._supports_preview = True
         self._lock = Lock()
-
-    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return attempt(lambda: finished(coroutine) if self._in_place else self._loops.run(coroutine))
 
     def configure(self, urn: str, config: Properties) -> None:
         """Configure the provider, once a run; `urn` is the provider resource, for errors."""
@@ -97,59 +74,48 @@ class Handle:
                 if self._config != dict(config):
                     raise Unsupported(f"a second configuration of one provider object ({urn})")
                 return
-            request = ConfigureRequest({}, to_property_values(config), accept_secrets=True, accept_resources=True)
-            response = self._run(self._provider.configure(request))
-            self._supports_preview = bool(response.supports_preview)
+            self._configure(config)
             self._config = dict(config)
 
+    @abstractmethod
+    def _configure(self, config: Properties) -> None:
+        """Configure the provider."""
+
+    @abstractmethod
     def can_plan(self) -> bool:
         """Return whether create and update may be called in a preview."""
-        return self._supports_preview
 
+    @abstractmethod
     def check(self, urn: str, olds: Properties, news: Properties) -> dict[str, Value]:
         """Check a resource's inputs; gives them with the provider's defaults."""
-        request = CheckRequest(urn, to_property_values(olds), to_property_values(news), random_seed=b"")
-        return _checked(urn, news, self._run(self._provider.check(request)))
 
+    @abstractmethod
     def check_config(self, urn: str, olds: Properties, news: Properties) -> dict[str, Value]:
         """Check a provider resource's inputs."""
-        request = CheckRequest(urn, to_property_values(olds), to_property_values(news), random_seed=b"")
-        return _checked(urn, news, self._run(self._provider.check_config(request)))
 
+    @abstractmethod
     def diff(self, old: ResourceState, news: Properties) -> Difference:
         """Compare a resource's state with new inputs."""
-        return _difference(self._run(self._provider.diff(_diff_request(old, news))))
 
+    @abstractmethod
     def diff_config(self, old: ResourceState, news: Properties) -> Difference:
         """Compare a provider resource's state with new inputs."""
-        return _difference(self._run(self._provider.diff_config(_diff_request(old, news))))
 
+    @abstractmethod
     def create(self, new: ResourceState, *, preview: bool) -> tuple[str, dict[str, Value]]:
         """Create a resource; gives its id (empty in a preview) and outputs."""
-        timeout = _timeout(new, "create")
-        request = CreateRequest(new.urn, to_property_values(new.inputs), timeout=timeout, preview=preview)
-        response = self._run(self._provider.create(request))
-        identity = require_id(new.urn, response.resource_id, preview=preview)
-        return identity, from_property_values(response.properties, new.urn)
 
+    @abstractmethod
     def update(self, old: ResourceState, new: ResourceState, *, preview: bool) -> dict[str, Value]:
         """Update a resource in place; gives its outputs."""
-        request = UpdateRequest(
-            old.urn,
-            old.id,
-            to_property_values(old.outputs),
-            to_property_values(new.inputs),
-            timeout=_timeout(new, "update"),
-            ignore_changes=[],
-            preview=preview,
-        )
-        return from_property_values(self._run(self._provider.update(request)).properties, old.urn)
 
+    @abstractmethod
     def delete(self, old: ResourceState) -> None:
         """Delete a resource."""
-        outputs = to_property_values(old.outputs)
-        request = DeleteRequest(old.urn, old.id, outputs, timeout=_timeout(old, "delete"))
-        self._run(self._provider.delete(request))
+
+    @abstractmethod
+    def read(self, old: ResourceState) -> Found | None:
+        """Read a resource as it is now."""
 
     def is_same_thing(self, old: ResourceState, made: ResourceState) -> bool:
         """Return whether a creation took over what an old instance of its resource stands for, which then must stay."""
@@ -175,41 +141,6 @@ class Handle:
         """Return a time in which the provider may tell of all that is read what was so at one moment of it."""
         ask: OneLook = getattr(self._provider, "one_look", nullcontext)
         return ask()
-
-    def read(self, old: ResourceState) -> Found | None:
-        """Read a resource as it is now."""
-        request = ReadRequest(old.urn, old.id, to_property_values(old.outputs), to_property_values(old.inputs))
-        response = self._run(self._provider.read(request))
-        if not response.resource_id:
-            return None
-        return Found(
-            response.resource_id,
-            from_property_values(response.inputs, old.urn),
-            from_property_values(response.properties, old.urn),
-        )
-
-
-def _timeout(resource: ResourceState, operation: str) -> float:
-    """Return what the program allows the provider for an operation, in seconds; 0 when it doesn't say."""
-    timeouts = resource.extras.get("customTimeouts")
-    seconds = timeouts.get(operation) if isinstance(timeouts, dict) else None
-    return float(seconds) if isinstance(seconds, (int, float)) else 0.0
-
-
-def _diff_request(old: ResourceState, news: Properties) -> DiffRequest:
-    return DiffRequest(old.urn, old.id, to_property_values(old.outputs), to_property_values(news), ignore_changes=[])
-
-
-def _difference(response: DiffResponse) -> Difference:
-    detailed = response.detailed_diff
-    replaces = {*response.replaces, *(key for key, change in detailed.items() if change.kind in _REPLACING)}
-    keys = sorted({*response.diffs, *detailed, *replaces})
-    return Difference(response.changes, tuple(keys), tuple(sorted(replaces)), bool(response.delete_before_replace))
-
-
-def _checked(urn: str, news: Properties, response: CheckResponse) -> dict[str, Value]:
-    refuse(urn, news, [(failure.property, failure.reason) for failure in response.failures or ()])
-    return from_property_values(response.inputs, urn)
 
 
 def refuse(urn: str, news: Properties, failures: Sequence[tuple[str, str]]) -> None:

@@ -1,18 +1,23 @@
 """The providers of a run: by package as the caller gave them, by URN as the stack's provider resources."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from threading import Lock
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
-from pulumi.provider.experimental.provider import Provider
-
-from locallb.engine.providers.direct import DirectHandle
+from locallb.engine.providers.direct import Direct, DirectHandle
 from locallb.engine.providers.handles import Handle
-from locallb.engine.providers.loops import LoopPool
 from locallb.engine.state.errors import Unsupported
 from locallb.engine.state.urns import package_of, type_of
 
-ProviderSource: TypeAlias = Provider | Callable[[], Provider]
+if TYPE_CHECKING:
+    from pulumi.provider.experimental.provider import Provider
+
+    from locallb.engine.providers.loops import LoopPool
+
+    AnyProvider: TypeAlias = Provider | Direct
+    ProviderSource: TypeAlias = AnyProvider | Callable[[], AnyProvider]
 
 
 class Providers:
@@ -23,7 +28,7 @@ class Providers:
         self._handles: dict[str, Handle] = {}
         self._shared: dict[str, Handle] = {}
         self._lock = Lock()
-        self.loops = LoopPool()
+        self._loops: LoopPool | None = None
 
     def handle(self, urn: str) -> Handle:
         """Return the provider for the provider resource of this URN."""
@@ -36,10 +41,20 @@ class Providers:
         source = self._sources.get(package)
         if source is None:
             raise Unsupported(f"the provider {package} of {urn}")
-        if not isinstance(source, Provider):
+        if callable(source):
             return self._handle_of(source())
         return self._shared.setdefault(package, self._handle_of(source))
 
-    def _handle_of(self, provider: Provider) -> Handle:
-        direct = getattr(provider, "direct", None)
-        return DirectHandle(provider, self.loops, direct) if direct else Handle(provider, self.loops)
+    def _handle_of(self, provider: AnyProvider) -> Handle:
+        if direct := getattr(provider, "direct", None):
+            return DirectHandle(direct)
+        from locallb.engine.providers.by_protocol import ProtocolHandle  # noqa: PLC0415 - loads the SDK
+        from locallb.engine.providers.loops import LoopPool  # noqa: PLC0415 - loads asyncio
+
+        self._loops = self._loops or LoopPool()
+        return ProtocolHandle(cast("Provider", provider), self._loops)
+
+    def close(self) -> None:
+        """Give back what the run's providers had for themselves."""
+        if self._loops:
+            self._loops.close()

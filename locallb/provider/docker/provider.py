@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from pulumi.provider.experimental import provider as protocol
-from pulumi.runtime.rpc import UNKNOWN
 
 from locallb.model.identities import ContainerId
 from locallb.provider.docker import inputs, rendering
 from locallb.provider.docker.differences import compare
 from locallb.provider.docker.lifecycle import Lifecycle
 from locallb.resources.errors import ProviderError
-from locallb.resources.values import Values, plain, told_difference, wrapped
+from locallb.resources.values import UNKNOWN, Values
+from locallb.resources.wire import plain, told_difference, wrapped
 
 TOKEN = "docker:index/container:Container"  # noqa: S105 - a resource type, no secret
 

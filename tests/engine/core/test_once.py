@@ -45,7 +45,7 @@ def run_of(resources: list[ResourceState], provider: Callable[[], WorldProvider]
         yield Run(
             reporter, steps, ProviderResources("local-lb", "dev", EVERYTHING, steps, providers), EVERYTHING, 4, crew
         )
-    providers.loops.close()
+    providers.close()
 
 
 @MODEST
