@@ -13,8 +13,12 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from locallb.engine.backend.store import Recorder, Store
+from locallb.engine.core.decisions import LaneOf
 from locallb.engine.core.declared import Declared
+from locallb.engine.core.lanes import Shape
 from locallb.engine.core.once import Once
+from locallb.engine.core.updates import Stack as CoreStack
+from locallb.engine.core.updates import Updates
 from locallb.engine.deploy.deployment import Deployment
 from locallb.engine.deploy.events import Listener, Result, Severity, ignore
 from locallb.engine.deploy.interrupts import Stop, interruptible
@@ -201,6 +205,27 @@ class Engine:
             return {}
 
         return self._run(work, EVERYTHING, {}, preview=preview)
+
+    def updates(
+        self,
+        lane_of: LaneOf,
+        shape_of: Callable[[str], Shape],
+        versions: Mapping[str, str],
+        bell: Callable[[], None] = _nothing,
+    ) -> Updates:
+        """Return what updates parts of the stack from data; `versions` are those of packages that have some."""
+        stack = CoreStack(
+            self._project.name,
+            self._stack,
+            self._store,
+            self._sources,
+            versions,
+            lane_of,
+            shape_of,
+            self._parallel,
+            self._stop,
+        )
+        return Updates(stack, lambda: load_config(self._project, self._stack), bell)
 
     def _with_program(
         self,

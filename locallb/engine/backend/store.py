@@ -91,6 +91,8 @@ class Store:
         self._joined = JoinedResources()
         self._rewriter = Rewriter(self._files)
         self._stamp: _Stamp | None = None
+        self._is_ours = False
+        """Whether a session of ours goes on: memory is ahead of the file."""
         self.readings = 0
         """How often the file was read: once, and again whenever another process had written it."""
 
@@ -109,9 +111,11 @@ class Store:
                 return journals[-1]
 
             try:
+                self._is_ours = True
                 with self._saving(journals):
                     yield Recorder(self._snapshot, journals[-1], save)
             finally:
+                self._is_ours = False
                 journals[-1].close()
 
     @contextmanager
@@ -150,6 +154,8 @@ class Store:
 
     def peek(self) -> Snapshot:
         """Return the current state without lock and without writing; what a broken-off run did is included."""
+        if self._is_ours:
+            return self._snapshot
         self._load()
         leftover = read_journal(self._layout.journal)
         if leftover and leftover.belongs_to(self._time()):

@@ -1,27 +1,28 @@
 """One thread that owns what is desired, the live state, its journal, timers and failures.
 
 Whatever changes wakes those that wait for it and nobody else. Every resource has at most one operation, however late
-that ends; one that fails is tried again after longer and longer times, and at once when something else is desired.
+that ends; one that fails is tried again after longer and longer times, and at once when something else is desired. A
+partial core leaves that to whoever asks for parts of the stack, and everything else as it is.
 """
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from math import inf
 
 from msgspec import Struct, field
 
 from locallb.engine.core.decisions import Decider, Decision, Settled, Waiting
 from locallb.engine.core.executor import Executor
-from locallb.engine.core.lanes import Lanes
+from locallb.engine.core.lanes import DEADLINE, HANGING, Lanes
 from locallb.engine.core.news import Begun, News, Refused
 from locallb.engine.core.operations import ADOPTING, Kind, Operation, Outcome, ended
 from locallb.engine.core.wanted import Groups
 from locallb.engine.deploy.interrupts import Stop
 from locallb.engine.state.errors import EngineError, StepError, Unsupported
-from locallb.engine.state.resource import ResourceState
+from locallb.engine.state.resource import Pending, ResourceState
 from locallb.engine.state.snapshot import Drop, Free, Mutation, Put, Snapshot, Supersede
-from locallb.engine.state.urns import split_reference
+from locallb.engine.state.urns import is_provider, split_reference, type_of
 from locallb.engine.state.values import Properties
 from locallb.model.desired import ResourceKey
 
@@ -57,6 +58,8 @@ class Terms(Struct, frozen=True):
     """Whether what failed is tried again although nothing else is desired."""
     parallel: int | None = None
     """How many operations may be under way at a time, in all lanes."""
+    is_partial: bool = False
+    """Whether only what is asked for is brought about."""
     stop: Stop = field(default_factory=Stop)
     """Asks to begin nothing more; whoever asks from elsewhere wakes the core by `Executor.post`, too."""
 
@@ -81,7 +84,8 @@ class Core:
         self._queue: deque[str] = deque()
         self._claimed: dict[str, Operation] = {}
         """Operations that wait in a lane or run, by resource."""
-        self._running: set[int] = set()
+        self._running: dict[int, float] = {}
+        """When each began."""
         self._waits: dict[str, str] = {}
         self._waiters: dict[str, dict[str, None]] = {}
         self._failures: dict[str, Failure] = {}
@@ -92,16 +96,22 @@ class Core:
         self._unsaved_since: float | None = None
         self._changed_at = 0.0
         self._stop = Stop(terms.stop)
+        self._scope: set[str] | None = set() if terms.is_partial else None
+        """What was asked for; None stands for everything."""
+        decider.is_partial = terms.is_partial
         snapshot = self._recorder.snapshot
         for old in snapshot.condemned.values():
             self._old.setdefault(old.urn, []).append(old)
-        for urn in (*snapshot.live, *decider.left, *self._old):
+        for urn in () if terms.is_partial else (*snapshot.live, *decider.left, *self._old):
             self._doubt(urn)
 
     # What others ask for
 
     def desire(self, groups: Groups, outputs: Properties | None = None) -> None:
-        """Desire these groups, and nothing else, from now on, and these outputs of the Stack. Raises EngineError."""
+        """Desire these groups, and nothing else, from now on, and these outputs of the Stack. Raises EngineError.
+
+        A partial core goes on with what it was asked for, as that is desired now, and leaves the rest as it is.
+        """
         stack = self._decider.stack_entry(outputs)
         self._apply(stack.changes)
         if stack.news:
@@ -114,7 +124,41 @@ class Core:
                 del self._claimed[urn]
                 self._doubt(urn)
         for urn in sorted(touched):
+            if self._scope is None or urn in self._unsettled:
+                self._doubt(urn)
+            else:
+                self._scope.discard(urn)
+
+    def bring(self, roots: Collection[str], *, look: bool = False) -> frozenset[str]:
+        """Bring what is below these roots to what is desired, whatever failed before; give what that is, by URN.
+
+        Looks at the world first where the state may be wrong. What they need and isn't there is made as well, and what
+        still uses what is to go is brought to what is desired before.
+        """
+        urns = self._below(roots)
+        if self._scope is not None:
+            self._scope |= urns
+        for urn in sorted(urns):
+            if look:
+                self._look_at(urn)
+            self._failures.pop(urn, None)
             self._doubt(urn)
+        return urns
+
+    def _below(self, roots: Collection[str]) -> frozenset[str]:
+        snapshot = self._recorder.snapshot
+        urns = {urn for root in roots for urn in self._decider.wanted.below(root)}
+        urns.update(resource.urn for resource in snapshot.members_of(roots))
+        left = (pending.resource for several in self._decider.left.values() for pending in several)
+        old = (one for several in self._old.values() for one in several)
+        urns.update(one.urn for one in (*left, *old) if snapshot.root_of_any(one) in roots)
+        return frozenset(urns)
+
+    def _look_at(self, urn: str) -> None:
+        live = self._recorder.snapshot.live.get(urn)
+        is_there = live is not None and live.custom and not live.pending_replacement
+        if live is not None and is_there and urn not in self._decider.left:
+            self._decider.left[urn] = [Pending(Kind.UPDATE.value, live)]
 
     def desire_nothing(self) -> None:
         """Desire that nothing is left, not even the Stack."""
@@ -147,6 +191,26 @@ class Core:
     def is_at_rest(self) -> bool:
         """Whether nothing goes on before something that failed is tried again, or at all."""
         return not self._queue and not (self._running if self._is_stopping else self._claimed)
+
+    def is_under_way(self, urn: str) -> bool:
+        """Return whether something is done for a resource, or for what it waits for."""
+        seen: set[str] = set()
+        while urn not in seen:
+            if (operation := self._claimed.get(urn)) and (id(operation) in self._running or not self._is_stopping):
+                return True
+            seen.add(urn)
+            urn = self._waits.get(urn, urn)
+        return False
+
+    def failure_of(self, urn: str) -> EngineError | None:
+        """Return why a resource isn't as desired: for its own sake, or for that of what it waits for."""
+        seen: set[str] = set()
+        while urn not in seen:
+            if urn in self._failures:
+                return self._failures[urn].error
+            seen.add(urn)
+            urn = self._waits.get(urn, urn)
+        return None
 
     @property
     def is_stopped(self) -> bool:
@@ -190,6 +254,15 @@ class Core:
         """Return whether one resource is as desired."""
         return urn not in self._unsettled
 
+    def has_ended(self, urn: str) -> bool:
+        """Return whether one resource is as desired and nothing of it is left to be done."""
+        return not (urn in self._unsettled or urn in self._claimed or urn in self._old)
+
+    @property
+    def next_time(self) -> float | None:
+        """When there is something to do although nothing happens."""
+        return self._next_time()
+
     # The loop
 
     def run(self, until: Callable[[], bool], longest: float | None = None) -> None:
@@ -208,7 +281,7 @@ class Core:
                 message()
 
     def _next_time(self) -> float | None:
-        times = [self._lanes.next_change(), self._save_at()]
+        times = [None if self._is_stopping else self._lanes.next_change(), self._save_at()]
         if self._timers:
             times.append(self._timers[0][0])
         return min((time for time in times if time is not None), default=None)
@@ -221,18 +294,30 @@ class Core:
         while True:
             while self._queue:
                 self._step(self._queue.popleft())
-            begun = [] if self._is_stopping else self._lanes.begin(now, self._room())
+            begun = [] if self._is_stopping else self._lanes.begin(now, self._room(now))
             if not begun:
                 break
             for operation in begun:
                 self._begin(operation)
+        self._refuse_waiting(now)
         save_at = self._save_at()
         if save_at is not None and save_at <= now:
             self.save()
 
-    def _room(self) -> int | None:
-        """Return how many more operations may begin; None for any number."""
-        return None if self._terms.parallel is None else self._terms.parallel - len(self._running)
+    def _room(self, now: float) -> int | None:
+        """Return how many more operations may begin; None for any number. Of parts, what hangs takes no room."""
+        if self._terms.parallel is None:
+            return None
+        since = -inf if self._scope is None else now - DEADLINE
+        return max(0, self._terms.parallel - sum(at > since for at in self._running.values()))
+
+    def _refuse_waiting(self, now: float) -> None:
+        """Fail what waits for a party that doesn't answer: whoever asked for it tries again."""
+        for operation in self._lanes.refuse_waiting(now) if self._scope is not None else ():
+            urn = operation.urn
+            del self._claimed[urn]
+            error = StepError(f"{operation.lane} doesn't answer: {HANGING} operations or more haven't ended there")
+            self._refuse(urn, self._decider.wanted.get(urn), error)
 
     def _save_at(self) -> float | None:
         if self._unsaved_since is None:
@@ -245,13 +330,18 @@ class Core:
         self._recorder.save()
         self._unsaved_since = None
 
+    def save_changes(self) -> None:
+        """Write the state file if there is something new."""
+        if self._unsaved_since is not None:
+            self.save()
+
     def drain(self, longest: float) -> None:
         """Wait until what runs has ended, for a time; how isn't noted, because nothing can be kept any more."""
         end = self._executor.now() + longest
         while self._running and self._executor.now() < end:
             message = self._executor.receive(end)
             if isinstance(message, Outcome):
-                self._running.discard(id(message.operation))
+                self._running.pop(id(message.operation), None)
 
     # One resource
 
@@ -270,6 +360,7 @@ class Core:
         if urn in self._claimed or self._is_stopping:
             return
         if urn in self._unsettled:
+            self._ask_for_circle(urn)
             about = self._decider.wanted.get(urn)
             if not self._is_put_off(urn, about) and not self._decider.is_spared(urn):
                 self._follow(urn, about, lambda: self._decider.decide(urn))
@@ -278,6 +369,21 @@ class Core:
         for old in (*self._old.get(urn, ()),):
             if not self._decider.spares(old) and not self._is_put_off(urn, old) and urn not in self._claimed:
                 self._follow(urn, old, lambda old=old: self._decider.decide_old(old))  # type: ignore[misc]
+
+    def _ask_for_circle(self, urn: str) -> None:
+        """Ask for what a resource comes to need and still needs it, as the state has it: that may have changed, too."""
+        old = self._recorder.snapshot.live.get(urn)
+        if self._scope is None or old is None or not self.is_wanted(urn):
+            return
+        needed = self._recorder.snapshot.needed_by(self._decider.wanted.requirements(urn) - old.references)
+        for other in sorted(needed) if urn in needed else ():
+            self._ask_for(other)
+
+    def _ask_for(self, urn: str) -> None:
+        """Ask, once, for what another one waits for."""
+        if self._scope is not None and urn not in self._scope:
+            self._scope.add(urn)
+            self._doubt(urn)
 
     def _is_put_off(self, urn: str, about: object) -> bool:
         failure = self._failures.get(urn)
@@ -299,6 +405,8 @@ class Core:
             self._claim(urn, decision)
         elif isinstance(decision, Waiting):
             self._wait(urn, decision.on)
+            if not is_provider(type_of(urn)):
+                self._ask_for(decision.on)
         elif isinstance(decision, Settled):
             if urn in self._decider.left:
                 self._adopted(urn, decision.changes)
@@ -335,7 +443,11 @@ class Core:
         self._touch_waiters(urn)
         for reader in self._decider.wanted.readers(urn):
             if urn not in self._decider.wanted.requirements(reader):  # a component that shows it
-                self._doubt(reader)
+                self._doubt_reader(reader)
+
+    def _doubt_reader(self, urn: str) -> None:
+        if self._scope is None or urn in self._scope:
+            self._doubt(urn)
 
     def _touch_waiters(self, urn: str) -> None:
         if urn in self._waiters or urn in self._old:
@@ -355,7 +467,7 @@ class Core:
         if operation.kind not in ADOPTING:
             self._recorder.begin(operation.noted())
             self._note_change()
-        self._running.add(id(operation))
+        self._running[id(operation)] = self._executor.now()
         self._told(Begun(operation))
         self._executor.start(operation)
 
@@ -363,7 +475,7 @@ class Core:
         operation = outcome.operation
         urn = operation.urn
         self._lanes.ended(operation)
-        self._running.discard(id(operation))
+        self._running.pop(id(operation), None)
         del self._claimed[urn]
         if outcome.error is not None:
             self._fail_operation(operation, outcome.error)
@@ -435,7 +547,7 @@ class Core:
         """Doubt those that use outputs which are others now."""
         if old and new and (old.id, dict(old.outputs)) != (new.id, dict(new.outputs)):
             for reader in self._decider.wanted.readers(new.urn):
-                self._doubt(reader)
+                self._doubt_reader(reader)
 
 
 def _subject(mutation: Mutation) -> str:

@@ -68,6 +68,8 @@ class Decider(Struct):
     keeps_stack: bool = True
     spares: Callable[[ResourceState], bool] = lambda _resource: False
     """Whether what isn't desired, or a replacement left, is left alone."""
+    is_partial: bool = False
+    """Whether outputs of the Stack are added to those that it has, and what isn't desired waits for its root."""
 
     @property
     def scope(self) -> Scope:
@@ -94,7 +96,8 @@ class Decider(Struct):
         if not self.scope.covers(self.wanted.root_of(urn)):
             return Settled() if old else Absent()
         for needed in self.wanted.requirements(urn):
-            if needed in self.unsettled:
+            is_missing = needed not in self._snapshot.live and not self.wanted.only_follows(urn, needed)
+            if needed in self.unsettled or is_missing:
                 return Waiting(needed)
         goal = self.wanted.goal(urn, self._snapshot.live)
         self._refuse_circle(urn, goal, old)
@@ -102,7 +105,7 @@ class Decider(Struct):
 
     def decide_old(self, old: ResourceState) -> Decision:
         """Return the next step of what a replacement left, whose resource is settled. Raises StepError, Unsupported."""
-        if on := self._user_of_old(old):
+        if on := self._user_of_old(old) or self._unsettled_beside(old):
             return Waiting(on)
         if not old.custom or is_provider(old.type) or old.pending_replacement:
             refuse_options(old)
@@ -124,7 +127,7 @@ class Decider(Struct):
         goal = Goal(STACK_TYPE, f"{self.project}-{self.stack}", custom=False, inputs={})
         new = old or replace(goal.state(root, {}, None), created=now, modified=now)
         if outputs is not None:
-            kept = {} if self.scope.is_full else new.outputs
+            kept = {} if self.scope.is_full and not self.is_partial else new.outputs
             new = replace(new, outputs=dict(sorted({**kept, **outputs}.items())))
         op = Op.SAME if old else Op.CREATE
         return Settled(() if old and old.equals(new) else (Put(new),), Entered(op, new))
@@ -191,7 +194,7 @@ class Decider(Struct):
             return Settled()
         if is_provider(old.type):
             return self._provider(old)
-        if on := self._user_of(urn):
+        if on := self._user_of(urn) or self._unsettled_beside(old):
             return Waiting(on)
         if not old.custom or old.pending_replacement:
             refuse_options(old)
@@ -217,6 +220,11 @@ class Decider(Struct):
             return user.urn
         others = (*snapshot.condemned.values(), *(operation.resource for operation in snapshot.pending.values()))
         return next((other.urn for other in others if other.urn != urn and urn in other.references), "")
+
+    def _unsettled_beside(self, old: ResourceState) -> str:
+        """Return what of the same root isn't as desired, of parts: where that fails, it may use what is to go."""
+        beside = self.wanted.below(self._snapshot.root_of_any(old)) if self.is_partial else ()
+        return next((urn for urn in beside if urn in self.unsettled and urn != old.urn), "")
 
     def _user_to_come(self, provider: ResourceState) -> str:
         """Return a resource that isn't settled and may come to use a provider."""

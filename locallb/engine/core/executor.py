@@ -34,7 +34,9 @@ class Executor(Protocol):
 class ThreadExecutor:
     """Threads of this process; begun by the core's thread alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, bell: Callable[[], None] = lambda: None) -> None:
+        self._bell = bell
+        """Called when an operation has ended, in its thread."""
         self._inbox: SimpleQueue[Message | BaseException] = SimpleQueue()
         self._work: SimpleQueue[Operation | None] = SimpleQueue()
         self._threads = 0
@@ -58,6 +60,12 @@ class ThreadExecutor:
                 self._inbox.put(attempted(operation, operation.perform))
             except BaseException as error:  # noqa: BLE001 raised again where somebody waits for it
                 self._inbox.put(error)
+            self._bell()
+
+    @property
+    def has_news(self) -> bool:
+        """Whether a message can be received at once."""
+        return not self._inbox.empty()
 
     def receive(self, until: float | None) -> Message | None:
         """Wait for a message. Raises what a provider's mistake raised in its thread."""

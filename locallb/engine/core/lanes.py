@@ -16,6 +16,8 @@ DEADLINE = 1.0
 """Seconds in which an operation counts against its lane."""
 HANGING = 3
 """So many operations over their deadline stall a lane."""
+PATIENCE = 5.0
+"""Seconds over their deadline after which whoever asks for parts isn't told to wait for a stalled lane any more."""
 FIRST_PROBE = 0.05
 LONGEST_PROBE = 10.0
 
@@ -25,6 +27,8 @@ class Shape(Struct, frozen=True):
 
     width: int = 4
     batch: bool = False
+    deadline: float = DEADLINE
+    """Seconds in which an operation occupies its place."""
 
 
 class _Lane(Struct):
@@ -60,7 +64,7 @@ class _Lane(Struct):
     def free_overdue(self, now: float) -> None:
         """Let operations over their deadline occupy nothing any more."""
         for slot in self.slots:
-            for number in [number for number in slot if self.began[number] + DEADLINE <= now]:
+            for number in [number for number in slot if self.began[number] + self.shape.deadline <= now]:
                 self.hanging[number] = slot.pop(number)
         self.slots = [slot for slot in self.slots if slot]
 
@@ -119,7 +123,8 @@ class Lanes:
     def _begin(self, name: str, lane: _Lane, now: float, room: int | None) -> list[Operation]:
         begun = lane.begin(now, room)
         if begun:
-            heapq.heappush(self._due, (now + DEADLINE, name))
+            heapq.heappush(self._due, (now + lane.shape.deadline, name))
+            heapq.heappush(self._due, (now + lane.shape.deadline + PATIENCE, name))
         if lane.is_stalled and lane.waiting and lane.probe_at > now:
             heapq.heappush(self._due, (lane.probe_at, name))
         if not lane.waiting and not lane.began:
@@ -134,6 +139,17 @@ class Lanes:
     def next_change(self) -> float | None:
         """Return when time alone may let something begin."""
         return self._due[0][0] if self._due else None
+
+    def refuse_waiting(self, now: float) -> list[Operation]:
+        """Return what waits for a party that hasn't answered for long, and forget it."""
+        refused: list[Operation] = []
+        for name, lane in self._lanes.items():
+            late = sum(lane.began[number] + lane.shape.deadline + PATIENCE <= now for number in lane.hanging)
+            if lane.waiting and late >= HANGING:
+                refused += lane.waiting
+                lane.waiting.clear()
+                self._ready.add(name)
+        return refused
 
     def stalled(self) -> Iterable[str]:
         """List the lanes whose party doesn't answer."""

@@ -3,7 +3,7 @@
 Not here: what a resource is (`locallb.model.desired`).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from locallb.engine.deploy.goal import Goal
 from locallb.engine.state.errors import EngineError, StepError
@@ -57,13 +57,23 @@ class Wanted:
         """List the desired resources that need this one, or show its outputs."""
         return tuple(self._users.get(urn, ()))
 
+    def below(self, root: str) -> Iterator[str]:
+        """List the desired resources of a group, by the URN of its root."""
+        if resource := self._by_urn.get(root):
+            yield from (self._urns[one.key] for one in _members(self._groups.get(resource.key)))
+
+    def only_follows(self, urn: str, other: str) -> bool:
+        """Return whether a resource follows another one, and doesn't need it."""
+        resource = self._by_urn[urn]
+        return other in map(self._urn, self._followed(resource)) and other not in map(self._urn, resource.requirements)
+
     def readers(self, urn: str) -> tuple[str, ...]:
         """List the desired resources that have an output of this one."""
         return tuple(self._readers.get(urn, ()))
 
     def replace(self, groups: Groups) -> frozenset[str]:
         """Desire these groups from now on; give the URNs of what that concerns. Raises EngineError."""
-        changed = [root for root in {*self._groups, *groups} if self._groups.get(root) != groups.get(root)]
+        changed = [root for root in {*self._groups, *groups} if _differ(self._groups.get(root), groups.get(root))]
         old = {one.key: one for root in changed for one in _members(self._groups.get(root))}
         new = [one for root in changed for one in _members(groups.get(root))]
         touched = {self._forget(key) for key in old}
@@ -122,7 +132,8 @@ class Wanted:
         names = sorted(resource.inputs)
         used = {name: sorted({self._urns[key] for key in _read(resource.inputs[name])}) for name in names}
         needs = {
-            *(self._urns[key] for key in (*resource.needs, *self._followed(resource))),
+            *(self._urns[key] for key in resource.needs),
+            *(urn for key in self._followed(resource) if (urn := self._urns[key]) in live),
             *(one for several in used.values() for one in several),
         }
         return Goal(
@@ -137,22 +148,14 @@ class Wanted:
         )
 
     def outputs(self, urn: str, live: Live, unsettled: Mapping[str, None]) -> dict[str, Value] | None:
-        """Return a component's outputs, None while what they show isn't as desired. Raises StepError."""
+        """Return a component's outputs, None while what they show isn't there as desired. Raises StepError."""
         outputs = self._by_urn[urn].outputs or {}
-        if any(self._urns[key] in unsettled for key in _read(outputs)):
+        if any(self._urns[key] in unsettled or self._urns[key] not in live for key in _read(outputs)):
             return None
         return {name: self._value(outputs[name], live) for name in sorted(outputs)}
 
     def _value(self, value: object, live: Live) -> Value:
-        if isinstance(value, Ref):
-            return self._output(value, live[self._urns[value.key]])
-        if isinstance(value, Mapping):
-            return {str(name): self._value(value[name], live) for name in sorted(value)}
-        if isinstance(value, list | tuple):
-            return [self._value(item, live) for item in value]
-        if value is None or isinstance(value, bool | int | float | str):
-            return value
-        raise StepError(f"a value of the type {type(value).__name__} can't be in a state")
+        return _resolved(value, lambda ref: self._output(ref, live[self._urns[ref.key]]))
 
     def _output(self, ref: Ref, of: ResourceState) -> Value:
         known = {**of.inputs, **of.outputs, "id": of.id}
@@ -160,6 +163,31 @@ class Wanted:
             raise StepError(f"{of.urn} has no output {missing[0]}")
         value = ref.value(*(known[field] for field in ref.fields))
         return self._value(value, {})
+
+
+def plain(values: Mapping[str, object]) -> dict[str, Value]:
+    """Return values as a state has them. Raises StepError."""
+    return {name: _resolved(values[name], _refuse) for name in sorted(values)}
+
+
+def _resolved(value: object, output: Callable[[Ref], Value]) -> Value:
+    if isinstance(value, Ref):
+        return output(value)
+    if isinstance(value, Mapping):
+        return {str(name): _resolved(value[name], output) for name in sorted(value)}
+    if isinstance(value, list | tuple):
+        return [_resolved(item, output) for item in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise StepError(f"a value of the type {type(value).__name__} can't be in a state")
+
+
+def _refuse(ref: Ref) -> Value:
+    raise StepError(f"an output of {ref.key.name} can't be exported")
+
+
+def _differ(one: Group | None, other: Group | None) -> bool:
+    return one is not other and one != other
 
 
 def _members(group: Group | None) -> tuple[Resource, ...]:

@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from locallb.engine.core.lanes import DEADLINE, HANGING, LONGEST_PROBE, Lanes, Shape
+from locallb.engine.core.lanes import DEADLINE, HANGING, LONGEST_PROBE, PATIENCE, Lanes, Shape
 from locallb.engine.core.operations import Kind, Operation
 from locallb.engine.state.resource import ResourceState
 
@@ -102,3 +102,33 @@ def test_what_is_withdrawn_never_begins() -> None:
     lanes.withdraw(second)
     lanes.ended(first)
     assert lanes.begin(0.1) == [third]
+
+
+def test_a_lane_may_give_an_operation_longer_than_others() -> None:
+    """As one of containers, of which none starts within a second."""
+    lanes = Lanes(lambda lane: Shape(width=1, deadline=30.0) if lane == "slow" else Shape(width=1))
+    submitted(lanes, "slow", 2)
+    quick = submitted(lanes, "quick", 2)
+    assert len(lanes.begin(0.0)) == 2
+    assert lanes.begin(DEADLINE) == [quick[1]]
+    assert len(lanes.begin(30.0)) == 1
+
+
+def test_what_waits_for_a_party_that_does_not_answer_for_long_is_refused() -> None:
+    """Not before its operations are over their deadline for a time; what hangs goes on."""
+    lanes = Lanes(lambda _lane: Shape(width=HANGING))
+    several = submitted(lanes, "a", HANGING + 2)
+    assert lanes.begin(0.0) == several[:HANGING]
+    probe = lanes.begin(DEADLINE)
+    assert probe == [several[HANGING]]
+    assert lanes.refuse_waiting(DEADLINE + PATIENCE - 0.1) == []
+    assert lanes.next_change() is not None
+    lanes.begin(DEADLINE + PATIENCE)
+    late = lanes.refuse_waiting(DEADLINE + PATIENCE)
+    assert set(late) <= {several[HANGING + 1]}
+    submitted(lanes, "b", 1)
+    assert len(lanes.begin(DEADLINE + PATIENCE)) == 1
+    for one in (*several[:HANGING], *probe):
+        lanes.ended(one)
+    later = submitted(lanes, "a", 1)
+    assert lanes.begin(20.0) == later

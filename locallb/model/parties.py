@@ -1,0 +1,107 @@
+"""The outside party for which an operation on a resource waits, by the resource's type and inputs, as data.
+
+One that hangs holds up what waits for the same party, and nothing else. Not here: how that is done (`engine.core`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from locallb.model.state_resource import (
+    ADDRESS,
+    CERTIFICATE,
+    CLAIM,
+    CONFIG,
+    CONTAINER,
+    DNS_NAME,
+    GATEWAY_STATUS,
+    POD_ROUTES,
+    PODMAN_CONTAINER,
+    PORTS,
+    PROCESS,
+    REACHABLE,
+    SERVED_CERTIFICATE,
+    SERVICE,
+    SERVICE_EVENTS,
+    SERVICE_STATUS,
+    STUB_ZONES,
+    Resource,
+)
+
+DOCKER, LEDGER, NETLINK, PODMAN, UNKNOWN = "docker", "ledger", "netlink", "podman", "unknown"
+_CHECK, _CLUSTER, _DNS, _PROXY = "check", "cluster", "dns", "proxy"
+MOST = 16
+"""Operations of one party at a time: as many connections as a cluster or a daemon is asked to bear."""
+
+
+class Room(NamedTuple):
+    """How much a party bears at a time: so many operations, or batches of all that waits; and how long one may take."""
+
+    width: int = MOST
+    is_batch: bool = False
+    seconds: float = 1.0
+
+
+_BATCHES = Room(1, is_batch=True, seconds=10.0)
+_CONTAINERS = Room(seconds=30.0)
+_ROOMS: Mapping[str, Room] = {
+    _CHECK: Room(64, seconds=10.0),  # a proof waits for an Envoy, with all others that this one serves
+    DOCKER: _CONTAINERS,
+    LEDGER: _BATCHES,
+    NETLINK: _BATCHES,
+    PODMAN: _CONTAINERS,
+    _PROXY: _BATCHES,
+}
+
+
+def _cluster(inputs: Mapping[str, object]) -> str:
+    access = inputs.get("access")
+    known = access if isinstance(access, Mapping) else {}
+    return f"{_CLUSTER}/{known.get('context', '')} of {known.get('kubeconfig', '')}"
+
+
+def _proxy(inputs: Mapping[str, object]) -> str:
+    return f"{_PROXY}/{inputs.get('proxy', '')}"
+
+
+def _certificate(inputs: Mapping[str, object]) -> str:
+    """Return who gives a certificate: a file of this host, or a Secret of a cluster."""
+    return _proxy(inputs) if inputs.get("file") else _cluster(inputs)
+
+
+def _routes(inputs: Mapping[str, object]) -> str:
+    """Return whose routes they are: this host's, or those of a container's own network."""
+    return DOCKER if inputs.get("container") else NETLINK
+
+
+_PARTIES: Mapping[str, Callable[[Mapping[str, object]], str]] = {
+    ADDRESS: lambda _: LEDGER,
+    PORTS: lambda _: LEDGER,
+    CERTIFICATE: _proxy,
+    SERVED_CERTIFICATE: _certificate,
+    CONFIG: _proxy,
+    PROCESS: _proxy,
+    SERVICE: _proxy,
+    CONTAINER: lambda _: DOCKER,
+    PODMAN_CONTAINER: lambda _: PODMAN,
+    REACHABLE: lambda inputs: f"{_CHECK}/{inputs.get('proxy', '')}",
+    POD_ROUTES: _routes,
+    CLAIM: _cluster,
+    SERVICE_STATUS: _cluster,
+    SERVICE_EVENTS: _cluster,
+    GATEWAY_STATUS: _cluster,
+    STUB_ZONES: _cluster,
+    DNS_NAME: lambda inputs: f"{_DNS}/{inputs.get('server', '')}:{inputs.get('port', '')}",
+}
+
+
+def party_of(resource: Resource) -> str:
+    """Return for whom operations on a resource wait; of a type that isn't ours it is UNKNOWN."""
+    named = _PARTIES.get(resource.type)
+    return named(resource.inputs) if named else UNKNOWN
+
+
+def room_of(party: str) -> Room:
+    """Return how much a party bears."""
+    return _ROOMS.get(party.partition("/")[0], Room())

@@ -1,0 +1,183 @@
+"""Updates of parts of a stack: what hangs stays under way, others are brought about, and the lock is given back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from locallb.engine.core.lanes import Shape
+from locallb.engine.core.updates import Updates
+from locallb.engine.deploy.events import Op
+from locallb.engine.state.checkpoint import parse_checkpoint
+from locallb.engine.state.errors import LockHeld
+from locallb.engine.state.urns import root_urn
+from locallb.model.desired import Group, Resource, ResourceKey
+from locallb.model.identities import Digest
+from locallb.model.state_resource import BALANCER, CONFIG, SERVICE
+from tests.engine.support import Bench, World, make_project
+
+NAMES = "a", "b"
+ROOTS = {name: frozenset({root_urn("local-lb", "dev", BALANCER, name)}) for name in NAMES}
+HANGING = "ProxyConfig::a"
+
+
+def groups(**versions: str) -> Mapping[ResourceKey, Group]:
+    """Desire roots with two resources each, one after the other, in these versions."""
+    made = {}
+    for name, version in versions.items():
+        root, first = ResourceKey(BALANCER, name), ResourceKey(CONFIG, name)
+        members = (
+            Resource(root, {"digest": version}, outputs={}),
+            Resource(first, {"x": version}, root),
+            Resource(ResourceKey(SERVICE, name), {"x": version}, root, (first,)),
+        )
+        made[root] = Group(members, Digest(version))
+    return made
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    """Return where a stack may be deployed."""
+    return Bench(make_project(tmp_path / "p"), World())
+
+
+class Hang:
+    """Holds an operation up until it is let go."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._gone = threading.Event()
+        bench.world.control["meanwhile"] = {HANGING: lambda: self._gone.wait(60)}
+
+    def end(self) -> None:
+        """Let it go."""
+        self._gone.set()
+
+
+@pytest.fixture
+def rung() -> threading.Event:
+    """Hear the bell."""
+    return threading.Event()
+
+
+@pytest.fixture
+def hang(bench: Bench) -> Iterator[Hang]:
+    """Have an operation of the first part hang."""
+    made = Hang(bench)
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def updates(bench: Bench, rung: threading.Event) -> Iterator[Updates]:
+    """Make what updates."""
+    made = bench.engine().updates(lambda one: one.type, lambda _lane: Shape(), {}, rung.set)
+    yield made
+    made.close()
+
+
+def begin(
+    updates: Updates, wanted: Mapping[ResourceKey, Group], *names: str, first: Callable[[], None] = lambda: None
+) -> None:
+    """Begin to bring these about."""
+    updates.begin(wanted, {name: ROOTS[name] for name in names}, look=False, outputs={"n": len(wanted)}, first=first)
+
+
+def test_a_part_that_hangs_is_left_under_way_and_others_are_brought_about(
+    bench: Bench, updates: Updates, hang: Hang, rung: threading.Event
+) -> None:
+    """The state has both, and the lock is held until the last has ended."""
+    both = groups(a="1", b="1")
+    begin(updates, both, *NAMES)
+    updates.wait(["b"])
+    ended = updates.take()
+    assert (set(ended.parts), set(updates.under_way)) == ({"b"}, {"a"})
+    assert not ended.failed
+    assert ended.result.changes == {Op.CREATE: 3}
+    checkpoint = parse_checkpoint(bench.state_path.read_text(), "organization/local-lb/dev", bench.state_path)
+    assert [operation.resource.name for operation in checkpoint.pending] == ["a"]
+    begin(updates, groups(a="1", b="2"), "b")
+    updates.wait(["b"])
+    assert updates.take().result.changes == {Op.UPDATE: 3}
+    with pytest.raises(LockHeld):
+        bench.engine().destroy()
+    rung.clear()
+    hang.end()
+    assert rung.wait(60)
+    updates.wait(NAMES)
+    assert updates.take().parts == {"a"}
+    assert bench.engine().destroy().ok
+
+
+def test_what_hangs_is_brought_to_what_is_desired_by_then(bench: Bench, updates: Updates, hang: Hang) -> None:
+    """Its operation ends first; the resource is never worked on twice at a time."""
+    begin(updates, groups(a="1"), "a")
+    updates.wait(["a"], lambda: True)
+    begin(updates, groups(a="2"), "a")
+    updates.wait(["a"], lambda: True)
+    assert not updates.take().parts
+    hang.end()
+    updates.wait(["a"])
+    assert not updates.take().failed
+    assert {thing["x"] for thing in bench.world.things.values()} == {"2"}
+    assert [call for call in bench.world.called("create", "update") if call[1] == HANGING] == [
+        ("create", HANGING),
+        ("update", HANGING),
+    ]
+
+
+def test_a_failure_is_told_with_its_sentence_and_tried_again_when_it_is_asked_for(
+    bench: Bench, updates: Updates
+) -> None:
+    """Not before: whoever asks knows when."""
+    bench.world.control = {"fail": {HANGING: "no room"}}
+    begin(updates, groups(a="1", b="1"), *NAMES)
+    updates.wait(NAMES)
+    ended = updates.take()
+    assert ended.failed == {"a": "no room"}
+    assert ended.parts == set(NAMES)
+    assert ended.result.has_failed(CONFIG)
+    bench.world.control = {}
+    begin(updates, groups(a="1", b="1"), "a")
+    updates.wait(NAMES)
+    assert not updates.take().failed
+    assert bench.engine().resources()
+
+
+def test_what_is_not_desired_any_more_goes_and_outputs_are_kept(bench: Bench, updates: Updates) -> None:
+    """As they are told."""
+    begin(updates, groups(a="1", b="1"), *NAMES)
+    updates.wait(NAMES)
+    begin(updates, groups(b="1"), "a")
+    updates.wait(NAMES)
+    assert not updates.take().failed
+    assert {thing for thing in bench.world.things if thing.endswith("::a")} == set()
+    assert updates.outputs == {"n": 1}
+
+
+def test_a_stack_that_another_process_updates_is_left_to_it(bench: Bench, updates: Updates) -> None:
+    """Nothing is under way then, and the next try may succeed."""
+    engine = bench.engine()
+    with engine._store.session(lambda _text: None), pytest.raises(LockHeld):
+        begin(updates, groups(a="1"), "a", first=pytest.fail)
+    assert not updates.under_way
+    begin(updates, groups(a="1"), "a")
+    updates.wait(["a"])
+    assert updates.take().parts == {"a"}
+
+
+def test_a_stop_lets_what_runs_end_and_begins_nothing(bench: Bench, hang: Hang) -> None:
+    """What wasn't begun is told as interrupted."""
+    engine = bench.engine()
+    updates = engine.updates(lambda one: one.type, lambda _lane: Shape(), {})
+    begin(updates, groups(a="1"), "a")
+    updates.wait(["a"], lambda: True)
+    engine.cancel()
+    threading.Timer(0.2, hang.end).start()
+    updates.close()
+    ended = updates.take()
+    assert "interrupted" in ended.failed["a"]
+    assert not ended.result.is_whole
+    assert {*bench.world.things} == {HANGING}
