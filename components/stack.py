@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import pulumi
 
 from components.groups import declare_groups
 from locallb.desired.groups import Desired, desired
 from locallb.desired.shown import exports
-from locallb.model.identities import ObjectKey
 from locallb.planning.planned import Plan
 
 
@@ -21,18 +20,6 @@ def declare(plan: Plan, wanted: Desired | None = None) -> None:
         pulumi.log.warn(str(rejection.problem))
     for notice in plan.notices:
         pulumi.log.warn(notice)
-
-
-def declare_some(
-    wanted: Desired, keys: Collection[ObjectKey], outputs: Mapping[str, object], there: Collection[ObjectKey] = ()
-) -> None:
-    """Declare what these owners have, and that to which it refers, for an update of them alone.
-
-    `outputs` are exported; those of the stack that are left out stay as they are. Routes that are `there` already are
-    referred to.
-    """
-    declare_groups(wanted.groups_of(keys, there))
-    _export(outputs)
 
 
 def _export(outputs: Mapping[str, object]) -> None:

@@ -34,10 +34,8 @@ def balancer_group(placement: Placement, proxy: ServingProxy, routes: ObjectKey 
         "uid": placement.owner.uid,
         **({"names": [str(name) for name in placement.names]} if placement.names else {}),
     }
-    uses = () if proxy.owner == placement.key else (proxy.owner,)
-    follows = (routes,) if routes else ()
     shown_root = Resource(root, shown, outputs={"addresses": addresses})
-    return group_of(shown_root, members, uses, follows, (proxy.digest,))
+    return group_of(shown_root, members, (proxy.digest,))
 
 
 def rejection_group(rejection: Rejection) -> Group:

@@ -49,5 +49,4 @@ def object_group(planned: PlannedStatus) -> Group:
     """Return the status of an object next to its Gateways, after the proof of the one it waits for."""
     root = Resource(ResourceKey(GATEWAY_OBJECT, str(planned.key)), {"uid": planned.owner.uid}, outputs={})
     ready = (ResourceKey(REACHABLE, str(planned.gateway)),) if planned.gateway else ()
-    uses = (planned.gateway,) if planned.gateway else ()
-    return group_of(root, [status_resource(planned, Place(root.key, ready))], uses)
+    return group_of(root, [status_resource(planned, Place(root.key, ready))])

@@ -5,7 +5,7 @@ Not here: what a group consists of (`balancer`, `proxy`, `cluster`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
@@ -30,19 +30,6 @@ class Desired(Struct, frozen=True):
     def groups(self) -> tuple[Group, ...]:
         """Return all groups."""
         return tuple(group for groups in self.by_owner.values() for group in groups)
-
-    def groups_of(self, keys: Collection[ObjectKey], existing: Collection[ObjectKey] = ()) -> tuple[Group, ...]:
-        """Return the groups of these owners, and those to which they refer; what they follow where it is `existing`."""
-        found: dict[ObjectKey, tuple[Group, ...]] = {}
-        left = list(keys)
-        while left:
-            owner = left.pop()
-            if owner in found or owner not in self.by_owner:
-                continue
-            found[owner] = self.by_owner[owner]
-            for group in found[owner]:
-                left += [*group.uses, *(followed for followed in group.follows if followed in existing)]
-        return tuple(group for groups in found.values() for group in groups)
 
 
 class _Served(Struct, frozen=True):

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from locallb.model.desired import Group, Ref, Resource, ResourceKey, group_of
 from locallb.model.http.serving import AnyCertificate, LocalCertificate
-from locallb.model.identities import ContextName, Digest, ObjectKey
+from locallb.model.identities import ContextName, Digest
 from locallb.model.naming import address_name, owner_fields
 from locallb.model.snapshot import Access
 from locallb.model.state_resource import (
@@ -44,8 +44,6 @@ class Claimed(Struct, frozen=True):
 class ServingProxy(Struct, frozen=True):
     """What load balancers refer to of the proxy that serves them."""
 
-    owner: ObjectKey
-    """Whose group it is."""
     config: ResourceKey
     run: ResourceKey
     identity: Ref
@@ -85,9 +83,7 @@ def proxy_group(planned: PlannedProxy, claimed: Claimed | None = None) -> tuple[
     shown = Resource(root, _shown(planned), outputs={"process": run.identity})
     group = group_of(shown, members)
     routes = (ResourceKey(POD_ROUTES, name),) if planned.routes else ()
-    serving = ServingProxy(
-        planned.root, config, run.key, run.identity, routes, bool(planned.proxy.published), group.digest
-    )
+    serving = ServingProxy(config, run.key, run.identity, routes, bool(planned.proxy.published), group.digest)
     return group, serving
 
 

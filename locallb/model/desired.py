@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from locallb.model.identities import Digest, ObjectKey
+from locallb.model.identities import Digest
 
 _CANONICAL = msgspec.json.Encoder(order="sorted")
 
@@ -53,7 +53,7 @@ class Resource(Struct, frozen=True):
     needs: tuple[ResourceKey, ...] = ()
     """What must exist before, besides what its inputs refer to."""
     follows: tuple[ResourceKey, ...] = ()
-    """As `needs`, but only those that are desired by the same update or exist already: no part of the digest."""
+    """As `needs`, but only those that are being brought about or exist already: no part of the digest."""
     outputs: Mapping[str, object] | None = None
     """Those of a component, with values as inputs have them; None for a custom resource."""
 
@@ -91,10 +91,6 @@ class Group(Struct, frozen=True):
     """The root first."""
     digest: Digest
     """Equal digests: there is nothing to do. The root shows it among its inputs."""
-    uses: tuple[ObjectKey, ...] = ()
-    """The owners of other groups to which it refers."""
-    follows: tuple[ObjectKey, ...] = ()
-    """The same of what its resources follow."""
 
     @property
     def root(self) -> ResourceKey:
@@ -105,8 +101,6 @@ class Group(Struct, frozen=True):
 def group_of(
     root: Resource,
     members: Sequence[Resource],
-    uses: tuple[ObjectKey, ...] = (),
-    follows: tuple[ObjectKey, ...] = (),
     within: tuple[Digest, ...] = (),
 ) -> Group:
     """Make a group; `within` are the digests of groups whose changes count as its own.
@@ -116,4 +110,4 @@ def group_of(
     described = [(each.key, each.inputs, each.parent, each.needs, each.outputs) for each in (root, *members)]
     digest = Digest(hashlib.sha256(_CANONICAL.encode([described, within])).hexdigest())
     shown = replace(root, inputs={**root.inputs, "digest": digest})
-    return Group((shown, *members), digest, uses, follows)
+    return Group((shown, *members), digest)

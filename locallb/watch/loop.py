@@ -14,6 +14,7 @@ from pathlib import Path
 from threading import Event
 
 from locallb.config.settings import Settings, SettingsError
+from locallb.engine.core.lanes import DEADLINE
 from locallb.engine.engine import Engine
 from locallb.engine.state.errors import EngineError
 from locallb.envoy import logs
@@ -31,6 +32,7 @@ from locallb.storage.proxy_directories import Proxies
 from locallb.threads.jitter import jitter
 from locallb.watch import gc_tuning
 from locallb.watch.converging.converge import Converger
+from locallb.watch.converging.outcome import Outcome
 from locallb.watch.converging.work import FEW, Work
 from locallb.watch.events import Cause, Converged, Failed, Listener, Mark, Pulse, Stopped, Updated
 from locallb.watch.look import Look, planned_event
@@ -39,6 +41,7 @@ from locallb.watch.marks.inbox import Inbox
 from locallb.watch.marks.schedule import Schedule
 from locallb.watch.marks.triggers import Triggers
 from locallb.watch.planner import Planner, next_look
+from locallb.watch.troubles.outages import proxies_of
 from locallb.watch.troubles.troubles import Troubles
 
 FULL_PASS = 60.0
@@ -47,6 +50,8 @@ TICK = 5.0
 """Seconds after which an idle loop shows that it is alive."""
 AGAIN = 1.0
 """Seconds between two looks at a cluster that is in the making."""
+SHARE = 0.1
+"""Seconds that an update may take although something new has come; what takes longer stays under way."""
 _KINDS = {ClientError: "host", EngineError: "engine", SettingsError: "configuration", SourceError: "source"}
 _WHOLE = frozenset({Cause.FULL, Cause.CONFIGURATION})
 """Causes for which everything is looked at, also what no event reports."""
@@ -76,7 +81,9 @@ class Loop:
         self._stopped = Event()
         self._schedule = Schedule()
         self._planner = Planner(home, engine, load, self.mark, Triggers(home, configuration, self.mark))
-        self._converger = Converger(home, engine, self._end_hanging)
+        self._converger = Converger(home, engine, self._end_hanging, bell=self._inbox.wake)
+        self._last: tuple[Plan, Mapping[ObjectKey, str]] | None = None
+        """What was planned last, and the digests of that."""
         self._troubles = Troubles(observe)
         self._hangs = HangWatch(lambda name: self.mark(Mark(Cause.HANG, name)))
         self._asked: Sequence[PlannedProxy] = ()
@@ -87,6 +94,7 @@ class Loop:
     def mark(self, mark: Mark) -> None:
         """Note that something may have changed."""
         self._inbox.put(mark)
+        self._converger.wake()
 
     def reload(self) -> None:
         """Read the configuration and every source again."""
@@ -97,6 +105,7 @@ class Loop:
         self._stopped.set()
         self._engine.cancel()
         self._inbox.wake()
+        self._converger.wake()
 
     def run(self) -> None:
         """Converge until stopped. May be called again after an unexpected exception."""
@@ -107,17 +116,50 @@ class Loop:
                 now = time.monotonic()
                 self.pulse = Pulse(now)
                 self._schedule = self._schedule.rung(now).alarmed(now + FULL_PASS, Mark(Cause.FULL))
-                at = self._schedule.look_at() if self._leads() else None
-                moments = (now + TICK, at, self._schedule.rings_at())
+                at = self._schedule.look_at(self._converger.going_on) if self._leads() else None
+                moments = (now + TICK, at, self._schedule.rings_at(), self._converger.next_time)
                 until = min(moment for moment in moments if moment is not None)
                 self._take(*self._inbox.take(until - time.monotonic()))  # also where a look is due already
+                self._go_on()
                 if at is not None and at <= now:
                     self._look()
         finally:
             if self._stopped.is_set():
+                self._end()
                 self._hangs.stop()
                 self._planner.stop()
                 self._listen(Stopped())
+
+    def _end(self) -> None:
+        """Let what runs end."""
+        try:
+            outcome = self._converger.stop()
+        except EngineError as error:
+            self._listen(Failed(str(error), _kind(error)))
+        else:
+            if outcome.ended:
+                self._tell(outcome, outcome.since)
+
+    def _go_on(self) -> None:
+        """Go on with what is under way, and look again where some of it has ended."""
+        if self._last is None or not self._converger.going_on:
+            return
+        try:
+            outcome = self._converger.go_on()
+        except EngineError as error:
+            self._break_off(error)
+            return
+        self._planner.ended()
+        if outcome.ended:
+            self._conclude(*self._last, outcome, outcome.since)
+            self._take(Mark(Cause.RETRY))
+
+    def _break_off(self, error: Exception, marks: Iterable[Mark] = ()) -> None:
+        """Try again as a whole: whatever was done before it broke off is in the state, or in its journal."""
+        self._planner.doubted()
+        self._listen(Failed(str(error), _kind(error)))
+        self._take(*marks)
+        self._schedule = self._schedule.broken(time.monotonic(), jitter())
 
     def _take(self, *marks: Mark) -> None:
         for mark in marks:
@@ -136,10 +178,7 @@ class Loop:
             if look.causes & _WHOLE:
                 self._look_after(plan)
         except _ERRORS as error:
-            self._planner.doubted()  # whatever the update did before it broke off is in the state or its journal
-            self._listen(Failed(str(error), _kind(error)))
-            self._take(*look.marks)
-            self._schedule = self._schedule.broken(time.monotonic(), jitter())
+            self._break_off(error, look.marks)
 
     def _read(self, marks: frozenset[Mark], began: float) -> tuple[SnapshotResult, Plan]:
         if self._planner.open(marks) or self._converger.is_overtaken:
@@ -185,6 +224,7 @@ class Loop:
         due = self._due(work, plan, wanted)
         notices = self._troubles.notices()
         self._listen(planned_event(look, reading, plan, work, planner=self._planner, notices=notices))
+        self._last = plan, wanted
         while due.keys and not self._stopped.is_set():
             due = self._update(plan, wanted, due, look.first)
             if self._converger.is_overtaken or (due.keys and len(self._inbox)):
@@ -193,12 +233,15 @@ class Loop:
                 return
         if not due.keys:
             self._schedule = self._schedule.interrupted(time.monotonic(), ())
-            self._listen(Converged(len(self._schedule.retries)))
+            if not self._converger.going_on:
+                self._listen(Converged(len(self._schedule.retries)))
 
     def _find_damage(self, reading: SnapshotResult, plan: Plan, marks: frozenset[Mark]) -> None:
         """Find what ended or was changed by others although the plan is the same."""
         now, chance = time.monotonic(), jitter()
-        for key in self._troubles.fell(plan, marks):
+        fallen = self._troubles.fell(plan, marks)
+        self._converger.fell(fallen)
+        for key in fallen:
             self._schedule = self._schedule.fell(now, key, self._converger.applied, chance)
         self._look_by(next_look(reading), *self._troubles.look(reading, plan, self._planner.stale(), self._converger))
         for name, at in self._troubles.replacements().items():
@@ -208,7 +251,9 @@ class Loop:
         """Leave out what failed and waits to be tried again, and spares until nothing else changes."""
         now = time.monotonic()
         self._schedule = self._schedule.planned(set(work.keys)).blocked(now, self._troubles.blocked_by(plan), jitter())
-        due = replace(work.without(self._schedule.waiting(now, wanted)), overdue=self._schedule.overdue(now))
+        under_way = self._converger.under_way(wanted, work.broken)
+        left_out = self._schedule.waiting(now, wanted) | under_way
+        due = replace(work.without(left_out), overdue=self._schedule.overdue(now))
         calm = self._schedule.calm_at(now, busy=due.urgent)
         if not due.spare or calm <= now:
             return due
@@ -224,28 +269,54 @@ class Loop:
         """Apply one batch; return what is left."""
         batch, began = left.first(), time.monotonic()
         self.pulse = Pulse(began, busy=True)
-        outcome = self._converger.update(plan, wanted, batch)
+        is_full = batch.patient and self._converger.is_full(began)
+        if is_full:
+            outcome = self._converger.wait(lambda: self._is_enough(began))
+        else:
+            outcome = self._converger.update(plan, wanted, batch, lambda: self._is_enough(began))
         if len(batch.keys) >= FEW:
             gc_tuning.set_aside()
-        ended = time.monotonic()
         self._planner.ended()
+        if outcome.ended:
+            self._conclude(plan, wanted, outcome, first)
+        return left if is_full else left.without(batch.keys)
+
+    def _is_enough(self, began: float) -> bool:
+        """Return whether what takes longer is left under way: there is something new, or somebody waits for nothing."""
+        now = time.monotonic()
+        moments = self._schedule.look_at(self._converger.going_on), self._schedule.rings_at()
+        is_due = bool(len(self._inbox)) or any(at is not None and at <= now for at in moments)
+        is_told = not self._converger.has_ended or now - began < DEADLINE
+        return self._stopped.is_set() or not is_told or (is_due and now - began >= SHARE)
+
+    def _conclude(self, plan: Plan, wanted: Mapping[ObjectKey, str], outcome: Outcome, first: float) -> None:
+        """Note and tell how updates ended."""
+        ended, keys = time.monotonic(), tuple(sorted(outcome.ended))
+        began = outcome.since or ended
+        hanging = self._hangs.hanging
         if outcome.failed:
             self._planner.surprised()
-            if outcome.result.has_failed(REACHABLE) and self._planner.find_refusals(plan, outcome.failed):
+            names = proxies_of(plan, outcome.failed)
+            suspects = [key for key in outcome.failed if names.get(key) not in hanging]
+            if suspects and outcome.result.has_failed(REACHABLE) and self._planner.find_refusals(plan, suspects):
                 self._take(Mark(Cause.RETRY))
-        repaired = self._troubles.repaired(ended, batch, outcome)
-        done = [key for key in batch.keys if key not in outcome.failed]
+        repaired = self._troubles.repaired(ended, keys, outcome)
+        done = [key for key in keys if key not in outcome.failed]
         failed = {key: wanted.get(key, "") for key in outcome.failed}
-        self._welcome(plan, self._troubles.returned(plan, batch, outcome, began))
+        self._welcome(plan, self._troubles.returned(plan, keys, outcome, began, hanging))
         self._look_by(self._troubles.outages.look_at(began))
         dependent = self._troubles.dependent(plan, outcome, self._planner.silent)
         now = time.monotonic()  # a proxy that hangs was waited for meanwhile: what failed isn't due already
         self._schedule = self._schedule.ended(now, done, failed, jitter(), dependent)
         self._schedule = self._schedule.repaired(now, repaired)
         self._schedule = self._schedule.gone([key for key in done if key not in wanted])
+        self._tell(outcome, min(first, outcome.since or first))
+
+    def _tell(self, outcome: Outcome, first: float) -> None:
+        now, keys = time.monotonic(), tuple(sorted(outcome.ended))
+        took = now - outcome.since if outcome.since else 0.0
         changes = {op.value: count for op, count in outcome.result.changes.items()}
-        self._listen(Updated(batch.keys, ended - began, ended - first, changes, outcome.failed, outcome.untouched))
-        return left.without(batch.keys)
+        self._listen(Updated(keys, took, now - first, changes, outcome.failed, outcome.untouched))
 
     def _welcome(self, plan: Plan, proxies: Collection[str]) -> None:
         """Look again at all that is served by proxies that are back, and correct the statuses that said otherwise."""

@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 
-from components.groups import declare_groups
-from components.stack import declare, declare_some
-from locallb.desired.groups import Desired, desired
+from components.stack import declare
+from locallb.desired.groups import desired
 from locallb.desired.shown import exports
 from locallb.engine.state.urns import make_urn, stack_urn
 from locallb.model.desired import Group, Ref, Resource, ResourceKey
-from locallb.model.identities import ObjectKey
-from locallb.model.state_resource import CLUSTER_ROUTES, CONTAINER, POD_ROUTES, REACHABLE
+from locallb.model.state_resource import CONTAINER
 from tests.desired.cases import CASES, plan_of
 from tests.desired.registered import OUTPUTS, Registered, plain, registered
 
@@ -70,37 +68,3 @@ def test_pulumi_gets_what_is_desired(case: str, preview: bool) -> None:  # noqa:
     made = registered(lambda: declare(plan), preview=preview)
     check(made, desired(plan).groups)
     assert made.outputs[stack_urn("p", "s")] == plain(exports(plan))
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_an_update_of_one_declares_what_it_refers_to(case: str) -> None:
-    """And nothing else; routes of its cluster only where they exist."""
-    wanted = desired(plan_of(case))
-    for key in wanted.by_owner:
-        groups = wanted.groups_of([key])
-        assert {group.root for group in wanted.by_owner[key]} <= {group.root for group in groups}
-        check(registered(lambda key=key: declare_some(wanted, [key], {}), preview=False), groups)  # type: ignore[misc]
-
-
-def routes_among(wanted: Desired, groups: tuple[Group, ...]) -> set[ObjectKey]:
-    """Return the owners of routes that are among groups."""
-    return {
-        key
-        for key, own in wanted.by_owner.items()
-        for group in own
-        if group.root.type == CLUSTER_ROUTES and group in groups
-    }
-
-
-def test_a_load_balancer_follows_routes_that_exist_and_only_these() -> None:
-    """Without them it isn't held up; its digest is the same, so that it isn't said to have what its state lacks."""
-    wanted = desired(plan_of("plain; pods"))
-    web, routes = ObjectKey.parse("demo/shop/a"), ObjectKey.parse("demo/pod-routes")
-    (with_them, without) = wanted.groups_of([web], {routes}), wanted.groups_of([web])
-    assert [routes_among(wanted, groups) for groups in (with_them, without)] == [{routes}, set()]
-    for groups, count in ((with_them, 1), (without, 0)):
-        made = registered(lambda groups=groups: declare_groups(groups), preview=False)  # type: ignore[misc]
-        check(made, groups)
-        (proof,) = (goal for goal in made.goals.values() if goal.type == REACHABLE)
-        assert sum(f"{POD_ROUTES}::" in urn for urn in proof.dependencies) == count
-    assert {group.digest for group in without} <= {group.digest for group in with_them}

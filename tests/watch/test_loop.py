@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -102,6 +103,22 @@ def loop(world: World, told: list[LoopEvent], tmp_path: Path) -> Loop:
     return made
 
 
+def played(update: Callable[..., Outcome], **more: object) -> Any:  # noqa: ANN401 - a part of one
+    """Play a converger that leaves nothing under way."""
+    parts = {
+        "update": update,
+        "learn": lambda: None,
+        "applied": {},
+        "is_overtaken": False,
+        "going_on": (),
+        "is_full": lambda _now: False,
+        "under_way": lambda *_: frozenset(),
+        "fell": lambda _keys: None,
+        "wake": lambda: None,
+    }
+    return SimpleNamespace(**parts | more)
+
+
 def look(loop: Loop) -> None:
     """Look once."""
     loop._take(Mark(Cause.RETRY))
@@ -131,9 +148,8 @@ def test_only_a_proxy_that_did_not_take_its_configuration_is_searched_for_what_e
     subject = Subject("urn", type_, "demo/n/web", "")
     result = Result(ok=False, steps=(StepRecord(Op.UPDATE, subject, failed=True),))
     key = ObjectKey(DEMO, "n", "web")
-    outcome, searched = Outcome(result, {key: "it failed"}), list[object]()
-    converger: Any = SimpleNamespace(update=lambda *_: outcome, learn=lambda: None, applied={}, is_overtaken=False)
-    loop._converger = converger
+    outcome, searched = Outcome(result, {key: "it failed"}, ended=frozenset({key})), list[object]()
+    loop._converger = played(lambda *_: outcome)
     monkeypatch.setattr(Planner, "find_refusals", lambda _self, _plan, keys: searched.append(keys))
     loop._read(frozenset(), 0.0)
     loop._update(Plan(), {}, Work(changed=(key,)), 0.0)
@@ -144,11 +160,8 @@ def test_failures_of_a_silent_cluster_are_retried_once_it_answers_and_rarely_bef
     """Looking at this host again wouldn't help; failures of other clusters may be this host's fault."""
     keys = of_away, of_demo = ObjectKey(AWAY, "n", "web"), ObjectKey(DEMO, "n", "web")
     result: Any = SimpleNamespace(changes={}, has_failed=lambda _type: False)
-    outcome = Outcome(result, dict.fromkeys(keys, "it can't be written"))
-    converger: Any = SimpleNamespace(
-        update=lambda _plan, _wanted, _batch: outcome, learn=lambda: None, applied={}, is_overtaken=False
-    )
-    loop._converger = converger
+    outcome = Outcome(result, dict.fromkeys(keys, "it can't be written"), ended=frozenset(keys))
+    loop._converger = played(lambda *_: outcome)
     world.old = {AWAY: "source away: it doesn't answer"}
     loop._read(frozenset(), 0.0)
     loop._update(Plan(), {}, Work(changed=keys), 0.0)
@@ -169,24 +182,16 @@ def test_converged_is_reported_only_after_all_of_the_plan_is_done(
     result: Any = SimpleNamespace(changes={}, has_failed=lambda _type: False)
     batches = list[int]()
 
-    def update(_plan: Plan, _wanted: object, batch: Batch) -> Outcome:
+    def update(_plan: Plan, _wanted: object, batch: Batch, _is_enough: object) -> Outcome:
         batches.append(len(batch.keys))
         if ends == "it is stopped":
             loop.stop()
         elif ends == "something else came":
             loop.mark(Mark(Cause.SOURCE, "demo"))
-        return Outcome(result)
+        return Outcome(result, ended=frozenset(batch.keys))
 
     known = dict.fromkeys(keys, "digest")
-    converger: Any = SimpleNamespace(
-        update=update,
-        learn=lambda: None,
-        applied={},
-        is_overtaken=False,
-        wanted=lambda _plan: known,
-        work=lambda *_: Work(new=keys),
-    )
-    loop._converger = converger
+    loop._converger = played(update, wanted=lambda _plan: known, work=lambda *_: Work(new=keys))
     monkeypatch.setattr(Troubles, "look", lambda *_: ())
     look(loop)
     assert batches == ([MOST, MOST] if ends == "all is done" else [MOST])
@@ -201,19 +206,16 @@ def test_what_is_new_is_served_although_something_changes_all_the_time(
     many = tuple(ObjectKey(DEMO, "n", f"told{number}") for number in range(MOST))
     done = list[ObjectKey]()
 
-    def update(_plan: Plan, _wanted: object, batch: Batch) -> Outcome:
+    def update(_plan: Plan, _wanted: object, batch: Batch, _is_enough: object) -> Outcome:
         done.extend(batch.keys)
         loop.mark(Mark(Cause.SOURCE, "demo"))
         result: Any = SimpleNamespace(changes={}, has_failed=lambda _type: False)
-        return Outcome(result)
+        return Outcome(result, ended=frozenset(batch.keys))
 
     def work(*_: object) -> Work:
         return Work(changed=(busy,), new=(fresh,), told=(status, *many)).without({fresh, status} & {*done})
 
-    converger: Any = SimpleNamespace(
-        update=update, learn=lambda: None, applied={}, is_overtaken=False, wanted=lambda _plan: {}, work=work
-    )
-    loop._converger = converger
+    loop._converger = played(update, wanted=lambda _plan: {}, work=work)
     monkeypatch.setattr(Troubles, "look", lambda *_: ())
     monkeypatch.setattr(schedule, "PATIENCE", 0.0)
     for _ in range(3):

@@ -7,22 +7,24 @@ and what is planned.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from components.stack import declare, declare_some
-from locallb.desired.shown import exports, exports_the_same
+from locallb.desired.shown import exports, exports_the_same, provider_version
+from locallb.engine.core.lanes import DEADLINE, Shape
+from locallb.engine.core.updates import Updates
 from locallb.engine.deploy.events import Result
 from locallb.engine.deploy.scope import Scope, only
 from locallb.engine.engine import Engine
-from locallb.engine.state.errors import FullScopeNeeded
 from locallb.engine.state.urns import name_of, root_urn
 from locallb.kubernetes.parsing.objects import Said
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.naming import named_after
+from locallb.model.parties import party_of, room_of
 from locallb.model.state_resource import BALANCER, CLAIMS, CONFIG, GATEWAY_OBJECT, ROOTS, SERVICE
 from locallb.outputs.output import outputs
 from locallb.planning.of_keys import placements_of
@@ -30,18 +32,36 @@ from locallb.planning.planned import Plan
 from locallb.provider.gathering import gathering
 from locallb.storage import paths, stamps
 from locallb.watch.converging.checks import Checks
-from locallb.watch.converging.companions import companions
 from locallb.watch.converging.differing import Differences
-from locallb.watch.converging.files_ahead import write_files_early
-from locallb.watch.converging.outcome import Outcome, failures_of, touched_by
+from locallb.watch.converging.outcome import Outcome, touched_by
 from locallb.watch.converging.taken import TakenProxies
 from locallb.watch.converging.wanted import Wanted
-from locallb.watch.converging.work import FEW, LOOKS, Batch, Work, differing_work, in_order_of, together
+from locallb.watch.converging.work import FEW, LOOKS, MOST, Batch, Work, differing_work, in_order_of, together
 
 LOOKED_AFTER = frozenset({*CLAIMS, CONFIG, SERVICE}).union(*(output.looked_after for output in outputs().values()))
 """Types of resources whose change by others no event reports: files."""
 SETTLING = 1.0
 """Seconds after an update in which a Service's status may still be read as it was before."""
+
+
+class _Begun(Struct, frozen=True):
+    """An update that hasn't ended."""
+
+    digest: str
+    """What is wanted of it; empty if it is to go."""
+    at: float
+    refresh: bool
+    """Whether the world is looked at, as it is since nothing else is known to have happened to it."""
+
+
+def _shape_of(party: str) -> Shape:
+    room = room_of(party)
+    return Shape(room.width, room.is_batch, room.seconds)
+
+
+def _versions() -> Mapping[str, str]:
+    """Return the versions of packages that have one, as resources of them are declared."""
+    return {name: asked for name in ("docker",) if (asked := provider_version(name))}
 
 
 class Converger(Struct):
@@ -67,8 +87,11 @@ class Converger(Struct):
     _checks: Checks = field(default_factory=Checks)
     _readings: int = 0
     """How often the state had been read when it was learned."""
-    _ahead: frozenset[ObjectKey] = frozenset()
-    """Whose files were put before an update that failed: the state may say otherwise."""
+    bell: Callable[[], None] = lambda: None
+    """Called from other threads when something of what is under way has ended."""
+    _made: Updates | None = None
+    _begun: dict[ObjectKey, _Begun] = field(default_factory=dict)
+    """What is under way."""
 
     def learn(self) -> None:
         """Take over what the state says; each load balancer is checked once, those first that differ all the same."""
@@ -153,66 +176,157 @@ class Converger(Struct):
             few=LOOKS if checks.look_only else FEW,
         )
 
-    def update(self, plan: Plan, wanted: Mapping[ObjectKey, str], batch: Batch) -> Outcome:
-        """Bring some load balancers to what is planned. Raises EngineError if it can't begin, or keep its outcome."""
-        asked, in_order = frozenset(batch.keys), frozenset[ObjectKey]()
-        keys = asked | companions(asked, plan, wanted, self.applied, self._wanted.proxies)
-        again = self._taken.waiting_again(keys, wanted)
-        asked, keys = asked | again, keys | again
-        refresh = batch.refresh or bool(again) or not self._ahead.isdisjoint(keys)
-        if refresh and self._needs_look_only(asked, wanted):
+    def update(
+        self,
+        plan: Plan,
+        wanted: Mapping[ObjectKey, str],
+        batch: Batch,
+        is_enough: Callable[[], bool] = lambda: False,
+    ) -> Outcome:
+        """Bring some load balancers to what is planned, and return what has ended of that, or of earlier updates.
+
+        What takes longer than `is_enough` stays under way. Raises EngineError if it can't begin, or keep its outcome.
+        """
+        asked, in_order, began = frozenset(batch.keys), frozenset[ObjectKey](), time.monotonic()
+        again = self._taken.waiting_again(asked, wanted)
+        refresh = batch.refresh or bool(again)
+        if refresh and not again and self._needs_look_only(asked, wanted):
             in_order = self._in_order_among(asked)
             self._checks.ended(in_order, (), self._stamp())
             if in_order == asked:
-                return Outcome(Result(ok=True), {}, asked)
+                return Outcome(Result(ok=True), {}, asked, asked, began)
             asked -= in_order
-            keys = asked | companions(asked, plan, wanted, self.applied, self._wanted.proxies)
+        keys = asked | again
         outputs = self._changed_outputs(plan)
-        result = self._deploy(plan, keys, outputs, refresh=refresh)
-        self._note_outputs(plan, outputs, result)
-        names, failed = self._taken.names(keys), self.note(keys, result)
-        self._note_applied(keys, failed, wanted)
-        return Outcome(result, failed, in_order | (keys - failed.keys() - touched_by(result, names)))
-
-    def _deploy(
-        self, plan: Plan, keys: Collection[ObjectKey], outputs: Mapping[str, object], *, refresh: bool
-    ) -> Result:
-        """Declare these to the engine, or the whole plan where the state has to be read as a whole."""
-        there = {routes.key for routes in plan.routes if self.applied.get(routes.key)}
-        wanted = self._wanted.of(plan)
-
-        def declare_keys() -> None:
-            if not any(routes.key in keys for routes in plan.routes):  # which may lead to a new pod
-                self._ahead |= write_files_early(plan, keys, self.engine.is_cancelled)
-            declare_some(wanted, keys, outputs, there)
-
-        begin = partial(self.begin, plan, keys)
-        try:
+        with self._followed():
+            self._updates().begin(
+                {group.root: group for group in self._wanted.of(plan).groups},
+                {key: self._roots(key) for key in keys},
+                look=refresh,
+                outputs=outputs,
+                first=partial(self.begin, plan, keys),
+            )
+            self._note_begun(keys, wanted, refresh=refresh)
             with self._gathering(plan, keys):
-                return self.engine.up(declare_keys, refresh=refresh, scope=self._scope(keys), begin=begin)
-        except FullScopeNeeded:
-            result = self.engine.up(lambda: declare(plan, wanted), refresh=refresh, begin=begin)
-            self._readings = self.engine.readings  # whatever the state said: all of it was declared
-            return result
+                self._updates().wait(keys, is_enough)
+        self._note_outputs(plan, outputs)
+        outcome = self._outcome()
+        return replace(
+            outcome,
+            ended=outcome.ended | in_order,
+            untouched=outcome.untouched | in_order,
+            since=outcome.since or began,
+        )
 
-    def _note_outputs(self, plan: Plan, outputs: Mapping[str, object], result: Result) -> None:
+    def wait(self, is_enough: Callable[[], bool]) -> Outcome:
+        """Return what ends of what is under way until it is enough. Raises as `update` does."""
+        with self._followed():
+            self._updates().wait(self._begun.keys(), is_enough)
+        return self._outcome()
+
+    def go_on(self) -> Outcome:
+        """Go on with what is under way, without waiting; return what has ended of it. Raises as `update` does."""
+        with self._followed():
+            self._updates().go_on()
+        return self._outcome()
+
+    @contextmanager
+    def _followed(self) -> Iterator[None]:
+        """Forget what is under way where that can't be kept: the state tells, or its journal."""
+        try:
+            yield
+        except BaseException:
+            self._begun.clear()
+            raise
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether something has ended that wasn't returned."""
+        return self._made is not None and self._made.has_ended
+
+    @property
+    def going_on(self) -> Collection[ObjectKey]:
+        """What is under way."""
+        return self._begun.keys()
+
+    def is_full(self, now: float) -> bool:
+        """Return whether as much was begun a moment ago as is to be under way at a time."""
+        return sum(each.at > now - DEADLINE for each in self._begun.values()) >= MOST
+
+    def _outcome(self) -> Outcome:
+        """Take over what has ended."""
+        ended = self._updates().take()
+        keys = frozenset(key for key in ended.parts if isinstance(key, ObjectKey))
+        failed = {key: why for key, why in ended.failed.items() if isinstance(key, ObjectKey)}
+        names = self._taken.names(keys)
+        begun = {key: self._begun.pop(key) for key in keys}
+        # Of an update that broke off nobody knows what it came to.
+        self._checks.ended(keys, failed if ended.result.is_whole else keys, self._stamp())
+        self._note_applied(keys, failed, {key: each.digest for key, each in begun.items()})
+        since = min((each.at for each in begun.values()), default=0.0)
+        return Outcome(ended.result, failed, keys - failed.keys() - touched_by(ended.result, names), keys, since)
+
+    def _updates(self) -> Updates:
+        if self._made is None:
+            self._made = self.engine.updates(party_of, _shape_of, _versions(), self.bell)
+        return self._made
+
+    def _note_begun(self, keys: Collection[ObjectKey], wanted: Mapping[ObjectKey, str], *, refresh: bool) -> None:
+        """Note what these, and all that is under way, are being brought to."""
+        self._begun = {key: replace(each, digest=wanted.get(key, "")) for key, each in self._begun.items()}
+        for key in keys:
+            self._begun[key] = _Begun(wanted.get(key, ""), time.monotonic(), refresh)
+            if key in self.applied:
+                self.applied[key] = ""
+
+    def under_way(self, wanted: Mapping[ObjectKey, str], broken: Collection[ObjectKey]) -> frozenset[ObjectKey]:
+        """Return what is being brought to what is wanted, after a look where it is broken."""
+        return frozenset(
+            key
+            for key, each in self._begun.items()
+            if each.digest == wanted.get(key, "") and (each.refresh or key not in broken)
+        )
+
+    def fell(self, keys: Collection[ObjectKey]) -> None:
+        """Note that what serves these ended: what is under way doesn't know."""
+        for key in self._begun.keys() & keys:
+            self._begun[key] = replace(self._begun[key], refresh=False)
+
+    @property
+    def next_time(self) -> float | None:
+        """When to go on with what is under way, by the monotonic clock; None if nothing is."""
+        return self._made.next_time if self._made else None
+
+    def wake(self) -> None:
+        """Let an update that waits ask whether it is enough; from any thread."""
+        if self._made:
+            self._made.wake()
+
+    def stop(self) -> Outcome:
+        """Let what runs end; return what came of it. Raises EngineError."""
+        if self._made is None:
+            return Outcome(Result(ok=True))
+        with self._followed():
+            self._made.close()
+        return self._outcome()
+
+    def _note_outputs(self, plan: Plan, outputs: Mapping[str, object]) -> None:
         """Note what the stack exports now; the plan only where an update took over all of it."""
-        self._told = result.outputs
-        exported = result.ok and all(self._told.get(name) == value for name, value in outputs.items())
+        self._told = self._updates().outputs
+        exported = all(self._told.get(name) == value for name, value in outputs.items())
         self._exported = plan if exported else None
 
     def _note_applied(
         self, keys: Collection[ObjectKey], failed: Collection[ObjectKey], wanted: Mapping[ObjectKey, str]
     ) -> None:
         """Note which of these are as wanted now, and when they were updated."""
-        self._ahead -= {key for key in keys if key not in failed}
         ended = time.monotonic()
         for key in keys:
             self._touched[key] = ended
             self._taken.updated(key, failed=key in failed)
             if key in failed:
                 self.applied[key] = ""
-            elif key in wanted:
+            elif wanted[key]:
                 self.applied[key] = wanted[key]
             else:
                 self.applied.pop(key, None)
@@ -239,13 +353,6 @@ class Converger(Struct):
         if self._exported and exports_the_same(self._exported, plan):
             return {}
         return {name: value for name, value in exports(plan).items() if self._told.get(name) != value}
-
-    def note(self, keys: Collection[ObjectKey], result: Result) -> Mapping[ObjectKey, str]:
-        """Note for the next start how an update of these ended; return which failed, each with its first sentence."""
-        failed = failures_of(keys, result, self._roots, self._taken.names(keys))
-        # Of an update that broke off nobody knows what it came to.
-        self._checks.ended(keys, failed if result.is_whole else keys, self._stamp())
-        return failed
 
     def _scope(self, keys: Collection[ObjectKey]) -> Scope:
         return only(urn for key in keys for urn in self._roots(key))

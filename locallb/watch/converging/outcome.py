@@ -5,13 +5,12 @@ Not here: the update itself (`converge`), and what is told of it (`events`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Mapping
 from typing import TypeAlias
 
 from msgspec import Struct, field
 
-from locallb.engine.deploy.events import Op, Result, Severity
-from locallb.engine.state.urns import name_of
+from locallb.engine.deploy.events import Op, Result
 from locallb.model.identities import ObjectKey
 from locallb.model.naming import named_after
 
@@ -28,24 +27,10 @@ class Outcome(Struct, frozen=True):
     """Why those that failed did."""
     untouched: frozenset[ObjectKey] = frozenset()
     """Those of which nothing had to be changed."""
-
-
-def failures_of(
-    keys: Iterable[ObjectKey], result: Result, roots_of: Callable[[ObjectKey], Collection[str]], names: Names
-) -> Mapping[ObjectKey, str]:
-    """Return which of `keys` failed, each with the first sentence about it; `roots_of` gives the URNs of a key."""
-    if result.ok:
-        return {}
-    told = [diagnostic for diagnostic in result.diagnostics if diagnostic.severity is Severity.ERROR]
-    failed = {
-        key: next(
-            (failure.message for failure in told if named_after(name_of(failure.urn), names) == key),
-            told[0].message if told else "",
-        )
-        for key in keys
-        if not result.broken.isdisjoint(roots_of(key))
-    }
-    return failed or dict.fromkeys(keys, told[0].message if told else "the update didn't end well")
+    ended: frozenset[ObjectKey] = frozenset()
+    """All whose update has ended; others are under way."""
+    since: float = 0.0
+    """When the first of them began, by the monotonic clock."""
 
 
 def touched_by(result: Result, names: Names) -> set[ObjectKey]:

@@ -88,12 +88,12 @@ class Work:
         there = tuple(sorted((*self.gone, *self.changed), key=self._is_left_by_others))
         if serving := there or self.new:
             along = self.told if len(serving) + len(self.told) <= FEW else ()
-            return Batch(_once(*_once(*late, *serving)[:MOST], *along))
+            return Batch(_once(*_once(*late, *serving)[:MOST], *along), patient=not there)
         if self.told:
-            return Batch(_once(*late, *self.told)[:MOST])
+            return Batch(_once(*late, *self.told)[:MOST], patient=True)
         if self.spare:
-            return Batch(self.spare[:1])
-        return Batch(self.unchecked[: self.few], refresh=True)
+            return Batch(self.spare[:1], patient=True)
+        return Batch(self.unchecked[: self.few], refresh=True, patient=True)
 
     def _is_left_by_others(self, key: ObjectKey) -> bool:
         """Return whether it is a proxy or routes of the stack, which go when they are unused."""
@@ -114,6 +114,8 @@ class Batch(Struct, frozen=True):
 
     keys: tuple[ObjectKey, ...]
     refresh: bool = False
+    patient: bool = False
+    """Whether none of it serves, or did: it may wait until fewer are under way."""
 
 
 def differing_work(  # noqa: PLR0913 - all that decides

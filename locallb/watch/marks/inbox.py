@@ -16,7 +16,7 @@ class Inbox:
         self._waiting: set[Mark] = set()
 
     def __len__(self) -> int:
-        return self._marks.qsize()
+        return len(self._waiting)
 
     def put(self, mark: Mark) -> None:
         """Note that something may have changed; a mark that waits to be taken says so already."""

@@ -116,11 +116,11 @@ class Schedule(Struct, frozen=True):
         """Look again at that time at the latest, whatever happens."""
         return replace(self, later=at if self.later is None else min(at, self.later))
 
-    def look_at(self) -> float | None:
-        """Return when to look next; None if nothing asks for it."""
+    def look_at(self, going_on: Collection[ObjectKey] = ()) -> float | None:
+        """Return when to look next; None if nothing asks for it. What is going on isn't tried again meanwhile."""
         if self.whole:
             return self.whole.not_before
-        moments = [retry.at for retry in self.retries.values()]
+        moments = [retry.at for key, retry in self.retries.items() if key not in going_on]
         if self.hindrance:
             moments.append(self.hindrance.at)
         if self.later is not None:

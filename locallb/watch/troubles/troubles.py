@@ -21,7 +21,6 @@ from locallb.sources.snapshot import SnapshotResult
 from locallb.threads.jitter import jitter
 from locallb.watch.converging.converge import Converger
 from locallb.watch.converging.outcome import Outcome
-from locallb.watch.converging.work import Batch
 from locallb.watch.events import Cause, Mark
 from locallb.watch.marks.hangs import Hang
 from locallb.watch.troubles.disputes import Disputes
@@ -118,26 +117,31 @@ class Troubles(Struct):
         problems += [port.problem for port in ports if port.problem and port.problem.reason in OF_THE_HOST]
         return " ".join(sorted(map(str, problems)))
 
-    def repaired(self, now: float, batch: Batch, outcome: Outcome) -> list[ObjectKey]:
-        """Note what an update repaired, and return it."""
-        repaired = [key for key in batch.keys if key in self.broken and key not in outcome.failed]
+    def repaired(self, now: float, keys: Collection[ObjectKey], outcome: Outcome) -> list[ObjectKey]:
+        """Note what of these an update repaired, and return it."""
+        repaired = [key for key in keys if key in self.broken and key not in outcome.failed]
         self.broken.difference_update(repaired)
         self.disputes = self.disputes.repaired(now, repaired)
         return repaired
 
-    def returned(self, plan: Plan, batch: Batch, outcome: Outcome, began: float) -> Collection[str]:
+    def returned(
+        self, plan: Plan, keys: Collection[ObjectKey], outcome: Outcome, began: float, hanging: Collection[str]
+    ) -> Collection[str]:
         """Find out which proxies an update couldn't bring back; return which serve again: only they can say so.
 
-        An update of who is served by a proxy of the stack proves nothing of that one.
+        An update of who is served by a proxy of the stack proves nothing of that one. Those that hang aren't asked:
+        everybody would wait for their answer.
         """
         before = self.outages
         if not outcome.failed and not before.since:
             return ()
-        names = proxies_of(plan, batch.keys)
+        names = proxies_of(plan, keys)
         doubtful = {name for key, name in names.items() if key in outcome.failed or name in before.since}
-        asked = [proxy.proxy for proxy in plan.proxies if proxy.proxy.name in doubtful]
+        asked = [proxy.proxy for proxy in plan.proxies if proxy.proxy.name in doubtful - set(hanging)]
         seen = self.observe(asked)
-        away = {proxy.name for proxy in asked if not serves(proxy, seen.get(proxy.name))}
+        away = {proxy.name for proxy in asked if not serves(proxy, seen.get(proxy.name))} | doubtful.intersection(
+            hanging
+        )
         self.outages = before.failed(began, away).ended(doubtful - away)
         return before.since.keys() - self.outages.since.keys()
 

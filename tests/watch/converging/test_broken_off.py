@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-import pulumi
 import pytest
 
 from locallb.config.settings import Settings
-from locallb.engine.deploy.events import Result
-from locallb.engine.deploy.scope import Scope, only
-from locallb.engine.state.urns import name_of, root_urn
-from locallb.model.identities import Home, ObjectKey
+from locallb.desired.groups import Desired
+from locallb.engine.core.updates import Ended, Updates
+from locallb.engine.core.wanted import Groups
+from locallb.engine.state.urns import name_of
+from locallb.model.desired import Group, Resource, ResourceKey
+from locallb.model.identities import Digest, Home, ObjectKey
 from locallb.model.snapshot import Snapshot
+from locallb.model.state_resource import BALANCER, CONFIG, SERVICE
 from locallb.planning.planned import Plan
 from locallb.sources.snapshot import SnapshotResult
-from locallb.watch.converging import converge, work
+from locallb.watch.converging import work
 from locallb.watch.converging.converge import Converger
+from locallb.watch.converging.outcome import Outcome
+from locallb.watch.converging.wanted import Wanted
 from locallb.watch.events import Cause, Converged, LoopEvent, Mark
 from locallb.watch.loop import Loop
 from locallb.watch.troubles.troubles import Troubles
-from tests.engine.support import Bench, Thing, World, make_project
+from tests.engine.support import Bench, World, make_project
 
 if TYPE_CHECKING:
     from locallb.sources.workspace import Workspace
@@ -33,24 +37,38 @@ NAMES = ("k/n/a", "k/n/b", "k/n/c")
 KEYS = [ObjectKey.parse(name) for name in NAMES]
 
 
-class LoadBalancer(pulumi.ComponentResource):
-    """A root with two resources, one after the other."""
+def balancer(name: str, version: str) -> Group:
+    """Desire a root with two resources, one after the other."""
+    root, first = ResourceKey(BALANCER, name), ResourceKey(CONFIG, name)
+    return Group(
+        (
+            Resource(root, {"digest": version}, outputs={}),
+            Resource(first, {"x": version}, root),
+            Resource(ResourceKey(SERVICE, f"{name}/z"), {"x": version}, root, (first,)),
+        ),
+        Digest(version),
+    )
 
-    def __init__(self, name: str, version: str) -> None:
-        super().__init__("locallb:index:LoadBalancer", name, {"digest": version})
-        self.first = Thing("ProxyConfig", name, {"x": version}, pulumi.ResourceOptions(parent=self))
-        options = pulumi.ResourceOptions(parent=self, depends_on=[self.first])
-        Thing("ServiceConfig", f"{name}/z", {"x": version}, options)
+
+def wanting(monkeypatch: pytest.MonkeyPatch, *groups: Group) -> Mapping[ObjectKey, str]:
+    """Have every plan want these; give their digests."""
+    owners = {ObjectKey.parse(group.root.name): group for group in groups}
+    digests = {key: group.digest for key, group in owners.items()}
+    wanted = Desired({key: (group,) for key, group in owners.items()}, digests)
+    monkeypatch.setattr(Wanted, "of", lambda _self, _plan: wanted)
+    return digests
 
 
-def declaring(version: str, names: tuple[str, ...] = NAMES) -> Callable[[], None]:
-    """Return a program that declares some."""
+def all_of(version: str) -> tuple[Group, ...]:
+    """Return the groups of all, in a version."""
+    return tuple(balancer(name, version) for name in NAMES)
 
-    def program() -> None:
-        for name in names:
-            LoadBalancer(name, version)
 
-    return program
+def brought(converger: Converger, wanted: Mapping[ObjectKey, str], *, refresh: bool = False) -> Outcome:
+    """Update all of these."""
+    outcome = converger.update(Plan(), wanted, work.Batch(tuple(wanted), refresh=refresh))
+    converger.stop()
+    return outcome
 
 
 @pytest.fixture
@@ -68,85 +86,76 @@ def learnt(bench: Bench) -> Converger:
     return converger
 
 
-def test_interrupted_update_is_declared_again_after_a_start(bench: Bench) -> None:
+def test_interrupted_update_is_declared_again_after_a_start(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a root that is in the state with its new digest, what is below may never have been declared."""
+    brought(learnt(bench), wanting(monkeypatch, *all_of("1")))
     engine = bench.engine(parallel=1)
     converger = Converger(Home("local-lb", "dev", str(bench.project.root)), engine)
-    engine.up(declaring("1"))
     converger.learn()
     bench.world.control = {"meanwhile": {f"ProxyConfig::{name}": engine.cancel for name in NAMES}}
-    result = engine.up(declaring("2"))
+    outcome = brought(converger, wanting(monkeypatch, *all_of("2")))
     bench.world.control = {}
-    assert not result.is_whole
-    converger.note(KEYS, result)
+    assert not outcome.result.is_whole
+    assert outcome.failed.keys() == {*KEYS}
     assert not any(learnt(bench)._checks.needs_look_only([key]) for key in KEYS)
 
 
-def test_state_written_by_another_process_is_not_taken_as_verified(bench: Bench) -> None:
+def test_state_written_by_another_process_is_not_taken_as_verified(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another version's update between two of ours."""
-    engine = bench.engine()
-    converger = Converger(Home("local-lb", "dev", str(bench.project.root)), engine)
-    converger.note(KEYS, engine.up(declaring("1")))
-    converger.learn()
-    bench.engine().up(declaring("other"))
-    scope = only([root_urn("local-lb", "dev", "locallb:index:LoadBalancer", NAMES[2])])
-    converger.note(KEYS[2:], engine.up(declaring("2", NAMES[2:]), scope=scope))
+    converger = learnt(bench)
+    wanted = wanting(monkeypatch, *all_of("1"))
+    converger.update(Plan(), wanted, work.Batch(tuple(KEYS)))
+    brought(learnt(bench), wanting(monkeypatch, *all_of("other")))
+    wanted = wanting(monkeypatch, *all_of("2"))
+    converger.update(Plan(), wanted, work.Batch((KEYS[2],)))
     assert not any(learnt(bench)._checks.needs_look_only([key]) for key in KEYS)
 
 
 @pytest.mark.parametrize("drifted", [(), NAMES[1:2], NAMES])
-def test_a_start_declares_again_what_differs_and_nothing_beside_it(
+def test_a_start_brings_about_again_what_differs_and_nothing_beside_it(
     bench: Bench, drifted: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of many that it looks at in one go, an update takes those that others changed; all of them are checked then."""
-    engine = bench.engine()
-    converger = Converger(Home("local-lb", "dev", str(bench.project.root)), engine)
-    converger.learn()
-    converger.note(KEYS, engine.up(declaring("1")))
-    wanted, declared = dict.fromkeys(KEYS, "1"), list[ObjectKey]()
+    wanted = wanting(monkeypatch, *all_of("1"))
+    brought(learnt(bench), wanted)
+    again, begun, begin = learnt(bench), list[object](), Updates.begin
 
-    def declare_some(_: Plan, keys: Collection[ObjectKey], *_others: object) -> None:
-        declared.extend(keys)
-        declaring("1", tuple(map(str, keys)))()
+    def noted(self: Updates, groups: Groups, parts: Mapping[Hashable, frozenset[str]], **how: Any) -> None:  # noqa: ANN401 - as it is given
+        begun.extend(parts)
+        begin(self, groups, parts, **how)
 
-    monkeypatch.setattr(converge, "declare_some", declare_some)
-    again = learnt(bench)
+    monkeypatch.setattr(Updates, "begin", noted)
     for name in drifted:
         del bench.world.things[f"ProxyConfig::{name}"]
-    outcome = again.update(Plan(), wanted, work.Batch(tuple(KEYS), refresh=True))
-    assert sorted(declared) == sorted(map(ObjectKey.parse, drifted))
+    outcome = brought(again, wanted, refresh=True)
+    assert {*begun} == {*map(ObjectKey.parse, drifted)}
     assert outcome.result.ok
     assert not outcome.failed
-    assert outcome.untouched == set(KEYS) - set(declared)
+    assert outcome.untouched == set(KEYS) - set(map(ObjectKey.parse, drifted))
     assert learnt(bench)._checks.look_only
     assert bench.engine().drifted() == frozenset()
 
 
-def test_dependents_of_a_vanished_resource_are_declared_again_with_it(
+def test_dependents_of_a_vanished_resource_are_brought_about_again_with_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A refresh removes the reference; a dependent that is left out of the update would stay without it."""
-
-    def declare(names: Collection[str]) -> None:
-        first = LoadBalancer(NAMES[0], "1").first
-        if NAMES[1] in names:
-            options = pulumi.ResourceOptions(parent=LoadBalancer(NAMES[1], "1"), depends_on=[first])
-            Thing("ServiceConfig", "user", {"x": "1"}, options)
+    """A look removes the reference; a dependent that is left out of the update would stay without it."""
+    first = balancer(NAMES[0], "1")
+    root, needed = ResourceKey(BALANCER, NAMES[1]), ResourceKey(CONFIG, NAMES[0])
+    user = Resource(ResourceKey(SERVICE, "user"), {"x": "1"}, root, (needed,))
+    wanted = wanting(monkeypatch, first, Group((Resource(root, {"digest": "1"}, outputs={}), user), Digest("1")))
 
     def dependencies() -> list[str]:
         users = (each for each in bench.engine().resources() if each.name == "user")
         return [name_of(urn) for user in users for urn in user.dependencies]
 
-    engine = bench.engine()
-    converger = Converger(Home("local-lb", "dev", str(bench.project.root)), engine)
-    converger.learn()
-    converger.note(KEYS[:2], engine.up(lambda: declare(NAMES)))
+    brought(learnt(bench), wanted)
     before = dependencies()
-    monkeypatch.setattr(converge, "declare_some", lambda _plan, keys, *_others: declare([str(key) for key in keys]))
     again = learnt(bench)
     del bench.world.things[f"ProxyConfig::{NAMES[0]}"]
-    outcome = again.update(Plan(), dict.fromkeys(KEYS[:2], "1"), work.Batch(tuple(KEYS[:2]), refresh=True))
-    assert outcome.result.ok
+    assert brought(again, wanted, refresh=True).result.ok
     assert dependencies() == before == [NAMES[0]]
 
 
@@ -166,26 +175,21 @@ def test_resources_removed_by_another_process_are_made_again(
         SimpleNamespace(settings=SETTINGS, cache=world, read_and_plan=lambda *_, **__: (reading, Plan())),
     )
     monkeypatch.setattr(Troubles, "look", lambda *_: ())
-    monkeypatch.setattr(Converger, "wanted", lambda *_: dict.fromkeys(KEYS, "1"))
+    wanting(monkeypatch, *all_of("1"))
     monkeypatch.setattr(work, "MOST", 1)
-    batches = list[tuple[ObjectKey, ...]]()
+    batches, take = list[object](), Updates.take
 
-    def declare_some(_plan: Plan, keys: Collection[ObjectKey], *_: object) -> None:
-        batches.append(tuple(keys))
-        for key in keys:
-            LoadBalancer(str(key), "1")
+    def taken(self: Updates) -> Ended:
+        ended = take(self)
+        batches.extend(ended.parts)
+        if ended.parts and len(batches) == (1 if at == "between two updates" else len(KEYS)):
+            assert bench.engine().destroy().ok
+        return ended
 
-    def up(program: Callable[[], None], *, refresh: bool, scope: Scope, begin: Callable[[], None]) -> Result:
-        result = ours(program, refresh=refresh, scope=scope, begin=begin)
-        if len(batches) == (1 if at == "between two updates" else len(KEYS)):
-            bench.engine().up(declaring("1", ()))
-        return result
-
-    ours = engine.up
-    monkeypatch.setattr(engine, "up", up)
-    monkeypatch.setattr(converge, "declare_some", declare_some)
+    monkeypatch.setattr(Updates, "take", taken)
     loop._take(Mark(Cause.RETRY))
     for _ in KEYS:
         loop._look()
     assert Converged() in told
     assert {*NAMES} <= {resource.name for resource in engine.resources()}
+    loop._end()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,10 +15,8 @@ from components import stack as declaration
 from locallb import envoy
 from locallb.cli.observe import observe
 from locallb.cli.session import Session
-from locallb.engine.deploy.events import Result
-from locallb.engine.deploy.scope import EVERYTHING, Scope
-from locallb.engine.engine import Engine
-from locallb.engine.protocol.program import Program
+from locallb.engine.core.updates import Updates
+from locallb.engine.core.wanted import Groups
 from locallb.engine.state.project import load_config
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.planning import plan
@@ -158,8 +157,10 @@ def look(play: Stage) -> list[LoopEvent]:
         loop._look()
         while not isinstance(told[-1], Converged | Failed):
             loop._take(*loop._inbox.take(0))
+            loop._go_on()
             loop._look()
     finally:
+        loop._end()
         loop._planner.stop()
     assert isinstance(told[-1], Converged), told[-1]
     assert not any(isinstance(event, Failed) for event in told)
@@ -203,20 +204,13 @@ def _nothing(_play: Stage) -> None:
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Have updates noted from now on."""
-    updates, up = list[object](), Engine.up
+    updates, begin = list[object](), Updates.begin
 
-    def noted(
-        engine: Engine,
-        program: Program,
-        *,
-        refresh: bool | None = None,
-        scope: Scope = EVERYTHING,
-        begin: Callable[[], None],
-    ) -> Result:
-        updates.append(scope)
-        return up(engine, program, refresh=refresh, scope=scope, begin=begin)
+    def noted(self: Updates, groups: Groups, parts: Mapping[Hashable, frozenset[str]], **how: Any) -> None:  # noqa: ANN401 - as it is given
+        updates.append(parts)
+        begin(self, groups, parts, **how)
 
-    monkeypatch.setattr(Engine, "up", noted)
+    monkeypatch.setattr(Updates, "begin", noted)
     return updates
 
 

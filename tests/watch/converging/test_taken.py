@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from locallb.config.settings import Settings
 from locallb.desired.groups import Desired
-from locallb.engine.deploy.events import Diagnostic, Result, Severity
-from locallb.engine.deploy.scope import EVERYTHING, Scope
+from locallb.engine.core.updates import Ended
+from locallb.engine.core.wanted import Groups
+from locallb.engine.deploy.scope import Scope, only
 from locallb.engine.engine import Engine
 from locallb.engine.state.urns import root_urn
 from locallb.model.identities import Digest, Home, ObjectKey, ProxyName
@@ -41,21 +42,35 @@ class Recording:
     refreshed: list[bool] = field(default_factory=list)
     """Which of them looked first."""
     readings: int = 0
+    parts: frozenset[Hashable] = frozenset()
+    outputs: Mapping[str, object] = field(default_factory=dict)
 
-    def up(
+    def updates(self, *_: object) -> Recording:
+        """Play what updates."""
+        return self
+
+    def begin(
         self,
-        _program: Callable[[], None],
+        _groups: Groups,
+        parts: Mapping[Hashable, frozenset[str]],
         *,
-        refresh: bool,
-        scope: Scope = EVERYTHING,
-        begin: Callable[[], None],
-    ) -> Result:
+        look: bool,
+        outputs: Mapping[str, object],
+        first: Callable[[], None],
+    ) -> None:
         """Do nothing."""
-        begin()
-        self.refreshed.append(refresh)
-        self.scopes.append(scope)
-        told = (Diagnostic(Severity.ERROR, "it can't be"),) if self.fails else ()
-        return Result(ok=not self.fails, diagnostics=told)
+        first()
+        self.outputs = outputs
+        self.refreshed.append(look)
+        self.scopes.append(only(urn for roots in parts.values() for urn in roots))
+        self.parts = frozenset(parts)
+
+    def wait(self, *_: object) -> None:
+        """Wait for nothing."""
+
+    def take(self) -> Ended:
+        """End as told."""
+        return Ended(self.parts, dict.fromkeys(self.parts, "it can't be") if self.fails else {})
 
     def known_stamp(self) -> object:
         """Say that somebody else wrote the state."""

@@ -377,3 +377,12 @@ def test_what_is_left_again_and_again_is_overdue() -> None:
     assert again.overdue(11.0 + PATIENCE) == (B,)
     assert again.overdue(12.0 + PATIENCE) == (B, A), "the one that waits longer comes first"
     assert again.interrupted(12.0, []).overdue(100.0) == ()
+
+
+def test_what_is_going_on_is_not_tried_again_meanwhile() -> None:
+    """However long it hangs, the loop doesn't look for its sake; for that of others it does."""
+    schedule = Schedule().ended(0.0, (), {A: "1", B: "1"}, 0)
+    at = schedule.look_at()
+    assert at is not None
+    assert schedule.look_at({A}) == at
+    assert schedule.look_at({A, B}) is None
