@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 from tests.servers import QuietServer, in_thread
 
+JSON = {"Content-Type": "application/json"}
 PAGE = b"<html>\r\nsay\nthis</html>"
 
 
@@ -71,32 +73,63 @@ def test_no_answer_names_the_encoding_in_which_it_is_read(encoding: str) -> None
     assert said(error) == (404, "caf-dma \\u0041 \ufffd")
 
 
-@pytest.mark.parametrize(
-    "ask", [lambda access: Cluster(access).objects(), lambda access: Feed(access, "Service").list()]
-)
-def test_what_something_else_than_an_api_writes_is_one_line(ask: Callable[[Access], object], tmp_path: Path) -> None:
-    """So that it can't be taken for a sentence of ours."""
+@contextmanager
+def answering(code: int, headers: Mapping[str, str], body: bytes, directory: Path) -> Iterator[Access]:
+    """Answer everything alike, and give the context of that."""
 
     class Handler(BaseHTTPRequestHandler):
-        """Refuses everything with a page."""
-
         def do_GET(self) -> None:
             """Answer."""
-            self.send_response(404)
-            self.send_header("Content-Type", "text/html")
-            self.send_header("Content-Length", str(len(PAGE)))
+            self.send_response(code)
+            for name, value in {**headers, "Content-Length": str(len(body))}.items():
+                self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(PAGE)
+            self.wfile.write(body)
+
+        def do_PATCH(self) -> None:
+            """Answer."""
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.do_GET()
 
         def log_message(self, *_: object) -> None:
             """Say nothing."""
 
     with in_thread(QuietServer(("127.0.0.1", 0), Handler)) as server:
-        file = tmp_path / "kubeconfig"
+        file = directory / "kubeconfig"
         file.write_text(
             f'{{clusters: [{{name: c, cluster: {{server: "http://127.0.0.1:{server.server_port}"}}}}],'
             " users: [{name: u, user: {}}], contexts: [{name: x, context: {cluster: c, user: u}}]}"
         )
-        with pytest.raises(KubeError, match="<html> say this</html>") as caught:
-            ask(Access(str(file), ContextName("x")))
+        yield Access(str(file), ContextName("x"))
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda access: Cluster(access).objects(), lambda access: Feed(access, "Service").list()]
+)
+def test_what_something_else_than_an_api_writes_is_one_line(ask: Callable[[Access], object], tmp_path: Path) -> None:
+    """So that it can't be taken for a sentence of ours."""
+    with (
+        answering(404, {"Content-Type": "text/html"}, PAGE, tmp_path) as access,
+        pytest.raises(KubeError, match="<html> say this</html>") as caught,
+    ):
+        ask(access)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "why"),
+    [
+        (JSON, b"{}", "it has no metadata"),
+        (JSON, b'{"metadata": {"name": ""}}', "an object has no name"),
+        (JSON, b"<html>", "JSON is malformed: invalid character (byte 0)"),
+        (JSON, b"[" * 100_000, "it is nested too deep"),
+        (JSON, b'["Service"]', "a part of it is of another type"),
+    ],
+)
+def test_an_answer_that_is_no_apis_is_told_in_words(
+    headers: Mapping[str, str], body: bytes, why: str, tmp_path: Path
+) -> None:
+    """No name of an exception reaches whoever reads it."""
+    with answering(200, headers, body, tmp_path) as access, pytest.raises(UnreachableError) as caught:
+        Cluster(access).patch_status("n", "web", {"status": {}})
+    assert str(caught.value).endswith(f"isn't a Kubernetes API's ({why})")

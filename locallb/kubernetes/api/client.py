@@ -130,11 +130,13 @@ class Cluster:
     def _patch(
         self, what: str, kind: type[GenericNamespacedResource], namespace: str, name: str, patch: Mapping[str, object]
     ) -> Object | None:
-        def send(client: Client) -> JsonObject:
-            return client.patch(kind.Status, name, dict(patch), namespace=namespace, patch_type=PatchType.MERGE)
+        def send(client: Client) -> Object:
+            made = client.patch(kind.Status, name, dict(patch), namespace=namespace, patch_type=PatchType.MERGE)
+            if not made["metadata"]["name"]:
+                raise AnswerError("an object has no name")
+            return cleaned(made)
 
-        done = self._call(what, send, absent=True)
-        return None if done is None else cleaned(done)
+        return self._call(what, send, absent=True)
 
     def create_event(self, namespace: str, body: Mapping[str, object]) -> None:
         """Create an event of events.k8s.io/v1, in one attempt that never takes long. Raises KubeError."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import httpx2
 from lightkube import ApiError
+from msgspec import DecodeError
 
 from locallb.kubernetes.access.errors import ConflictError, ForbiddenError, KubeError, RefusedError, UnreachableError
 from locallb.kubernetes.access.servers import redacted
@@ -63,9 +64,19 @@ def unreachable(server: str, error: httpx2.HTTPError) -> KubeError:
 
 def nonsense(server: str, error: Exception) -> KubeError:
     """Explain that something other than an API server answered."""
-    why = f"{error!s:.200}" if isinstance(error, AnswerError) else f"{error!r:.200}"
-    sentence = f"{server} answers with something that isn't a Kubernetes API's ({why})"
-    return UnreachableError(sentence)
+    return UnreachableError(f"{server} answers with something that isn't a Kubernetes API's ({_fault(error):.200})")
+
+
+def _fault(error: Exception) -> str:
+    """Say what is wrong with an answer, in words for whoever never saw a line of this program."""
+    match error:
+        case KeyError():
+            return f"it has no {error.args[0]}" if error.args else "a part of it is missing"
+        case RecursionError():
+            return "it is nested too deep"
+        case AnswerError() | DecodeError():
+            return str(error)
+    return "a part of it is of another type"
 
 
 def refused(server: str, what: str, code: int, message: str, remedy: str) -> KubeError:
