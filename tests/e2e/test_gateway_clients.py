@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.support import Stage, node
-from tests.e2e.test_gateways import _secret, address_of, answering, service
+from tests.e2e.test_gateways import _secret, answering, service
 from tests.envoy.certificates import Authority, Pair
 from tests.gateway.api import JsonObject, backend, gateway, gateway_class, listener, route, rule
 
@@ -46,7 +46,8 @@ class World:
         context.check_hostname = False
         if pair:
             context.load_cert_chain(pair.chain, pair.key)
-        return http.client.HTTPSConnection(address_of(self.play), port, timeout=5, context=context)
+        (row,) = self.play.run("status", "--json").json
+        return http.client.HTTPSConnection(row["addresses"][0], port, timeout=5, context=context)
 
     def get(self, port: int, pair: Pair | None = None) -> int | None:
         """Ask once on a new connection; None where TLS is refused."""
@@ -116,6 +117,8 @@ def test_unusable_authorities_let_no_client_in_and_affect_no_other_port(world: W
     assert world.get(OTHER) == 200
     written = b"".join(world.play.files()[name] for name in world.play.files() if name.startswith(".state"))
     assert key.splitlines()[1].encode() not in written
+    (row,) = world.play.run("status", "--json").json
+    assert (row["state"], row["reason"]) == ("degraded", "ListenersNotValid")
     assert "NoValidCACertificate" in world.play.run("preview").out + world.play.run("up", "--yes").err
     world.trust(pem)
     assert [world.get(PORT, pair) for pair in (known, None)] == [200, None]

@@ -112,27 +112,37 @@ def test_a_refusal_is_an_error_of_the_source(api: tuple[Api, Access], status: in
         followed.stop()
 
 
+@pytest.mark.parametrize(
+    ("listed", "watched", "drip", "patience", "sentence"),
+    [
+        (None, b"x" * (17 << 20), 0.0, 20.0, "longer than 16 MiB"),
+        (b" " * (2 << 20), b"", 0.0, 20.0, "larger than 1 MiB"),
+        (b" " * 10_000, b"", 0.02, 0.2, "takes longer than"),
+    ],
+    ids=["a line", "a page", "one that drips in"],
+)
 @pytest.mark.usefixtures("quick")
-def test_an_answer_without_an_end_is_an_error(api: tuple[Api, Access], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line, a page, a list that turns pages for ever, one that drips in."""
+def test_an_answer_without_an_end_is_an_error(  # noqa: PLR0913, PLR0917 - one of each
+    api: tuple[Api, Access],
+    monkeypatch: pytest.MonkeyPatch,
+    listed: bytes | None,
+    watched: bytes,
+    drip: float,
+    patience: float,
+    sentence: str,
+) -> None:
+    """Of a watch as of a list; an outage keeps its first sentence."""
     answers, access = api
-    monkeypatch.setattr(feed, "PATIENCE", 20.0)  # an outage keeps its first sentence, which must be about the size
     monkeypatch.setattr(feed, "_TIMEOUT", httpx2.Timeout(1.0))
     monkeypatch.setattr(feed, "LARGEST", 1 << 20)
     followed = follower(access)
     try:
-        answers.watched = (200, b"x" * (17 << 20))
+        monkeypatch.setattr(feed, "PATIENCE", patience)
+        answers.drip = drip
+        answers.listed = (200, listed) if listed else None
+        answers.watched = (200 if watched else 410, watched)
         answers.end_watches()
-        becomes(lambda: "longer than 16 MiB" in followed.stale(), followed.stale)
-        is_followed_again(followed, answers)
-        answers.listed, answers.watched = (200, b" " * (2 << 20)), (410, b"")
-        answers.end_watches()
-        becomes(lambda: "larger than 1 MiB" in followed.stale(), followed.stale)
-        is_followed_again(followed, answers)
-        monkeypatch.setattr(feed, "PATIENCE", 0.2)
-        answers.listed, answers.watched, answers.drip = (200, b" " * 10_000), (410, b""), 0.02
-        answers.end_watches()
-        becomes(lambda: "takes longer than" in followed.stale(), followed.stale)
+        becomes(lambda: sentence in followed.stale(), followed.stale)
         answers.drip = 0.0
         is_followed_again(followed, answers)
     finally:
