@@ -102,23 +102,15 @@ class Engine:
         """Return what `up` would do. Writes nothing anywhere."""
         return self._with_program(program, scope, refresh=refresh, preview=True)
 
-    def up(
-        self,
-        program: Program,
-        *,
-        refresh: bool | None = None,
-        scope: Scope = EVERYTHING,
-        begin: Callable[[], None] = _nothing,
-    ) -> Result:
+    def up(self, program: Program, *, refresh: bool | None = None, scope: Scope = EVERYTHING) -> Result:
         """Update the stack to what the program declares.
 
-        `refresh` None means as the project says. `begin` is called once the stack is this run's, before anything is
-        looked at. Failures of resources and of the program are in the result.
+        `refresh` None means as the project says. Failures of resources and of the program are in the result.
 
         Raises EngineError when the run can't begin or its outcome can't be kept (lock, state, configuration), or when
         a scoped update met a change that concerns everything (FullScopeNeeded).
         """
-        return self._with_program(program, scope, refresh=refresh, preview=False, begin=begin)
+        return self._with_program(program, scope, refresh=refresh, preview=False)
 
     def bring(
         self, declare: Callable[[], Declared], *, refresh: bool | None = None, scope: Scope = EVERYTHING
@@ -227,19 +219,10 @@ class Engine:
         )
         return Updates(stack, lambda: load_config(self._project, self._stack), bell)
 
-    def _with_program(
-        self,
-        program: Program,
-        scope: Scope,
-        *,
-        refresh: bool | None,
-        preview: bool,
-        begin: Callable[[], None] = _nothing,
-    ) -> Result:
+    def _with_program(self, program: Program, scope: Scope, *, refresh: bool | None, preview: bool) -> Result:
         config = load_config(self._project, self._stack)
 
         def work(run: Run) -> Mapping[str, Value]:
-            begin()
             snapshot = run.steps.recorder.snapshot
             unsettled = run.settle()
             self._refresh_first(run, refresh)
