@@ -14,7 +14,7 @@ from locallb.host.macos import ifconfig
 from locallb.host.setup import changes as setup
 from locallb.model.identities import ZoneName
 from tests.e2e.support import node, port, service
-from tests.host.support import PRIVATE, Project, project
+from tests.host.support import PRIVATE, Project, project, served
 
 pytestmark = pytest.mark.slow
 DROP_IN = "/etc/systemd/resolved.conf.d/60-locallb-test.conf"
@@ -91,7 +91,7 @@ mkdir -p /run/systemd; mount -t tmpfs none /run/systemd; printf '127.0.0.1 local
 @pytest.mark.envoy
 def test_hosts_is_the_last_resort() -> None:
     """Where no resolver takes zones: the names of now, found by every program; taken out, the file is as it was."""
-    with project(LONELY + PRIVATE) as made:
+    with project(LONELY + PRIVATE) as made, served(made.space, "127.0.0.1@30080"):
         made.configure(dns={"zones": [{"zone": "test", "embedded": "127.0.0.77:5300"}]})
         made.write("all.yaml", node(), service("web", port(8080, 30080)))
         look = "sha256sum /etc/hosts; stat -c '%a %u %g' /etc/hosts"
