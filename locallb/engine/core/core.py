@@ -105,7 +105,7 @@ class Core:
         for urn in () if terms.is_partial else (*snapshot.live, *decider.left, *self._old):
             self._doubt(urn)
 
-    # What others ask for
+    # Requests
 
     def desire(self, groups: Groups, outputs: Properties | None = None) -> None:
         """Desire these groups, and nothing else, from now on, and these outputs of the Stack. Raises EngineError.
@@ -263,7 +263,7 @@ class Core:
         """When there is something to do although nothing happens."""
         return self._next_time()
 
-    # The loop
+    # Loop
 
     def run(self, until: Callable[[], bool], longest: float | None = None) -> None:
         """Work until something is so, or for a time. Raises StateUnwritable."""
@@ -343,7 +343,7 @@ class Core:
             if isinstance(message, Outcome):
                 self._running.pop(id(message.operation), None)
 
-    # One resource
+    # Decisions for a resource
 
     def _doubt(self, urn: str) -> None:
         self._unsettled[urn] = None
@@ -461,7 +461,7 @@ class Core:
         self._apply(changes)
         self._doubt(urn)
 
-    # One operation
+    # Operations
 
     def _begin(self, operation: Operation) -> None:
         if operation.kind not in ADOPTING:
@@ -510,7 +510,7 @@ class Core:
         if self._terms.tries_again:
             heapq.heappush(self._timers, (due, urn))
 
-    # The state
+    # State
 
     def _note_change(self) -> None:
         self._changed_at = self._executor.now()

@@ -132,7 +132,7 @@ class Decider(Struct):
         op = Op.SAME if old else Op.CREATE
         return Settled(() if old and old.equals(new) else (Put(new),), Entered(op, new))
 
-    # What is desired
+    # Desired resources
 
     def _component(self, urn: str, goal: Goal, old: ResourceState | None) -> Decision:
         outputs = self.wanted.outputs(urn, self._snapshot.live, self.unsettled)
@@ -187,7 +187,7 @@ class Decider(Struct):
         deletion.prepare = lambda: handle.prepare(renewed)
         return deletion
 
-    # What isn't
+    # Unwanted resources
 
     def _unwanted(self, urn: str, old: ResourceState | None) -> Decision:
         if old is None or (is_stack(old) and self.keeps_stack):
@@ -257,7 +257,7 @@ class Decider(Struct):
                 waiting += [used for one in named if one for used in one.references]
         return needed
 
-    # What an earlier run left
+    # Interrupted operations
 
     def _adopt(self, pending: Pending) -> Decision:
         """Find out what came of an operation that was broken off: make it again, or look."""
