@@ -107,10 +107,11 @@ class Core:
 
     # Requests
 
-    def desire(self, groups: Groups, outputs: Properties | None = None) -> None:
+    def desire(self, groups: Groups, outputs: Properties | None = None) -> frozenset[str]:
         """Desire these groups, and nothing else, from now on, and these outputs of the Stack. Raises EngineError.
 
-        A partial core goes on with what it was asked for, as that is desired now, and leaves the rest as it is.
+        Gives the URNs of what that concerns. A partial core changes nothing that is as was desired before, until it is
+        asked for.
         """
         stack = self._decider.stack_entry(outputs)
         self._apply(stack.changes)
@@ -128,6 +129,7 @@ class Core:
                 self._doubt(urn)
             else:
                 self._scope.discard(urn)
+        return touched
 
     def bring(self, roots: Collection[str], *, look: bool = False) -> frozenset[str]:
         """Bring what is below these roots to what is desired, whatever failed before; give what that is, by URN.

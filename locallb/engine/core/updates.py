@@ -66,6 +66,7 @@ class Ended(Struct, frozen=True):
 class _Part(Struct):
     """What is asked for: roots, and what is below them."""
 
+    roots: frozenset[str]
     members: frozenset[str]
     blocker: str = ""
     """One of them that hadn't ended when that was looked at last."""
@@ -120,7 +121,7 @@ class Updates:
         outputs: Mapping[str, object],
         first: Callable[[], None],
     ) -> None:
-        """Begin to bring some parts, each some roots (URNs), to what is desired.
+        """Begin to bring some parts, each some roots (URNs), to what is desired, and go on with those under way.
 
         `first` is called once the stack is ours. Raises EngineError if it can't begin.
         """
@@ -128,12 +129,20 @@ class Updates:
             core = self._core or self._open()
             first()
             try:
-                core.desire(groups, plain(outputs))
+                changed = core.desire(groups, plain(outputs))
             except EngineError:
                 self._wanted = self._nothing_wanted()
                 raise
+            for part in self._parts.values():
+                self._follow(core, part, changed)
             for name, roots in parts.items():
-                self._parts[name] = _Part(core.bring(roots, look=look))
+                self._parts[name] = _Part(roots, core.bring(roots, look=look))
+
+    def _follow(self, core: Core, part: _Part, changed: frozenset[str]) -> None:
+        """Bring a part that is under way to what is desired of it now, also what was brought about already."""
+        desired = {urn for root in part.roots for urn in self._wanted.below(root)}
+        if not changed.isdisjoint(part.members | desired):
+            part.members, part.blocker = core.bring(part.roots), ""
 
     def wait(self, parts: Collection[Hashable], is_enough: Callable[[], bool] = lambda: False) -> None:
         """Work until these have ended, or it is enough: asked at each event, and every so often.

@@ -21,7 +21,7 @@ from tests.engine.support import Bench, World, make_project
 
 NAMES = "a", "b"
 ROOTS = {name: frozenset({root_urn("local-lb", "dev", BALANCER, name)}) for name in NAMES}
-HANGING = "ProxyConfig::a"
+HANGING, LAST = "ProxyConfig::a", "ServiceConfig::a"
 
 
 def groups(**versions: str) -> Mapping[ResourceKey, Group]:
@@ -49,7 +49,11 @@ class Hang:
 
     def __init__(self, bench: Bench) -> None:
         self._gone = threading.Event()
-        bench.world.control["meanwhile"] = {HANGING: lambda: self._gone.wait(60)}
+        bench.world.control["meanwhile"] = {HANGING: self.wait}
+
+    def wait(self) -> None:
+        """Hang."""
+        self._gone.wait(60)
 
     def end(self) -> None:
         """Let it go."""
@@ -109,6 +113,32 @@ def test_a_part_that_hangs_is_left_under_way_and_others_are_brought_about(
     updates.wait(NAMES)
     assert updates.take().parts == {"a"}
     assert bench.engine().destroy().ok
+
+
+@pytest.mark.parametrize("more", [False, True])
+def test_a_part_under_way_is_brought_to_what_is_desired_when_another_is_begun(
+    bench: Bench, updates: Updates, hang: Hang, *, more: bool
+) -> None:
+    """Also what of it was as desired before, and what is new in it."""
+    bench.world.control["meanwhile"] = {LAST: hang.wait}
+    begin(updates, groups(a="1"), "a")
+    updates.wait(["a"], lambda: any("ProxyConfig::a" in thing for thing in bench.world.things))
+    wanted = dict(groups(a="2", b="1"))
+    root, added = ResourceKey(BALANCER, "a"), ResourceKey(CONFIG, "added")
+    if more:
+        members = (*wanted[root].members, Resource(added, {"x": "2"}, root))
+        wanted[root] = Group(members, Digest("more"))
+    begin(updates, wanted, "b")
+    updates.wait(["b"])
+    assert updates.take().parts == {"b"}
+    hang.end()
+    updates.wait(["a"])
+    ended = updates.take()
+    assert ended.parts == {"a"}
+    assert not ended.failed
+    made = {name: thing["x"] for name, thing in bench.world.things.items() if not name.endswith("::b")}
+    assert set(made.values()) == {"2"}
+    assert any(name.endswith("::added") for name in made) == more
 
 
 def test_what_hangs_is_brought_to_what_is_desired_by_then(bench: Bench, updates: Updates, hang: Hang) -> None:
