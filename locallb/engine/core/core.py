@@ -16,7 +16,7 @@ from locallb.engine.core.decisions import Decider, Decision, Settled, Waiting
 from locallb.engine.core.executor import Executor
 from locallb.engine.core.lanes import DEADLINE, HANGING, Lanes
 from locallb.engine.core.news import Begun, News, Refused
-from locallb.engine.core.operations import ADOPTING, Kind, Operation, Outcome, ended
+from locallb.engine.core.operations import ADOPTING, MAKING, Kind, Operation, Outcome, ended
 from locallb.engine.core.wanted import Groups
 from locallb.engine.deploy.interrupts import Stop
 from locallb.engine.state.errors import EngineError, StepError, Unsupported
@@ -26,7 +26,6 @@ from locallb.engine.state.urns import is_provider, split_reference, type_of
 from locallb.engine.state.values import Properties
 from locallb.model.desired import ResourceKey
 
-_MAKING = frozenset((Kind.CREATE, Kind.UPDATE))
 FIRST_RETRY = 0.05
 LONGEST_RETRY = 30.0
 QUIET = 0.5
@@ -400,7 +399,7 @@ class Core:
             self._refuse(urn, about, error)
             return
         if isinstance(decision, Operation):
-            if decision.kind in _MAKING and self._made.pop(urn, None) == decision.subject.inputs:
+            if decision.kind in MAKING and self._made.pop(urn, None) == decision.subject.inputs:
                 wrong = StepError(f"{urn} is not as it was made a moment ago; that is a mistake in the provider")
                 self._refuse(urn, about, wrong)
                 return
@@ -490,7 +489,7 @@ class Core:
         else:
             self._apply(changes)
             self._touch(urn)
-        if operation.kind in _MAKING:
+        if operation.kind in MAKING:
             self._made[urn] = operation.subject.inputs
         self._told(outcome)
 

@@ -33,6 +33,7 @@ class Kind(Enum):
 
 ADOPTING = frozenset((Kind.FINISH, Kind.LOOK))
 _MAKING = frozenset((Kind.CREATE, Kind.FINISH))
+MAKING = frozenset((Kind.CREATE, Kind.UPDATE))
 _DELETING = frozenset((Kind.DELETE, Kind.DELETE_FIRST, Kind.DELETE_OLD))
 
 Made = tuple[str, dict[str, object]]

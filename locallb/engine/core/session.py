@@ -44,19 +44,18 @@ def open_core(  # noqa: PLR0913 - what a stack is, and what the outside is
     executor: Executor,
     shape_of: Callable[[str], Shape] = one_by_one,
     config: Mapping[str, str] | None = None,
-    versions: Mapping[str, str] | None = None,
+    wanted: Wanted | None = None,
     notice: Notice = lambda _text: None,
     terms: Terms = Terms(),  # noqa: B008 - it is frozen
 ) -> Iterator[Core]:
-    """Hold the stack's lock and give its core. Raises EngineError."""
+    """Hold the stack's lock and give its core; `wanted` is what was desired before. Raises EngineError."""
+    desired = wanted or Wanted(project, stack, {})
     providers = Providers(sources)
     try:
         with store.session(notice) as recorder:
             steps = Steps(recorder, Reporter(ignore, planning=False), BoundedSemaphore(1), Stop(), preview=False)
             resources = ProviderResources(project, stack, EVERYTHING, steps, providers, config or {})
-            with core_of(
-                resources, Wanted(project, stack, versions or {}), lane_of, executor, shape_of=shape_of, terms=terms
-            ) as core:
+            with core_of(resources, desired, lane_of, executor, shape_of=shape_of, terms=terms) as core:
                 yield core
     finally:
         providers.close()

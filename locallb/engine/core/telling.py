@@ -1,7 +1,7 @@
 """Tells as events of a run what the core does; each resource that stays as it is, and each sentence, once."""
 
 from locallb.engine.core.news import Adopted, Begun, Entered, News, Refused
-from locallb.engine.core.operations import Kind, Nothing, Operation, Outcome
+from locallb.engine.core.operations import MAKING, Kind, Nothing, Operation, Outcome
 from locallb.engine.deploy.events import Op, Severity
 from locallb.engine.deploy.reporter import Reporter, Step
 from locallb.engine.deploy.steps import Changes, shown_changes
@@ -17,14 +17,13 @@ _OPS = {
     Kind.DELETE_OLD: Op.DELETE_REPLACED,
     Kind.LOOK: Op.REFRESH,
 }
-_MAKING = frozenset((Kind.CREATE, Kind.UPDATE))
 _AS_DESIRED = frozenset((Op.SAME, Op.CREATE, Op.UPDATE, Op.REPLACE))
 _CREATING = Kind.CREATE.value
 
 
 def _changes(operation: Operation) -> Changes:
     """Return the properties that an operation changes."""
-    if operation.kind not in _MAKING:
+    if operation.kind not in MAKING:
         return ()
     if operation.old and operation.difference:
         return shown_changes(operation.old, operation.subject, operation.difference)
@@ -72,7 +71,7 @@ class Teller:
             op = Op.CREATE_REPLACEMENT
             if operation.old.pending_replacement:
                 self._tell(Op.REPLACE, operation.subject, changes)
-        if operation.kind in _MAKING:
+        if operation.kind in MAKING:
             self._told.add(operation.urn)
         if op:
             self._steps[id(operation)] = self._reporter.begin(op, operation.subject, changes)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from threading import BoundedSemaphore
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -18,16 +17,12 @@ from locallb.engine.core.core import Core, Terms
 from locallb.engine.core.decisions import LaneOf
 from locallb.engine.core.executor import ThreadExecutor
 from locallb.engine.core.lanes import Shape
-from locallb.engine.core.session import core_of
+from locallb.engine.core.session import open_core
 from locallb.engine.core.telling import Teller
 from locallb.engine.core.wanted import Groups, Wanted, plain
 from locallb.engine.deploy.events import Op, Result, StepRecord, ignore
 from locallb.engine.deploy.interrupts import Stop
-from locallb.engine.deploy.provider_resources import ProviderResources
 from locallb.engine.deploy.reporter import Reporter
-from locallb.engine.deploy.scope import EVERYTHING
-from locallb.engine.deploy.steps import Steps
-from locallb.engine.providers.registry import Providers
 from locallb.engine.state.errors import Cancelled, EngineError, HostRefused
 from locallb.engine.state.values import Value
 
@@ -224,29 +219,33 @@ class Updates:
         left = sorted(urn for urn in part.members if not core.has_ended(urn))
         if not left:
             return ""
-        own = (core.failures[urn] for urn in left if urn in core.failures)
+        failures = core.failures
+        own = (failures[urn] for urn in left if urn in failures)
         reasons = (*own, *(error for urn in left if (error := core.failure_of(urn))))
         cancelled = (Cancelled(),) if self._stack.stop.is_asked() else ()
         return next((str(error) for error in (*reasons, *cancelled)), _FAILED)
 
     def _open(self) -> Core:
         """Take the stack's lock."""
-        stack, session, config = self._stack, ExitStack(), self._config()
-        with session:
-            recorder = session.enter_context(stack.store.session(lambda _text: None))
-            providers = Providers(stack.sources)
-            session.callback(providers.close)
-            self._reporter = Reporter(ignore, planning=False)
-            steps = Steps(recorder, Reporter(ignore, planning=False), BoundedSemaphore(1), Stop(), preview=False)
-            resources = ProviderResources(stack.project, stack.name, EVERYTHING, steps, providers, config)
-            terms = Terms(
-                Teller(self._reporter), tries_again=False, is_partial=True, parallel=stack.parallel, stop=stack.stop
+        stack, reporter, session = self._stack, Reporter(ignore, planning=False), ExitStack()
+        core = session.enter_context(
+            open_core(
+                stack.store,
+                project=stack.project,
+                stack=stack.name,
+                sources=stack.sources,
+                lane_of=stack.lane_of,
+                executor=self._executor,
+                shape_of=stack.shape_of,
+                config=self._config(),
+                wanted=self._wanted,
+                terms=Terms(
+                    Teller(reporter), tries_again=False, is_partial=True, parallel=stack.parallel, stop=stack.stop
+                ),
             )
-            self._core = session.enter_context(
-                core_of(resources, self._wanted, stack.lane_of, self._executor, shape_of=stack.shape_of, terms=terms)
-            )
-            self._session = session.pop_all()
-        return self._core
+        )
+        self._reporter, self._session, self._core = reporter, session, core
+        return core
 
     def _close(self) -> None:
         session, core, self._session, self._core = self._session, self._core, None, None

@@ -8,29 +8,16 @@ The world is a folder of files, each run a forked child. Prints what it found wr
 import sys
 from functools import partial
 
-from locallb.engine.backend.store import Store
 from locallb.engine.core.executor import ThreadExecutor
-from locallb.engine.core.session import open_core
-from tests.engine.core.support import InPlace, groups_of, lane_of
+from tests.engine.core.support import core_of, desire
 from tests.engine.graphs import Graph, Site
 from tests.engine.kill_often import GRAPHS, arguments, begin, heal, heals, is_healed
 
 
 def by_the_core(site: Site, graph: Graph) -> bool:
     """Bring a site to a graph with real threads; everything goes for none."""
-    project = site.project()
-    with open_core(
-        Store(project.backend, project.name, "dev"),
-        project=project.name,
-        stack="dev",
-        sources={"books": InPlace(site.books)},
-        lane_of=lane_of,
-        executor=ThreadExecutor(),
-    ) as core:
-        if graph:
-            core.desire(groups_of(graph))
-        else:
-            core.desire_nothing()
+    with core_of(site, ThreadExecutor()) as core:
+        desire(core, graph)
         core.run(lambda: core.is_settled, 60)
         return core.is_settled
 

@@ -8,8 +8,8 @@ from itertools import count
 from random import Random
 
 from locallb.engine.backend.store import Store
-from locallb.engine.core.core import Core
-from locallb.engine.core.executor import Message
+from locallb.engine.core.core import Core, Terms
+from locallb.engine.core.executor import Executor, Message
 from locallb.engine.core.operations import Operation, Outcome, attempted
 from locallb.engine.core.session import open_core
 from locallb.engine.core.wanted import Groups
@@ -122,7 +122,12 @@ def lane_of(resource: ResourceState) -> str:
 
 
 @contextmanager
-def core_of(site: Site, executor: SimulatedExecutor, doom: Doom | None = None) -> Iterator[Core]:
+def core_of(
+    site: Site,
+    executor: Executor,
+    doom: Doom | None = None,
+    terms: Terms = Terms(),  # noqa: B008 - it is frozen
+) -> Iterator[Core]:
     """Open the core of a site, with an end in sight or not."""
     project = site.project()
     store = Store(project.backend, project.name, "dev", TornFiles(doom) if doom else Files())
@@ -134,17 +139,23 @@ def core_of(site: Site, executor: SimulatedExecutor, doom: Doom | None = None) -
         sources={"books": InPlace(site.books)},
         lane_of=lane_of,
         executor=executor,
+        terms=terms,
     ) as core:
         yield core
 
 
+def desire(core: Core, graph: Graph) -> None:
+    """Desire a graph, and nothing at all for none."""
+    if graph:
+        core.desire(groups_of(graph))
+    else:
+        core.desire_nothing()
+
+
 def bring(site: Site, graph: Graph, executor: SimulatedExecutor | None = None, doom: Doom | None = None) -> None:
-    """Bring a site to a graph, and to nothing at all for none."""
+    """Bring a site to a graph."""
     with core_of(site, executor or SimulatedExecutor(), doom) as core:
-        if graph:
-            core.desire(groups_of(graph))
-        else:
-            core.desire_nothing()
+        desire(core, graph)
         core.run(lambda: core.is_settled, 300)
         assert core.is_settled, (core.failures, core.waiting)
 

@@ -12,6 +12,7 @@ from components.stack import declare
 from locallb.desired.groups import desired
 from locallb.engine.backend.store import Store
 from locallb.engine.core.session import open_core
+from locallb.engine.core.wanted import Wanted
 from locallb.engine.engine import Engine
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.urns import STACK_TYPE
@@ -107,7 +108,7 @@ class Bench:
             sources=self.sources,
             lane_of=lane_of,
             executor=SimulatedExecutor(),
-            versions={"docker": version("pulumi-docker")},
+            wanted=Wanted(self.project.name, "dev", {"docker": version("pulumi-docker")}),
         ) as core:
             core.desire({group.root: group for group in desired(plan).groups})
             core.run(lambda: core.is_settled, 300)

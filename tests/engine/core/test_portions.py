@@ -1,7 +1,6 @@
 """Laws of a core that brings about parts of a stack, in any order and however often, over random histories."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -10,15 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.engine.backend.store import Store
 from locallb.engine.core.core import Core, Terms
-from locallb.engine.core.session import open_core
 from locallb.engine.state.urns import root_urn
 from tests.engine.core.support import (
-    InPlace,
     SimulatedExecutor,
+    core_of,
     groups_of,
-    lane_of,
     node_key,
     of_varied_length,
     unlucky,
@@ -29,20 +25,9 @@ from tests.engine.graphs import Graph, Node, Site, declare
 ROOTS = {number: root_urn("local-lb", "dev", "books:index:Root", f"r{number}") for number in range(3)}
 
 
-@contextmanager
-def partial_core(site: Site, executor: SimulatedExecutor) -> Iterator[Core]:
+def partial_core(site: Site, executor: SimulatedExecutor) -> AbstractContextManager[Core]:
     """Open a core that brings about what it is asked for."""
-    project = site.project()
-    with open_core(
-        Store(project.backend, project.name, "dev"),
-        project=project.name,
-        stack="dev",
-        sources={"books": InPlace(site.books)},
-        lane_of=lane_of,
-        executor=executor,
-        terms=Terms(tries_again=False, is_partial=True),
-    ) as core:
-        yield core
+    return core_of(site, executor, terms=Terms(tries_again=False, is_partial=True))
 
 
 @MODEST
