@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain, repeat
 from pathlib import Path
 
@@ -11,6 +11,8 @@ from locallb.envoy.admin import EnvoyAdmin
 
 _QUICK, _OFTEN = 0.002, 8
 """Seconds of the first pauses, and how many those are: most things take a few milliseconds."""
+_GLANCE = 0.5
+"""Seconds without an answer after which it is asked whether whatever runs an Envoy is there still."""
 _SLOWER = (0.004, 0.008)
 _SLOW = 0.015
 """Seconds of the others. Ten Envoys that start at a time are asked for as long as that takes; every question costs both
@@ -28,3 +30,12 @@ def comes_to_answer(directory: Path, patience: float) -> bool:
     while not (answers := admin.answers()) and time.monotonic() < deadline:
         time.sleep(next(pause))
     return answers
+
+
+def answers_while_there(directory: Path, patience: float, is_there: Callable[[], bool]) -> bool:
+    """Wait so many seconds until the Envoy in `directory` answers; return False once what runs it is gone meanwhile."""
+    deadline = time.monotonic() + patience
+    while not comes_to_answer(directory, _GLANCE) and time.monotonic() < deadline:
+        if not is_there():
+            return False
+    return True

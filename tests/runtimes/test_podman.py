@@ -138,7 +138,7 @@ def until_killed(engine: Engine, effects: int, what: Callable[[Lifecycle], objec
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for no Envoy."""
-    monkeypatch.setattr("locallb.runtimes.podman.lifecycle.comes_to_answer", lambda *_: True)
+    monkeypatch.setattr("locallb.envoy.waiting.comes_to_answer", lambda *_: True)
 
 
 def state(identity: str) -> PodmanContainerState:
@@ -406,7 +406,7 @@ def test_one_that_is_removed_while_it_starts_again_is_made_anew(monkeypatch: pyt
         engine.containers.pop(former, None)
         return True
 
-    monkeypatch.setattr("locallb.runtimes.podman.lifecycle.comes_to_answer", answers)
+    monkeypatch.setattr("locallb.envoy.waiting.comes_to_answer", answers)
     identity = life.create(WANTED)
     assert list(engine.containers) == [identity] != [former]
     assert life.runs(state(identity))

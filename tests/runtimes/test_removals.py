@@ -86,7 +86,7 @@ def test_a_container_that_is_removed_while_it_starts_is_not_waited_for(
         asked.append(seconds)
         return False
 
-    monkeypatch.setattr("locallb.runtimes.docker.runtime.comes_to_answer", comes_to_answer)
+    monkeypatch.setattr("locallb.envoy.waiting.comes_to_answer", comes_to_answer)
     with pytest.raises(ProviderError, match="the container 0123456789ab was removed by somebody: run up again"):
         Docker().await_start(RunIdentity("0123456789abcdef", "docker"), tmp_path)
     assert len(asked) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from locallb.config.settings import Settings
-from locallb.envoy.waiting import comes_to_answer
+from locallb.envoy.waiting import answers_while_there
 from locallb.model.identities import ContainerId, Home, Protocol, ProxyId, RunIdentity
 from locallb.model.snapshot import HostFacts
 from locallb.model.state_resource import CONTAINER, Resource
@@ -37,8 +36,6 @@ GLANCE = 3.0
 """Seconds within which the engine answers a command that only shows something; it takes milliseconds."""
 ENDING = 5.0
 """Seconds within which it ends a container that hangs: one that doesn't holds up other load balancers no longer."""
-_REMOVED_BY = 0.5
-"""Seconds without an answer after which it is asked whether there is such a container still."""
 CHECK = 1.0
 """Seconds between two checks of published ports."""
 _SECONDS = 10
@@ -109,10 +106,8 @@ class Docker(Runtime):
                 f"the container {name} was told to stop by a run that was interrupted:"
                 f" `{self.engine.command} restart {name}`, then run up again"
             )
-        deadline = time.monotonic() + START_PATIENCE
-        while not comes_to_answer(directory, _REMOVED_BY) and time.monotonic() < deadline:
-            if self.containers().inspect(run.id) is None:
-                raise ProviderError(f"the container {_name_of(run)} was removed by somebody: run up again")
+        if not answers_while_there(directory, START_PATIENCE, lambda: self.containers().inspect(run.id) is not None):
+            raise ProviderError(f"the container {_name_of(run)} was removed by somebody: run up again")
 
     def is_drained(self, run: RunIdentity, directory: Path) -> bool:
         """Ask the engine, where something was told to stop there at all: its listeners look alive all the same."""

@@ -6,12 +6,11 @@ known by a digest of all that it was made of.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from locallb.envoy.waiting import comes_to_answer
+from locallb.envoy.waiting import answers_while_there
 from locallb.model.identities import ContainerId
 from locallb.resources.properties import PodmanContainerInputs, PodmanContainerState
 from locallb.runtimes.docker.containers import labelled_owner
@@ -26,8 +25,6 @@ GRACE = 5
 """Seconds from SIGTERM to SIGKILL; Envoy takes a few milliseconds."""
 _PATIENCE = 10.0
 """Seconds until the Envoy of a container that goes on must answer."""
-_GLANCE = 0.5
-"""Seconds without an answer after which it is looked whether there is such a container still."""
 
 
 class Lifecycle:
@@ -95,13 +92,11 @@ class Lifecycle:
             raise
         except ContainersError:
             return False
-        deadline = time.monotonic() + _PATIENCE
-        while True:
-            answers = comes_to_answer(_directory(new), _GLANCE)
-            if self._containers.inspect(identity) is None:
-                return False
-            if answers or time.monotonic() > deadline:
-                return True
+
+        def is_there() -> bool:
+            return self._containers.inspect(identity) is not None
+
+        return answers_while_there(_directory(new), _PATIENCE, is_there) and is_there()
 
 
 def _is_connected(seen: Document, inputs: PodmanContainerInputs) -> bool:
