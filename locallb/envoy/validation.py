@@ -61,18 +61,18 @@ def why_refused(texts: Mapping[str, str], directory: Path, patience: float = TIM
     """
     configuration = static(texts)
     what = _digest(configuration, directory)
-    if what in _VERDICTS:
-        return _VERDICTS[what]
+    if (known := _VERDICTS.get(what)) is not None:
+        return known
     ended = _ended(configuration, directory, patience)
     found = _COMPLAINT.search(ended.complaints.decode(errors="replace"))
     if ended.code and not found:
         return f"it ends with {ended.code}"
-    _VERDICTS[what] = _cause(found[1]) if ended.code and found else ""
+    cause = _VERDICTS[what] = _cause(found[1]) if ended.code and found else ""
     if len(_VERDICTS) > _MOST:
         _VERDICTS.popitem(last=False)
-    if _VERDICTS[what]:
+    if cause:
         _REFUSED_AT[directory] = time.monotonic()
-    return _VERDICTS[what]
+    return cause
 
 
 def told_refused(read: Callable[[], Mapping[str, str]], directory: Path) -> str:
@@ -83,7 +83,7 @@ def told_refused(read: Callable[[], Mapping[str, str]], directory: Path) -> str:
 
 
 def _digest(configuration: str, directory: Path) -> Digest:
-    """Digest what which Envoy is asked, with the files that it names. Raises NoVerdictError where one isn't there."""
+    """Digest what Envoy is asked, with the files that it names. Raises NoVerdictError where one isn't there."""
     try:
         asked = hashlib.sha256(f"{installed().path} {directory} {configuration}".encode())
         for name in sorted(set(_FILE.findall(configuration))):
