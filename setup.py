@@ -35,7 +35,7 @@ class Shipping(build_py):
 
 
 def _copy_tree(source: str, target: Path) -> None:
-    shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "benchmarks", "adr"))
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "benchmarks", "design"))
 
 
 def _bill_of_materials(version: str) -> str:

@@ -142,7 +142,7 @@ def test_a_recorded_step_has_the_recorded_effect(step: dict[str, Any], tmp_path:
     dry = step["command"][0] == "preview" or "--preview-only" in step["command"]
     made, wanted = [f"{method} {who}" for method, who in bench.world.calls], step.get("calls", [])
     assert dry or _effects(made) == _effects(wanted)
-    assert set(made) <= set(wanted)  # what only asks is asked less often, see the ADR
+    assert set(made) <= set(wanted)  # what only asks is asked less often: docs/design/engine.md
     if dry:
         assert (bench.state_path.read_text() if bench.state_path.exists() else "") == text
         return

@@ -1,8 +1,8 @@
 """Kubeconfigs: the context that is meant, and how to reach its cluster.
 
 What the client underneath would pass over in silence or can't do (exec plugins of version v1, impersonation) is refused
-in a sentence. Credentials stay where the file says. What proves that a context is gone, and what only looks like it, is
-told in ADR 19. Not here: requests (`client`), and running plugins (`exec_plugin`).
+in a sentence. Credentials stay where the file says. What proves that a context is gone, and what only looks like it:
+docs/design/sources.md. Not here: requests (`client`), and running plugins (`exec_plugin`).
 """
 
 from __future__ import annotations

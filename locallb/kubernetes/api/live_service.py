@@ -208,8 +208,8 @@ def now() -> str:
 def withdraw(access: Access, owner: Owner, decide: Decide) -> None:
     """Take away what `decide` takes away; a Service or a whole cluster that is gone has nothing of ours any more.
 
-    A cluster counts as gone when its kubeconfig is whole and has no such context any more (ADR 19). Raises KubeError,
-    ProviderError.
+    A cluster counts as gone when its kubeconfig is whole and has no such context any more (docs/design/sources.md).
+    Raises KubeError, ProviderError.
     """
     try:
         write(access, owner, decide)
