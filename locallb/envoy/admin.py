@@ -11,7 +11,7 @@ import os
 import re
 import socket
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import quote
@@ -34,6 +34,13 @@ _ARRIVALS = r"^listener\.[^.]*\.(downstream_cx_total|no_filter_chain_match)$"
 _ARRIVAL = re.compile(r"listener\.(?P<name>[^.]+)\.\w+: (?P<value>\d+)")
 _MEMBERS = re.compile(r"cluster\.(?P<name>[^.]+)\.membership_(?P<what>healthy|total): (?P<value>\d+)")
 _STATISTIC = re.compile(r"\w+\.(?P<kind>lds|cds)\.(?P<name>\w+): \"?(?P<value>[^\"\n]*)\"?")
+
+
+def size_of_files(directory: Path) -> int:
+    """Return how many bytes of files the Envoy in `directory` reads."""
+    with suppress(OSError):
+        return sum(path.stat().st_size for path in directory.glob("*.json"))
+    return 0
 
 
 class EnvoyAdminError(ClientError):

@@ -61,5 +61,21 @@ class Discovered(Struct, frozen=True):
         return {"version_info": self.version, "resources": self.resources}
 
 
+READING = 30.0
+"""Seconds that an Envoy gets for each million bytes of its files; it takes about 12."""
+SETTLING = 5.0
+"""Seconds that it gets besides; it takes a few milliseconds."""
+
+
+def reading_time(size: int) -> float:
+    """Return the seconds that an Envoy may take to read files of so many bytes."""
+    return READING * size / 1e6
+
+
+def settling_time(size: int) -> float:
+    """Return the seconds until an Envoy must serve what files of so many bytes say."""
+    return SETTLING + reading_time(size)
+
+
 KEEPALIVE: Message = {"keepalive_time": 60, "keepalive_interval": 10, "keepalive_probes": 6}
 """Seconds. A stream whose peer vanished is closed after two minutes; one that is merely idle never."""

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from locallb.envoy import rollout
 from locallb.envoy.access_logs import CLOSED, GATE, gate
-from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError, Subscription, Subscriptions
+from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError, Subscription, Subscriptions, size_of_files
+from locallb.envoy.document import settling_time
 from locallb.envoy.stale_datagrams import UdpSocket, dropping, udp_sockets
 from locallb.envoy.validation import NoVerdictError, told_refused, why_refused
 from locallb.envoy.waiting import pauses
@@ -22,8 +23,6 @@ from locallb.model.identities import Protocol
 from locallb.model.system_errors import refusal
 from locallb.storage import files
 
-PATIENCE = 2.0
-"""Seconds to wait until a running Envoy has taken a file on which the next one builds; it takes a few milliseconds."""
 DOUBTFUL, _DOUBTED = 0.1, 5
 """Seconds after which Envoy may have refused a file of which it tells no outcome, if it answered so many times since:
 it looks at files between two answers."""
@@ -31,9 +30,9 @@ _SELDOM = 3
 """Questions for the version of which one is followed by that for refusals: those are rare."""
 
 
-def put(directory: Path, step: rollout.Write, mode: int, patience: float = PATIENCE) -> None:
+def put(directory: Path, step: rollout.Write, mode: int) -> None:
     """Write a file; where it has a version and an Envoy runs, give that the time to follow."""
-    Series(directory, mode, patience).put(step)
+    Series(directory, mode).put(step)
 
 
 def roll_out(directory: Path, steps: Iterable[rollout.Step], mode: int) -> None:
@@ -62,7 +61,6 @@ class Series(Struct):
 
     directory: Path
     mode: int
-    patience: float = PATIENCE
     _attempts: Subscriptions | None = None
 
     def put(self, step: rollout.Write) -> None:
@@ -115,7 +113,7 @@ class Series(Struct):
 
     def _wait(self, taken: Callable[[], bool], ended: Callable[[], bool] = lambda: False) -> bool:
         """Wait until something is `taken`, and return whether it was before it `ended` or took too long."""
-        deadline, pause = time.monotonic() + self.patience, pauses()
+        deadline, pause = time.monotonic() + settling_time(size_of_files(self.directory)), pauses()
         while time.monotonic() < deadline:
             if taken():
                 return True

@@ -17,7 +17,7 @@ from typing import Any
 from locallb.envoy import rollout
 from locallb.envoy.binary import installed
 from locallb.envoy.bootstrap import ALONE
-from locallb.envoy.document import text
+from locallb.envoy.document import reading_time, text
 from locallb.model.errors import ClientError
 from locallb.model.fields import JsonObject
 from locallb.model.formatting import printable
@@ -54,16 +54,17 @@ _REFUSED_AT: dict[Path, float] = {}
 """When files of a directory were refused."""
 
 
-def why_refused(texts: Mapping[str, str], directory: Path, patience: float = TIMEOUT) -> str:
+def why_refused(texts: Mapping[str, str], directory: Path, patience: float | None = None) -> str:
     """Return why Envoy refuses these files in `directory`, which has their certificates; empty if it accepts them.
 
-    Raises NoVerdictError, also where it has no answer within so many seconds.
+    Raises NoVerdictError, also where it has no answer within so many seconds, or within the usual time.
     """
     configuration = static(texts)
     what = _digest(configuration, directory)
     if (known := _VERDICTS.get(what)) is not None:
         return known
-    ended = _ended(configuration, directory, patience)
+    timeout = TIMEOUT + reading_time(len(configuration)) if patience is None else patience
+    ended = _ended(configuration, directory, timeout)
     found = _COMPLAINT.search(ended.complaints.decode(errors="replace"))
     if ended.code and not found:
         return f"it ends with {ended.code}"

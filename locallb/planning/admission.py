@@ -122,7 +122,7 @@ def _consider(service: Service, settings: Settings, live: bool, rivals: bool) ->
         ingress=service.ingress,
     )
     foreign = ours and live and has_only_foreign_addresses(service, settings)
-    return _Considered(service, ours, foreign, wish, ProxyDemand.of(service, settings.proxies.mode))
+    return _Considered(service, ours, foreign, wish, ProxyDemand.of(service))
 
 
 def _key(admitted: Admitted) -> ObjectKey:

@@ -177,7 +177,7 @@ def refuse_another_runtime(settings: Settings, held: HeldByState) -> None:
     """Refuse to run a proxy beside itself: both would want the same addresses and admin socket. Raises SourceError."""
     shared, mode = any(is_shared(name) for name in held.stack_proxies), settings.proxies.mode
     own = [proxy for proxy in held.proxies if proxy.service.kind not in ROUTED]
-    if shared if mode is Sharing.PER_SERVICE else own:
+    if shared if mode is Sharing.PER_SERVICE else own and not shared:
         running = Sharing.SHARED if shared else Sharing.PER_SERVICE
         raise SourceError(
             f"local-lb:proxies is {mode}, but this stack's proxies are {running}:"

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from locallb.envoy import push
 from locallb.envoy.admin import Subscription, Subscriptions
+from locallb.envoy.document import settling_time
 from locallb.envoy.rollout import CLUSTERS, LISTENERS, Write
 from locallb.storage.files import PRIVATE
 
@@ -76,12 +77,41 @@ def envoy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SlowEnvoy:
     """Have one run."""
     made = SlowEnvoy(tmp_path)
     monkeypatch.setattr(push, "EnvoyAdmin", lambda _: made)
+    monkeypatch.setattr(push, "settling_time", lambda _: 30.0)
     return made
+
+
+class Clock:
+    """A time that passes only where it is slept."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        """Return the seconds slept so far."""
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds
 
 
 def series(envoy: SlowEnvoy) -> push.Series:
     """Return a series that would wait for long."""
-    return push.Series(envoy.directory, PRIVATE, patience=30.0)
+    return push.Series(envoy.directory, PRIVATE)
+
+
+@pytest.mark.parametrize("size", [0, 100_000, 3_000_000])
+def test_an_envoy_gets_more_time_for_larger_files(envoy: SlowEnvoy, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of listeners are read for seconds; one that never takes them is waited for no longer than that."""
+    clock = Clock()
+    monkeypatch.setattr(push, "time", clock)
+    monkeypatch.setattr(push, "settling_time", settling_time)
+    envoy.later = 1_000_000
+    series(envoy).put(Write(LISTENERS, json.dumps({"version": "l1", "resources": "x" * size}), "l1"))
+    written = (envoy.directory / LISTENERS).stat().st_size
+    assert settling_time(written) <= clock.now < settling_time(written) + 1
+    assert settling_time(written) >= settling_time(0) + size * 12e-6
 
 
 @pytest.mark.parametrize("later", [0, 1, 5])

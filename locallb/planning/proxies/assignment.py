@@ -6,7 +6,7 @@ here: what the proxies serve.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
@@ -35,6 +35,9 @@ from locallb.planning.proxies.sharing import (
 _NONE: Mapping[ObjectKey, int] = MappingProxyType({})
 EACH = watches(Discovery.STATIC, 0)
 """inotify instances of a proxy of the stack, but for that of its logs."""
+MAX_SHARED_LISTENERS = 200
+"""Listeners of a Service above which it shares no proxy: Envoy reads a proxy's listeners as a whole, so that every
+change of a Service beside it would take as long as all of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +69,13 @@ class ProxyDemand(NamedTuple):
     service: ObjectKey
     created: str
     upstreams: int
-    """The number of files for endpoints that a proxy of its own would watch; a Gateway has others as well."""
+    """The number of its listeners, and of the files for endpoints that a proxy of its own would watch; a Gateway has
+    others as well."""
 
     @classmethod
-    def of(cls, service: Service, mode: Sharing) -> ProxyDemand:
-        """Return what a Service demands; of a shared proxy nobody's upstreams are watched."""
-        upstreams = 0 if mode is Sharing.SHARED else len(service.ports) * len(service.families)
-        return cls(service.key, service.created, upstreams)
+    def of(cls, service: Service) -> ProxyDemand:
+        """Return what a Service demands."""
+        return cls(service.key, service.created, len(service.ports) * len(service.families))
 
 
 class ProxyAssignments(Struct, frozen=True):
@@ -97,18 +100,43 @@ def assign_proxies(
     in_order = sorted(demands, key=lambda demand: (demand.created, demand.service))
     if settings.mode is not Sharing.SHARED:
         return _per_service(in_order, snapshot, settings, files)
-    several = [demand.service for demand in in_order if demand.service not in files]
+    alone = {*files, *_unshared(in_order, snapshot)}
+    assigned = _mixed(in_order, alone, snapshot, settings, files)
+    while unserved := alone - files.keys() - assigned.assignments.keys():
+        alone -= unserved
+        assigned = _mixed(in_order, alone, snapshot, settings, files)
+    return assigned
+
+
+def _unshared(demands: Iterable[ProxyDemand], snapshot: Snapshot) -> Iterator[ObjectKey]:
+    """Yield the Services that share no proxy: new ones with many listeners, and those that had none to share before."""
+    shared = {held.service for held in snapshot.assignments if is_shared(held.proxy)}
+    unshared = {proxy.service for proxy in snapshot.proxies} | {held.service for held in snapshot.assignments} - shared
+    for demand in demands:
+        is_new = demand.service not in shared and demand.service not in unshared
+        if demand.service in unshared or (is_new and demand.upstreams > MAX_SHARED_LISTENERS):
+            yield demand.service
+
+
+def _mixed(
+    demands: Sequence[ProxyDemand],
+    alone: Collection[ObjectKey],
+    snapshot: Snapshot,
+    settings: ProxySettings,
+    files: Mapping[ObjectKey, int],
+) -> ProxyAssignments:
+    """Assign proxies of their own to those that are `alone`, and shared ones to all others."""
+    several = [demand.service for demand in demands if demand.service not in alone]
     shared = _shared(several, snapshot, settings)
-    gateways = [demand for demand in in_order if demand.service in files]
-    if not gateways and not settings.spares:
+    if not alone and not settings.spares:
         return shared
     spares = tuple(name for name in snapshot.stack_proxies if not is_shared(name))
     # As many as there are to be once spares have made room, which they do only if they have none of it now.
     without = replace(snapshot, stack_proxies=tuple(filter(is_shared, snapshot.stack_proxies)))
     soon = max(len(shared.proxies), len(_shared(several, without, settings).proxies))
     left = replace(snapshot.host, watches=snapshot.host.watches - _each(settings) * soon)
-    alone = replace(snapshot, host=left, stack_proxies=spares)
-    own = _per_service(gateways, alone, settings, files)
+    rest = replace(snapshot, host=left, stack_proxies=spares)
+    own = _per_service([demand for demand in demands if demand.service in alone], rest, settings, files)
     proxies = *shared.proxies, *own.proxies
     return ProxyAssignments({**shared.assignments, **own.assignments}, proxies, own.http, snapshot.heaps)
 

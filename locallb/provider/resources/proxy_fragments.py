@@ -18,7 +18,8 @@ from typing import TypeAlias
 from msgspec import Struct, field
 
 from locallb.envoy import push, rollout
-from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError
+from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError, size_of_files
+from locallb.envoy.document import settling_time
 from locallb.envoy.fragments import Tagged, Texts, joined, taken_apart
 from locallb.model.identities import PartId
 from locallb.resources.errors import ProviderError
@@ -26,8 +27,6 @@ from locallb.runtimes.runtime import end_hanging
 from locallb.storage import files
 from locallb.threads.joined import Joined
 
-PATIENCE = 10.0
-"""Seconds that Envoy gets for each file: it takes 0.1 ms a listener or cluster, in all of them."""
 _PAUSE = 0.002
 _Document: TypeAlias = Mapping[str, Tagged]
 _Signature: TypeAlias = tuple[int, int, int]
@@ -119,13 +118,13 @@ def _put(directory: Path, name: str, before: _Document, after: _Document) -> Non
     if before == after and path.exists():
         return
     text, version = joined(after)
-    push.put(directory, rollout.Write(name, text, version), files.mode(path), PATIENCE)
+    push.put(directory, rollout.Write(name, text, version), files.mode(path))
     _SEEN[path] = _File(_signature(path), after)
 
 
 def _await_gone(directory: Path, names: AbstractSet[str]) -> None:
     """Wait until nothing listens there any more. An Envoy that runs and doesn't answer is stopped: it may still."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + settling_time(size_of_files(directory))
     while names:
         try:
             left = EnvoyAdmin(directory).listeners() & names

@@ -15,7 +15,8 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from locallb.envoy import push, rollout
-from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError, Subscription
+from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError, Subscription, size_of_files
+from locallb.envoy.document import settling_time
 from locallb.envoy.fragments import part_version
 from locallb.envoy.waiting import pauses
 from locallb.host.sockets import LISTEN, SocketError, connect, holder, rows, split_place
@@ -32,8 +33,6 @@ from locallb.runtimes import published_ports
 from locallb.runtimes.runtime import runtime
 from locallb.storage.proxy_directories import Proxies, ProxyDirectory
 
-PATIENCE = 5.0
-"""Seconds until everything must be active; it takes a few milliseconds."""
 PROBE_PATIENCE = 2.0
 SERVING = "serving"
 _LookAt: TypeAlias = Callable[[Path, PartId, Collection[str]], PartSeen]
@@ -133,7 +132,7 @@ def _await(directory: Path, new: ReachableInputs) -> None:
     """Wait until the proof holds. Raises ProviderError; a listener that can't be bound is tried once more before."""
     if new.part and _is_proven(directory, new):
         return
-    deadline, pause = time.monotonic() + PATIENCE, pauses()
+    deadline, pause = time.monotonic() + settling_time(size_of_files(directory)), pauses()
     tried_at: int | None = None
     verdict = push.Verdict(directory)
     while not (sight := _look(directory, new)).proves(new):

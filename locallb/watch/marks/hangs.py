@@ -18,6 +18,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from locallb.envoy.admin import size_of_files
 from locallb.envoy.question import Question, QueueFullError, Reply
 from locallb.model.identities import RunIdentity
 from locallb.model.pacing import Backoff
@@ -200,7 +201,7 @@ class HangWatch:
         if proxy.silence is None:
             return
         proxy.silence = proxy.silence.seen(self._now, sight)
-        if name not in self._hanging and proxy.silence.is_hang(self._now, partial(_size, proxy.directory)):
+        if name not in self._hanging and proxy.silence.is_hang(self._now, partial(size_of_files, proxy.directory)):
             proxy.hangs = proxy.hangs.failed(self._now, 0.0)
             found = time.monotonic()
             since = found - (self._now - proxy.silence.since)
@@ -224,10 +225,3 @@ class HangWatch:
             self._selector.unregister(proxy.question)
             proxy.question.close()
             proxy.question = None
-
-
-def _size(directory: Path) -> int:
-    """Return how many bytes of files an Envoy in that directory reads."""
-    with suppress(OSError):
-        return sum(path.stat().st_size for path in directory.glob("*.json"))
-    return 0

@@ -12,14 +12,13 @@ from enum import Enum
 from msgspec import Struct
 from msgspec.structs import replace
 
+from locallb.envoy.document import reading_time
 from locallb.model.pacing import Backoff, Pace
 
 PATIENCE = 5.0
 """Seconds that an answer may take of a process that does nothing; a tenth of a millisecond is usual."""
 PATIENCE_AT_WORK = 30.0
-"""The same of one that computes, waits for a disk, or can't be seen."""
-READING = 30.0
-"""Seconds more for each million bytes of its files, which it may be reading: it takes about 12."""
+"""The same of one that computes, waits for a disk, or can't be seen, besides the time for reading its files."""
 REPLACEMENTS = Pace(first=PATIENCE, longest=300.0, calm=60.0, spread=0.0)
 """Of an Envoy that hangs again within a minute: the second one is replaced after twice the time."""
 
@@ -54,7 +53,7 @@ class Silence(Struct, frozen=True):
         if now - self.stirred >= PATIENCE:
             return True
         beyond = now - self.since - PATIENCE_AT_WORK
-        return beyond >= 0 and beyond >= READING * size() / 1e6
+        return beyond >= 0 and beyond >= reading_time(size())
 
 
 def replaced_after(hangs: Backoff) -> float:

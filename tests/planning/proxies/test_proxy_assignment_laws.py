@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from random import Random
 
@@ -16,7 +16,13 @@ from locallb.config.settings import ProxySettings, Sharing
 from locallb.model.identities import ClusterName, Home, ObjectKey, ObjectKind, ProxyName
 from locallb.model.objects import Discovery, Service, ServicePort
 from locallb.model.snapshot import HeldProxy, HeldProxyAssignment, HostFacts, Snapshot
-from locallb.planning.proxies.assignment import EACH, ProxyAssignments, ProxyDemand, assign_proxies
+from locallb.planning.proxies.assignment import (
+    EACH,
+    MAX_SHARED_LISTENERS,
+    ProxyAssignments,
+    ProxyDemand,
+    assign_proxies,
+)
 from locallb.planning.proxies.capacity import Need
 
 NAMES = "abcdefgh"
@@ -38,9 +44,9 @@ def key(name: str) -> ObjectKey:
     return ObjectKey(ClusterName("c"), "n", name, ObjectKind.GATEWAY if name in GATEWAYS else ObjectKind.SERVICE)
 
 
-def service(name: str) -> Service:
-    """Make a Service with one port; the letters are their age."""
-    return Service(key(name), (ServicePort(80),), created=name)
+def service(name: str, ports: int = 1) -> Service:
+    """Make a Service with so many ports; the letters are their age."""
+    return Service(key(name), tuple(ServicePort(80 + number) for number in range(ports)), created=name)
 
 
 @dataclass
@@ -49,13 +55,16 @@ class World:
 
     settings: ProxySettings
     watches: int = PLENTY
+    many: Collection[str] = ()
+    """Services with more listeners than a shared proxy takes."""
     snapshot: Snapshot = field(default_factory=lambda: Snapshot(HOME))
 
     def plan(self, names: Iterable[str]) -> ProxyAssignments:
         """Plan for these Services."""
         snapshot = replace(self.snapshot, host=HostFacts(watches=self.watches))
         files = {key(name): 3 for name in names if name in GATEWAYS}
-        demands = [ProxyDemand.of(service(name), self.settings.mode) for name in names]
+        ports = dict.fromkeys(self.many, MAX_SHARED_LISTENERS + 1)
+        demands = [ProxyDemand.of(service(name, ports.get(name, 1))) for name in names]
         return assign_proxies(demands, snapshot, self.settings, files)
 
     def run(self, names: Iterable[str]) -> ProxyAssignments:
@@ -338,3 +347,54 @@ def test_spares_keep_no_service_from_a_shared_proxy(
     for names in history:
         with_none, with_some = [[world.run(sorted(names)) for _ in range(3)][-1] for world in worlds]
         assert with_some.assignments.keys() == with_none.assignments.keys()
+
+
+@given(HISTORIES, SHARED | GROWING, st.integers(0, 2), st.sets(st.sampled_from(NAMES)))
+def test_a_new_service_with_many_listeners_shares_no_proxy(
+    history: list[set[str]], settings: ProxySettings, spares: int, many: set[str]
+) -> None:
+    """It has a proxy of its own, or a spare, as long as it is there; the others share theirs as without it."""
+    world, without = (World(replace(settings, spares=spares), many=many) for _ in range(2))
+    before = ProxyAssignments({}, ())
+    for names in history:
+        made, others = world.run(sorted(names)), without.run(sorted(names - many)).assignments
+        shared = {key for key, assignment in made.assignments.items() if assignment.proxy.startswith("shared")}
+        assert shared == {key(name) for name in names - many}
+        assert all(made.assignments[key].proxy == others[key].proxy for key in shared)
+        assert all(
+            made.assignments[key] == assignment
+            for key, assignment in before.assignments.items()
+            if key in made.assignments
+        )
+        assert world.run(sorted(names)) == made
+        before = made
+
+
+@given(
+    st.sets(st.sampled_from(NAMES), min_size=1),
+    st.sets(st.sampled_from(NAMES)),
+    st.sets(st.sampled_from(NAMES)),
+    SHARED | GROWING,
+)
+def test_a_service_that_grows_or_shrinks_keeps_its_proxy(
+    names: set[str], many: set[str], later: set[str], settings: ProxySettings
+) -> None:
+    """The number of listeners decides once, about a new Service."""
+    world = World(settings, many=many)
+    before = world.run(sorted(names)).assignments
+    world.many = later
+    assert {key: made.proxy for key, made in world.run(sorted(names)).assignments.items()} == {
+        key: assignment.proxy for key, assignment in before.items()
+    }
+
+
+@given(st.sets(st.sampled_from(NAMES)), st.sets(st.sampled_from(NAMES)), SHARED | GROWING, st.integers(0, 40))
+def test_a_service_with_many_listeners_shares_a_proxy_where_no_other_fits(
+    names: set[str], many: set[str], settings: ProxySettings, watches: int
+) -> None:
+    """Nobody goes unserved for it, and nothing takes more instances than there are."""
+    made = World(settings, watches, many=many).run(sorted(names))
+    assert set(made.assignments) == ({key(name) for name in names} if watches >= EACH else set())
+    own = [assignment for assignment in made.assignments.values() if not assignment.proxy]
+    costs = [Need(key("a"), MAX_SHARED_LISTENERS + 1).cost(assignment.discovery) for assignment in own]
+    assert EACH * len(made.proxies) + sum(costs) <= watches

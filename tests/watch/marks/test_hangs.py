@@ -16,12 +16,13 @@ from pathlib import Path
 import pytest
 
 from locallb.envoy import ADMIN_SOCKET
+from locallb.envoy.document import reading_time
 from locallb.model.identities import RunIdentity
 from locallb.runtimes.process import processes
 from locallb.runtimes.process.processes import Activity, Process, ProcessError
 from locallb.watch.marks import hangs
 from locallb.watch.marks.hangs import EVERY, GLANCE, HangWatch
-from locallb.watch.marks.silence import PATIENCE, PATIENCE_AT_WORK, READING
+from locallb.watch.marks.silence import PATIENCE, PATIENCE_AT_WORK
 from tests.watch.api import becomes
 
 _LISTENS = """\
@@ -173,7 +174,7 @@ def test_one_that_computes_waits_for_a_disk_or_cannot_be_seen_has_longer(
 ) -> None:
     """As long as it takes to read its files, and some more."""
     activity, size = CASES[case]
-    after = PATIENCE_AT_WORK + READING * size / 1e6
+    after = PATIENCE_AT_WORK + reading_time(int(size))
     (tmp_path / "lds.json").write_text("x" * int(size))
     seen(monkeypatch, activity)
     listener()

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from locallb.envoy.document import reading_time
 from locallb.model.pacing import Backoff
 from locallb.watch.marks.silence import (
     PATIENCE,
     PATIENCE_AT_WORK,
-    READING,
     REPLACEMENTS,
     Sight,
     Silence,
@@ -30,7 +30,7 @@ MOST = 300
         ([IDLE], 5_000_000, PATIENCE),
         ([AT_WORK], 0, PATIENCE_AT_WORK),
         ([UNSEEN], 0, PATIENCE_AT_WORK),
-        ([AT_WORK], 2_000_000, PATIENCE_AT_WORK + 2 * READING),
+        ([AT_WORK], 2_000_000, PATIENCE_AT_WORK + reading_time(2_000_000)),
         ([AT_WORK] * 3 + [IDLE], 0, 3 + PATIENCE),
         ([*([IDLE] * 4), AT_WORK, IDLE], 0, 5 + PATIENCE),
         ([IDLE, UNSEEN] * MOST, 0, PATIENCE_AT_WORK),
@@ -59,7 +59,7 @@ def test_a_hang_is_a_question_long_ago_of_a_process_that_did_nothing_since_or_co
         stirred = stirred if sight is IDLE else now
         silence = silence.seen(now, sight)
         hangs = silence.is_hang(now, lambda: size)
-        longest = PATIENCE_AT_WORK + READING * size / 1e6
+        longest = PATIENCE_AT_WORK + reading_time(size)
         if now < PATIENCE:
             assert not hangs
         if now - stirred >= PATIENCE or now >= longest + 1e-6:
