@@ -29,7 +29,6 @@ from locallb.engine.deploy.scope import EVERYTHING, Scope
 from locallb.engine.deploy.steps import Steps
 from locallb.engine.deploy.unwanted import Unwanted, find_unwanted
 from locallb.engine.providers.registry import Providers
-from locallb.engine.state.blocks import Blocks
 from locallb.engine.state.errors import Cancelled, EngineError, FullScopeNeeded, HostRefused, StateUnwritable
 from locallb.engine.state.project import Project, load_config
 from locallb.engine.state.resource import ResourceState
@@ -88,11 +87,7 @@ class Engine:
 
     def resources(self) -> tuple[ResourceState, ...]:
         """Return the stack's resources as the state has them; empty without a state."""
-        return tuple(self._store.peek().in_order())
-
-    def blocks(self) -> Blocks:
-        """Return the stack's resources in blocks; one in which nothing changed is the very same as the last time."""
-        return self._store.peek().in_blocks()
+        return self._store.peek().in_order()
 
     def state_stamp(self) -> object:
         """Return a stamp that differs once any process, this one too, has written the state; None without a state."""

@@ -7,7 +7,7 @@ something may be different (`watch.events`), and what to do with it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct, field
@@ -68,12 +68,12 @@ class Changes(Struct, frozen=True):
 class SnapshotCache(Struct):
     """For one thread, but `changed` is called from any, with the cluster whose source has something new.
 
-    `resources` gives those of the stack's state, in blocks: the very same ones where nothing changed.
+    `resources` gives those of the stack's state: identical ones where nothing changed.
     """
 
     home: Home
     settings: Settings
-    resources: Callable[[], Iterable[Sequence[HeldResource]]]
+    resources: Callable[[], Iterable[HeldResource]]
     changed: Callable[[ClusterName], None]
     _sources: tuple[Source, ...] | None = None
     """Those that are configured, and those that were found; None before they were looked for."""

@@ -6,8 +6,7 @@ Not here: when to look (`schedule`), and what of the plan isn't so yet (`converg
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
-from itertools import chain
+from collections.abc import Callable, Collection, Mapping
 
 from msgspec import Struct, field
 
@@ -15,10 +14,8 @@ from locallb.config.settings import Settings
 from locallb.engine.engine import Engine
 from locallb.kubernetes.api.unreachable import UNREACHABLE
 from locallb.model.identities import ClusterName, Home, ObjectKey
-from locallb.model.memory import Memo
 from locallb.planning.planned import Plan
 from locallb.planning.runs import run_types
-from locallb.runtimes.runtime import Run
 from locallb.sources.orders import seconds_until
 from locallb.sources.snapshot import SnapshotResult, unread
 from locallb.sources.snapshot_cache import Changes, SnapshotCache
@@ -44,8 +41,6 @@ class Planner(Struct):
     """Live clusters that don't answer: nothing is asked of them, and nothing of theirs can be changed."""
     back: frozenset[ClusterName] = frozenset()
     """Those that didn't answer before the last look, and do now."""
-    _runs: Memo[tuple[Run, ...]] = field(default_factory=Memo)
-    """The resources of each block of the state that may be runs of proxies."""
     _workspace: Workspace | None = None
     _state: object = _UNKNOWN
     """The version of the state that is known."""
@@ -86,7 +81,7 @@ class Planner(Struct):
         if self._workspace:
             self._workspace = self._workspace.configured(settings)
         else:
-            cache = SnapshotCache(self.home, settings, self.engine.blocks, self._has_news)
+            cache = SnapshotCache(self.home, settings, self.engine.resources, self._has_news)
             self._workspace = Workspace(self.home, settings, cache=cache)
 
     def read_and_plan(self, marks: Collection[Mark], down: Collection[str]) -> tuple[SnapshotResult, Plan]:
@@ -110,7 +105,8 @@ class Planner(Struct):
         """Note that the stack changed, and follow the runs that the state has now."""
         self._cache().updated()
         state = self.engine.state_stamp()  # before it is read: what somebody writes now is seen at the next look
-        self.triggers.runs(chain.from_iterable(self._runs.each(_runs_in, self.engine.blocks())))
+        types = run_types()
+        self.triggers.runs([resource for resource in self.engine.resources() if resource.type in types])
         self._state = state
 
     def ended(self) -> None:
@@ -146,10 +142,6 @@ class Planner(Struct):
 
     def _has_news(self, cluster: ClusterName) -> None:
         self.mark(Mark(Cause.SOURCE, cluster))
-
-
-def _runs_in(block: Iterable[Run]) -> tuple[Run, ...]:
-    return tuple(resource for resource in block if resource.type in run_types())
 
 
 def next_look(result: SnapshotResult) -> float | None:

@@ -68,8 +68,22 @@ def test_only_backups_of_this_stack_are_removed(tmp_path: Path) -> None:
         (folder / name).write_text("kept")
     backups = Backups(folder, "dev", Files())
     for number in range(30):
-        backups.add(state, 7 * HOUR + number * SECOND, tmp_path / "spare")
+        backups.add(state, 7 * HOUR + number * SECOND)
     names = {path.name for path in folder.iterdir()}
     assert set(others) <= names
     assert len(names) == len(others) + NEWEST
     assert next(backups.newest_first()).name == f"dev.{7 * HOUR + 29 * SECOND}.json"
+
+
+def test_directory_or_link_with_a_backups_name_stays(tmp_path: Path) -> None:
+    """Only regular files are removed."""
+    state, folder = tmp_path / "state.json", tmp_path / "backups"
+    state.write_text("{}")
+    (folder / "dev.1.json").mkdir(parents=True)
+    (folder / "dev.2.json").symlink_to(tmp_path / "elsewhere")
+    backups = Backups(folder, "dev", Files())
+    for number in range(NEWEST + 3):
+        backups.add(state, 7 * HOUR + number * SECOND)
+    assert (folder / "dev.1.json").is_dir()
+    assert (folder / "dev.2.json").is_symlink()
+    assert len([*folder.iterdir()]) == 2 + NEWEST

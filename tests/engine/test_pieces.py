@@ -2,7 +2,6 @@
 
 import os
 import resource
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from locallb.engine.protocol.monitor import EngineService, Monitor
 from locallb.engine.providers.wire import from_property_values, from_struct, to_property_values, to_struct
 from locallb.engine.state.checkpoint import check_state, parse_checkpoint, timestamp
 from locallb.engine.state.errors import EngineError, ProjectError, StateBroken, StateUnwritable, Unsupported
-from locallb.engine.state.files import Files, _write_pieces, beside_of
+from locallb.engine.state.files import Files
 from locallb.engine.state.journal import decode, encode, read_journal
 from locallb.engine.state.project import load_project
 from locallb.engine.state.resource import Pending, ResourceState
@@ -230,57 +229,65 @@ def test_second_configuration_of_one_provider_object_is_refused(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("most", [1, 7, 1 << 20])
-def test_a_file_has_all_of_its_pieces_however_many_bytes_the_kernel_takes_at_once(
+def test_a_file_is_whole_however_many_bytes_the_kernel_takes_at_once(
     most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More pieces than one call takes, empty ones among them, and calls that write a part of what they are given."""
-    write, path = os.write, tmp_path / "state.json"
-
-    def some(descriptor: int, data: bytes | memoryview) -> int:
-        return write(descriptor, bytes(data)[:most])
-
-    def some_pieces(descriptor: int, pieces: Sequence[bytes]) -> int:
-        return some(descriptor, b"".join(pieces))
-
-    monkeypatch.setattr(os, "write", some)
-    monkeypatch.setattr(os, "writev", some_pieces)
-    pieces = [b"%d," % number * (number % 3) for number in range(2 * os.sysconf("SC_IOV_MAX") + 1)]
-    Files().replace(path, pieces)
-    assert path.read_bytes() == b"".join(pieces)
+    """Linux takes a page less than 2 GiB per call, and file systems outside of it less."""
+    write, path, data = os.write, tmp_path / "state.json", b"0123456789" * 1000
+    monkeypatch.setattr(os, "write", lambda descriptor, rest: write(descriptor, bytes(rest)[:most]))
+    Files().replace(path, data)
+    assert path.read_bytes() == data
 
 
-@pytest.mark.parametrize("room", [0, 150, 102_400, 150_050])
-def test_a_disk_that_fills_up_within_the_pieces_leaves_the_file_as_it_was(room: int, tmp_path: Path) -> None:
-    """At once, within the first call, between two, and within the second one: the kernel takes a part, then refuses."""
+@pytest.mark.parametrize("room", [0, 150, 150_050])
+def test_a_disk_that_fills_up_leaves_the_file_as_it_was(room: int, tmp_path: Path) -> None:
+    """At once, or within the call: the kernel takes what fits, and says why when it is given the rest."""
     path, before = tmp_path / "state.json", resource.getrlimit(resource.RLIMIT_FSIZE)
     path.write_text("before")
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
     try:
         with pytest.raises(StateUnwritable, match=r"state.json can't be written: File too large; raise the limit"):
-            Files().replace(path, [b"x" * 100] * 3000)
+            Files().replace(path, b"x" * 300_000)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert (path.read_text(), [*tmp_path.iterdir()]) == ("before", [path])
 
 
-@pytest.mark.parametrize("how", ["append", "rewrite"])
-def test_a_file_as_large_as_it_may_be_is_no_full_disk(how: str, tmp_path: Path) -> None:
+def test_a_journal_as_large_as_it_may_be_is_no_full_disk(tmp_path: Path) -> None:
     """The kernel takes what fits, and says why when it is given the rest."""
-    files, path, before = Files(), tmp_path / "state.json", resource.getrlimit(resource.RLIMIT_FSIZE)
-    descriptor = files.open_new(beside_of(path) if how == "rewrite" else path)
-    written = os.open(beside_of(path), os.O_RDWR) if how == "rewrite" else os.dup(descriptor)
-    attempts = {
-        "append": lambda: files.append(written, path, "0123456789abcdef"),
-        "rewrite": lambda: files.rewrite(path, written, [(4, b"0123456789abcdef")], 20),
-    }
+    files, path, before = Files(), tmp_path / "dev.jsonl", resource.getrlimit(resource.RLIMIT_FSIZE)
+    descriptor = files.open_new(path)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
     try:
         with pytest.raises(StateUnwritable, match="File too large; raise the limit of file sizes"):
-            attempts[how]()
+            files.append(descriptor, path, "0123456789abcdef")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         os.close(descriptor)
-        os.close(written)
+
+
+def test_who_reads_a_state_that_is_replaced_reads_it_to_its_end(tmp_path: Path) -> None:
+    """The file that was there is never written to: backups are links to it."""
+    path = tmp_path / "state.json"
+    Files().replace(path, b"before")
+    with path.open("rb") as reading:
+        Files().replace(path, b"after")
+        assert (reading.read(), path.read_bytes()) == (b"before", b"after")
+
+
+@pytest.mark.parametrize("step", ["write state.json", "rename state.json"])
+def test_a_state_that_cannot_be_written_stays_as_it_was(step: str, tmp_path: Path) -> None:
+    """And nothing is left beside it."""
+
+    def before(what: str) -> None:
+        if what == step:
+            raise OSError(28, "No space left on device")
+
+    path = tmp_path / "state.json"
+    path.write_text("before")
+    with pytest.raises(StateUnwritable, match="No space left on device"):
+        Files(before).replace(path, b"after")
+    assert (path.read_text(), [*tmp_path.iterdir()]) == ("before", [path])
 
 
 def test_a_text_that_is_nested_too_deeply_is_called_that(tmp_path: Path) -> None:
@@ -304,23 +311,6 @@ def test_a_text_that_is_nested_too_deeply_is_called_that(tmp_path: Path) -> None
 def test_a_file_system_that_takes_nothing_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says so by no error; asked for ever, it would keep the stack locked."""
     answers = iter([4, 0])
-    monkeypatch.setattr(os, "writev", lambda _descriptor, _pieces: 3)
     monkeypatch.setattr(os, "write", lambda _descriptor, _data: next(answers))
     with pytest.raises(StateUnwritable, match=r"can't be written: No space left on device; make room"):
-        Files().replace(tmp_path / "state.json", [b"0123456789"])
-
-
-def test_write_beyond_two_gibibytes_is_completed_by_further_calls(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Linux takes a page less than 2 GiB per call."""
-    most, piece, rest = 0x7FFFF000, bytes((2 << 20) + 1), list[int]()
-
-    def write(_descriptor: int, data: bytes | memoryview) -> int:
-        rest.append(len(data))
-        return len(data)
-
-    monkeypatch.setattr(os, "write", write)
-    with Path(os.devnull).open("wb") as null:
-        _write_pieces(null.fileno(), (piece,) * 1024)
-    assert sum(rest) == 1024 * len(piece) - most
+        Files().replace(tmp_path / "state.json", b"0123456789")

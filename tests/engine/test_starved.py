@@ -25,7 +25,7 @@ from locallb.engine.state.errors import (
     StateUnusable,
     StateUnwritable,
 )
-from locallb.engine.state.files import Files, beside_of
+from locallb.engine.state.files import Files
 from locallb.model import system_errors
 from tests.descriptors import few_files
 from tests.engine.balancers import ONE, declare, spec
@@ -107,25 +107,25 @@ def test_unwritable_state_is_reported_with_the_remedy_for_its_cause(tmp_path: Pa
         raise OSError(number, os.strerror(number))
 
     with pytest.raises(StateUnwritable) as caught:
-        Files(refused).replace(tmp_path / "state.json", [b"x"])
+        Files(refused).replace(tmp_path / "state.json", b"x")
     assert str(caught.value).startswith(f"{tmp_path}/state.json can't be written: {os.strerror(number)}; {remedy}")
 
 
 def test_obstacle_to_writing_the_state_is_named_with_the_remedy(tmp_path: Path) -> None:
     """Running again doesn't help where a directory or a file blocks the path."""
-    state = tmp_path / "dev.json"
-    beside_of(state).mkdir()
+    state, beside = tmp_path / "dev.json", tmp_path / ".dev.json.new"
+    beside.mkdir()
     with pytest.raises(StateUnwritable) as caught:
-        Files().replace(state, [b"x"])
+        Files().replace(state, b"x")
     way_out = "Is a directory; move that directory elsewhere, then run again"
-    assert str(caught.value) == f"{state} can't be written: {beside_of(state)}: {way_out}"
-    beside_of(state).rmdir()
+    assert str(caught.value) == f"{state} can't be written: {beside}: {way_out}"
+    beside.rmdir()
     state.mkdir()
     with pytest.raises(StateUnwritable) as caught:
-        Files().replace(state, [b"x"])
+        Files().replace(state, b"x")
     assert str(caught.value) == f"{state} can't be written: {way_out}"
     with pytest.raises(StateUnwritable, match="file: File exists; move what stands there elsewhere"):
-        Files().replace(_file(tmp_path / "file") / "backups" / "dev.json", [b"x"])
+        Files().replace(_file(tmp_path / "file") / "backups" / "dev.json", b"x")
 
 
 def _file(path: Path) -> Path:
@@ -141,7 +141,7 @@ def test_an_error_without_words_is_reported_by_its_name(tmp_path: Path, error: O
         raise error
 
     with pytest.raises(StateUnwritable) as caught:
-        Files(refused).replace(tmp_path / "state.json", [b"x"])
+        Files(refused).replace(tmp_path / "state.json", b"x")
     what = "OSError" if not error.errno else str(error)
     assert str(caught.value) == f"{tmp_path}/state.json can't be written: {what}; run again once that is repaired"
     assert (str(HostRefused(error)), system_errors.refusal(error)) == (what, what)

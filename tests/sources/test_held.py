@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from ipaddress import ip_address
-from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -249,17 +248,16 @@ def test_the_program_and_the_loop_read_the_same_from_a_state(resources: list[Any
     with TemporaryDirectory() as directory:
         in_file = read_held(state(Path(directory), *resources))
     in_memory = Snapshot([resource_from_json(resource) for resource in resources], [])
-    assert held_by(in_memory.in_blocks(), HeldMemory()) == in_file
+    assert held_by(in_memory.in_order(), HeldMemory()) == in_file
 
 
 @given(states(), st.lists(st.sets(st.integers(0, 5)), max_size=4))
 def test_with_a_memory_the_same_is_held(resources: list[Any], history: list[set[int]]) -> None:
     """Whatever resources come and go between two readings."""
     every, known = [resource_from_json(resource) for resource in resources], HeldMemory()
-    blocks = [tuple(every[start : start + 2]) for start in range(0, len(every), 2)]
     for gone in history:
-        some = [block[number in gone :] for number, block in enumerate(blocks)]  # the very same, or one resource less
-        assert held_by(some, known) == held_by([tuple(chain.from_iterable(some))], HeldMemory())
+        some = [resource for number, resource in enumerate(every) if number not in gone]
+        assert held_by(some, known) == held_by(some, HeldMemory())
 
 
 WRONG = [

@@ -89,7 +89,6 @@ def loop(world: World, told: list[LoopEvent], tmp_path: Path) -> Loop:
         known_stamp=lambda: 1,
         readings=1,
         resources=lambda: (),
-        blocks=lambda: (),
         unfinished=frozenset,
         cancel=lambda: None,
     )

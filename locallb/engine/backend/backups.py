@@ -38,21 +38,13 @@ class Backups(Struct, frozen=True):
     stack: str
     files: Files
 
-    def add(self, state: Path, now: int, spare: Path | None = None) -> None:
-        """Keep the state as it is, and remove what is no longer needed beside it: one of it is moved to `spare`.
-
-        A directory or a link with the name of a backup stays where it is: where the next state is to be written, it
-        would keep every later one from being written.
-        """
+    def add(self, state: Path, now: int) -> None:
+        """Keep the state as it is, and remove backups that are no longer needed; what is no file stays."""
         self.files.link(state, self.folder / f"{self.stack}.{now}.json")
         times = {time: path for time, path in self._times() if _is_regular(path)}
         for time in times.keys() - kept(times, now):
             with suppress(OSError):
-                if spare is None:
-                    times[time].unlink()
-                else:
-                    spare.unlink(missing_ok=True)  # of two names of one file a rename would leave both
-                    times[time].replace(spare)
+                times[time].unlink()
 
     def put_aside(self, path: Path, ending: str, now: int) -> Path:
         """Move a file, or whatever stands in its place, here for good; return where it is now."""

@@ -15,7 +15,6 @@ from locallb.engine.backend.layout import Layout
 from locallb.engine.backend.locks import locked
 from locallb.engine.backend.recovery import replay, salvaged
 from locallb.engine.backend.restoring import journal_complaint, restore, state_complaint
-from locallb.engine.backend.rewriting import Rewriter
 from locallb.engine.state.checkpoint import (
     Checkpoint,
     check_state,
@@ -25,7 +24,6 @@ from locallb.engine.state.checkpoint import (
 )
 from locallb.engine.state.errors import StateBroken, StateUnwritable, unreadable
 from locallb.engine.state.files import Files
-from locallb.engine.state.joined import JoinedResources
 from locallb.engine.state.journal import Journal, read_journal, seal_leftover
 from locallb.engine.state.resource import Pending
 from locallb.engine.state.snapshot import Begin, End, Mutation, Snapshot
@@ -88,8 +86,6 @@ class Store:
         self._backups = Backups(self._layout.backups, stack, self._files)
         self._checkpoint: Checkpoint | None = None
         self._snapshot = Snapshot()
-        self._joined = JoinedResources()
-        self._rewriter = Rewriter(self._files)
         self._stamp: _Stamp | None = None
         self._is_ours = False
         """Whether a session of ours goes on: memory is ahead of the file."""
@@ -251,12 +247,12 @@ class Store:
 
     def _save(self, time: str) -> None:
         checkpoint = self._checkpoint or Checkpoint(self._layout.name)
-        pieces = format_checkpoint(checkpoint, self._snapshot, time, self._joined)
+        data = format_checkpoint(checkpoint, self._snapshot, time)
         if not self._layout.meta.exists():
-            self._files.replace(self._layout.meta, [b"version: 1\n"])
+            self._files.replace(self._layout.meta, b"version: 1\n")
         if self._layout.state.exists():
-            self._backups.add(self._layout.state, time_ns(), self._rewriter.spare(self._layout.state))
-        self._rewriter.write(self._layout.state, pieces)
+            self._backups.add(self._layout.state, time_ns())
+        self._files.replace(self._layout.state, data)
         self._snapshot.renumber()
         self._checkpoint = Checkpoint(checkpoint.stack, time, (), (), checkpoint.around, checkpoint.latest)
         self._stamp = self._read_stamp()

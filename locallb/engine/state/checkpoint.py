@@ -14,7 +14,6 @@ from msgspec import Struct, field
 
 from locallb.engine.state.errors import StateBroken, StateUnusable, Unsupported, parsing_problem, refusal, unreadable
 from locallb.engine.state.integrity import check_manifest, check_pending, check_resources, magic_of
-from locallb.engine.state.joined import JoinedResources
 from locallb.engine.state.resource import (
     Pending,
     ResourceState,
@@ -22,7 +21,6 @@ from locallb.engine.state.resource import (
     pending_from_json,
     resource_from_json,
 )
-from locallb.engine.state.slots import Piece
 from locallb.engine.state.snapshot import Snapshot
 from locallb.engine.state.values import SIGNATURE, Value
 from locallb.guarded import reader
@@ -128,7 +126,7 @@ def _parse(text: str) -> tuple[dict[str, Value], list[str]]:
 
 
 def _without_room(text: str) -> str:
-    """Return a resource's text as it was before it came to the end of a piece of a large file."""
+    """Return a resource's text without the spaces before its last bracket, with which earlier versions padded it."""
     return f"{text[:-1].rstrip(' ')}}}" if text.endswith(" }") else text
 
 
@@ -202,10 +200,8 @@ def check_latest(
     yield from check_pending(pending)
 
 
-def format_checkpoint(
-    checkpoint: Checkpoint, snapshot: Snapshot, time: str, joined: JoinedResources | None = None
-) -> tuple[Piece, ...]:
-    """Write a state file, one line, in pieces; `joined` has those of the last writing."""
+def format_checkpoint(checkpoint: Checkpoint, snapshot: Snapshot, time: str) -> bytes:
+    """Write a state file, one line, from the bytes that each resource keeps of itself."""
     manifest: dict[str, Value] = {"time": time, "magic": magic_of(VERSION), "version": VERSION}
     known = dict(checkpoint.latest)
     head = f'{{"version":{FORMAT},"checkpoint":{{"stack":{compact(checkpoint.stack)},"latest":{{'
@@ -219,8 +215,8 @@ def format_checkpoint(
     tail += f'"metadata":{compact(known.pop("metadata", {}))}'
     tail += "".join(f",{compact(key)}:{compact(value)}" for key, value in known.items())
     tail += "}" + "".join(f",{compact(key)}:{compact(value)}" for key, value in checkpoint.around.items()) + "}}"
-    blocks = snapshot.in_blocks()
-    if not blocks:
-        return Piece(head.encode()), Piece(tail.encode())
-    pieces = (joined or JoinedResources()).pieces(blocks)
-    return Piece(f"{head}{_RESOURCES}".encode(), len(_RESOURCES)), *pieces, Piece(f"],{tail}".encode())
+    if not (listed := [resource.data for resource in snapshot.in_order()]):
+        return f"{head}{tail}".encode()
+    listed[0] = f"{head}{_RESOURCES}".encode() + listed[0]
+    listed[-1] += f"],{tail}".encode()
+    return b",".join(listed)  # all at once: a second copy of a large state costs more than all the rest

@@ -4,20 +4,15 @@ Every write passes one hook, so that tests can stop the world at each of them. E
 """
 
 import errno
-import fcntl
 import os
-import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import islice
 from pathlib import Path
 
 from locallb.engine.state.errors import StateUnwritable, unwritable
 from locallb.guarded import reader
 
 _FILE, _FOLDER = 0o600, 0o700  # whoever can write a state decides what the next run does
-_AT_ONCE = os.sysconf("SC_IOV_MAX")
-"""Pieces of one write."""
 _FULL = errno.ENOSPC, os.strerror(errno.ENOSPC)
 
 
@@ -43,30 +38,14 @@ class Files:
         except OSError as error:
             raise unwritable(path, error) from error
 
-    def replace(self, path: Path, pieces: Iterable[bytes | memoryview]) -> None:
+    def replace(self, path: Path, data: bytes) -> None:
         """Set a file's whole content, or leave it as it was: written beside, synced, renamed, the folder synced."""
-        with self._replacing(path) as beside:
-            beside.unlink(missing_ok=True)  # somebody may read it under another name
-            _write(beside, pieces, synced=True)
-
-    def rewrite(self, path: Path, descriptor: int, places: Iterable[tuple[int, bytes]], size: int) -> None:
-        """Do the same with the file beside it that is leased here, by writing some places of it only."""
-        with self._replacing(path):
-            for start, data in places:
-                _write_rest(descriptor, data, os.pwrite(descriptor, data, start), start)
-            os.truncate(descriptor, size)
-            os.fsync(descriptor)
-            with suppress(OSError):  # it was broken: who opens it by its new name doesn't wait, as is wanted
-                fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-
-    @contextmanager
-    def _replacing(self, path: Path) -> Iterator[Path]:
-        """Give the file beside to be written, and put it in place."""
         self.make_folder(path.parent)
-        beside = beside_of(path)
+        beside = path.with_name(f".{path.name}.new")  # one writer at a time, as the stack is locked
         try:
             with self._writing(f"write {path.name}", path):
-                yield beside
+                beside.unlink(missing_ok=True)  # it may have another name
+                _write(beside, data, synced=True)
             with self._writing(f"rename {path.name}", path):
                 beside.replace(path)
         except StateUnwritable:
@@ -80,15 +59,14 @@ class Files:
         """Create a small file, complete at once; it is written as `beside` first."""
         self.make_folder(path.parent)
         with self._writing(f"create {path.name}", path):
-            _write(beside, [text.encode()])
+            _write(beside, text.encode())
         with self._writing(f"rename {path.name}", path):
             beside.replace(path)
 
     def append(self, descriptor: int, path: Path, text: str) -> None:
         """Add to an open file in one write."""
         with self._writing(f"append to {path.name}", path):
-            data = text.encode()
-            _write_rest(descriptor, data, os.write(descriptor, data))
+            _write_all(descriptor, text.encode())
 
     def open_new(self, path: Path) -> int:
         """Open an empty file for appending."""
@@ -136,26 +114,6 @@ class Files:
                 _make_folders(path)
 
 
-def beside_of(path: Path) -> Path:
-    """Return where a file is written before it is put in place: one writer at a time, as the stack is locked."""
-    return path.with_name(f".{path.name}.new")
-
-
-def has_lease(descriptor: int) -> bool:
-    """Return whether an open file has one name and nobody else has it open; who is about to waits until it is let go.
-
-    As far as the kernel grants leases.
-    """
-    if os.fstat(descriptor).st_nlink != 1 or not hasattr(fcntl, "F_SETLEASE"):
-        return False
-    try:
-        fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)  # one that ends nobody, should it be sent
-        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
-    except OSError:
-        return False
-    return True
-
-
 def _make_folders(path: Path) -> None:
     """Make what is missing on the way, each closed to others and open to us, whatever the umask."""
     if not path.is_dir():
@@ -164,35 +122,22 @@ def _make_folders(path: Path) -> None:
         path.chmod(_FOLDER)
 
 
-def _write(path: Path, pieces: Iterable[bytes | memoryview], *, synced: bool = False) -> None:
+def _write(path: Path, data: bytes, *, synced: bool = False) -> None:
     descriptor = reader.open_to_write(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _FILE)
     try:
         os.fchmod(descriptor, _FILE)  # whatever the umask takes away
-        rest = iter(pieces)
-        while some := tuple(islice(rest, _AT_ONCE)):
-            _write_pieces(descriptor, some)
+        _write_all(descriptor, data)
         if synced:
             os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _write_pieces(descriptor: int, pieces: tuple[bytes | memoryview, ...]) -> None:
-    """Write all of them, in one call if the kernel takes that: a large state costs half of what a stream does."""
-    written = os.writev(descriptor, pieces)
-    if written == sum(map(len, pieces)):
-        return
-    for piece in pieces:
-        _write_rest(descriptor, piece, min(written, len(piece)))
-        written -= min(written, len(piece))
-
-
-def _write_rest(descriptor: int, data: bytes | memoryview, written: int, start: int | None = None) -> None:
-    """Write what a call didn't: it says why, such as that the disk is full, or the file as large as it may be."""
-    rest = memoryview(data)[written:]
+def _write_all(descriptor: int, data: bytes) -> None:
+    """Write until everything is taken: one call takes at most 2 GiB, and less where a disk is full."""
+    rest = memoryview(data)
     while rest:
-        done = len(data) - len(rest)
-        taken = os.write(descriptor, rest) if start is None else os.pwrite(descriptor, rest, start + done)
+        taken = os.write(descriptor, rest)
         if not taken:  # as file systems outside of the kernel may answer
             raise OSError(*_FULL)
         rest = rest[taken:]

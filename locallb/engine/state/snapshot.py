@@ -11,7 +11,6 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from locallb.engine.state.blocks import Blocks, Listing, the_very_same
 from locallb.engine.state.errors import StateBroken
 from locallb.engine.state.resource import Pending, ResourceState
 from locallb.engine.state.urns import STACK_TYPE
@@ -67,9 +66,6 @@ class Snapshot:
         self.pending: dict[int, Pending] = dict(enumerate(pending))
         self._users: dict[str, dict[str, None]] = {}
         self._position: dict[str, int] = {}
-        self._listing = Listing(self.live, self._position)
-        self._old: tuple[ResourceState, ...] = ()
-        """The old instances as they were listed last."""
         self._sorted = True
         self._listed: tuple[ResourceState, ...] | None = None
         self._lock = RLock()
@@ -142,15 +138,6 @@ class Snapshot:
                 self._listed = (*self.in_order_live(), *self.condemned.values())
             return self._listed
 
-    def in_blocks(self) -> Blocks:
-        """List everything in the same order, in blocks: the very same ones where nothing of theirs changed."""
-        with self._lock:
-            if not self._sorted:
-                self._sort()
-            self._old = the_very_same(self._old, tuple(self.condemned.values()))
-            blocks = self._listing.blocks()
-            return (*blocks, self._old) if self._old else blocks
-
     def in_order_live(self) -> list[ResourceState]:
         """List the live resources as the state file does."""
         with self._lock:
@@ -190,7 +177,6 @@ class Snapshot:
             self._clock += 1
             self._position[urn] = self._clock
         here = self._position[urn]
-        self._listing.changed(here)
         for used in resource.references:
             self._users.setdefault(used, {})[urn] = None
             if self._position.get(used, here) >= here:
@@ -203,8 +189,7 @@ class Snapshot:
     def _drop(self, urn: str) -> None:
         self._forget_references(urn)
         self.live.pop(urn, None)
-        if (position := self._position.pop(urn, None)) is not None:
-            self._listing.changed(position)
+        self._position.pop(urn, None)
         self.pending = {
             n: operation
             for n, operation in self.pending.items()
@@ -245,7 +230,6 @@ class Snapshot:
                     stack.extend(sorted(missing, key=self._position.__getitem__, reverse=True))
         self.live, self._listed = ordered, None
         self._position = {urn: index for index, urn in enumerate(ordered)}
-        self._listing = self._listing.reordered(self.live, self._position)
         self._clock = len(ordered)
         self._sorted = True
 

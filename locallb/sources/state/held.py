@@ -7,8 +7,7 @@ lives, and what other stacks hold (the ledger).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping
 from operator import attrgetter
 from pathlib import Path
 from typing import TypeVar
@@ -21,7 +20,16 @@ from locallb.model.memory import Memo
 from locallb.model.serving import HeapBounds
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment
 from locallb.sources import SourceError
-from locallb.sources.state.held_resources import Authority, HeldResource, OfStack, Part, Run, as_object, said
+from locallb.sources.state.held_resources import (
+    Authority,
+    HeldResource,
+    OfStack,
+    Part,
+    Run,
+    as_object,
+    held_types,
+    said,
+)
 from locallb.storage import files
 
 _Said = TypeVar("_Said")
@@ -50,12 +58,9 @@ class HeldByState(Struct, frozen=True):
 
 
 class HeldMemory(Struct):
-    """What the resources of a state said when they were read last, and what that came to."""
+    """What each resource of a state held when it was read last, and what that came to."""
 
-    said: Memo[tuple[object, ...]] = field(default_factory=Memo)
-    """What all resources of a block said."""
-    members: Memo[Memo[object]] = field(default_factory=Memo)
-    """What each of them said, while the block changes; by its first one, which most often stays."""
+    resources: Memo[object] = field(default_factory=Memo)
     held: Memo[HeldByState] = field(default_factory=Memo)
 
 
@@ -78,19 +83,17 @@ def read_held(state: Path) -> HeldByState:
         ) from None
 
 
-def held_by(blocks: Iterable[Sequence[HeldResource]], known: HeldMemory) -> HeldByState:
-    """Return what the resources of a state in memory hold; `known` has what was read of the very same blocks before.
+def held_by(resources: Iterable[HeldResource], known: HeldMemory) -> HeldByState:
+    """Return what the resources of a state in memory hold; `known` has what was read of identical resources before.
 
     Raises:
         SourceError: if one isn't as we write it.
 
     """
-    blocks = tuple(blocks)
-    members = [known.members.of(tuple(map(id, block[:1])), Memo) for block in blocks]
-    known.members.evict_unused()
+    types = held_types()
+    holders = [resource for resource in resources if resource.type in types]
     try:
-        of_blocks = known.said.each(lambda known, block: known.each(said, block), members, blocks)
-        return known.held.of(None, _held_in, of_blocks)
+        return known.held.of(None, _held, known.resources.each(said, holders))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SourceError(f"the stack's state has a resource that isn't as local-lb writes it: {error}") from None
 
@@ -108,10 +111,6 @@ class _Resource(Struct, frozen=True):
     inputs: Mapping[str, object]
     outputs: Mapping[str, object]
     delete: bool
-
-
-def _held_in(every: Iterable[tuple[object, ...]]) -> HeldByState:
-    return _held(tuple(chain.from_iterable(every)))
 
 
 def _held(every: tuple[object, ...]) -> HeldByState:

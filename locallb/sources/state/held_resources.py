@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import cache
 from ipaddress import ip_address
 from typing import Protocol
 
@@ -32,6 +33,12 @@ class HeldResource(Resource, Protocol):
     @property
     def delete(self) -> bool:
         """Whether a replacement left it to be deleted."""
+
+
+@cache
+def held_types() -> frozenset[str]:
+    """Return the types of resources that may hold something."""
+    return frozenset((*_READ, *run_types()))
 
 
 def said(resource: HeldResource) -> object:

@@ -143,7 +143,9 @@ def test_failed_start_of_watching_is_repeated_at_the_next_look(tmp_path: Path, m
 
     engine = cast(
         "Engine",
-        SimpleNamespace(state_stamp=lambda: 0, known_stamp=lambda: 0, readings=1, blocks=tuple, unfinished=frozenset),
+        SimpleNamespace(
+            state_stamp=lambda: 0, known_stamp=lambda: 0, readings=1, resources=tuple, unfinished=frozenset
+        ),
     )
     planner = Planner(home, engine, lambda: settings, marks.append, triggers)
     with monkeypatch.context() as here:

@@ -22,7 +22,7 @@ class Stack:
     def __init__(self) -> None:
         self.stamp, self.asked = 1, 0
 
-    def blocks(self) -> tuple[()]:
+    def resources(self) -> tuple[()]:
         """Give all of them."""
         self.asked += 1
         return ()
@@ -37,7 +37,7 @@ def stack() -> Stack:
 @pytest.fixture
 def planner(stack: Stack, tmp_path: Path) -> Planner:
     """Make one that has just started and knows that stack."""
-    engine = cast("Engine", SimpleNamespace(state_stamp=lambda: stack.stamp, blocks=stack.blocks))
+    engine = cast("Engine", SimpleNamespace(state_stamp=lambda: stack.stamp, resources=stack.resources))
     triggers = Triggers(Home("p", "s", str(tmp_path)), tmp_path / "stack.yaml", lambda _mark: None)
     triggers._watched = settings = Settings((), ())
     made = Planner(Home("p", "s", str(tmp_path)), engine, lambda: settings, lambda _mark: None, triggers)
