@@ -61,6 +61,12 @@ class Program(Struct):
             return engine.bring(self._declared, scope=scope)
         return engine.up(self, scope=scope)
 
+    def preview(self, engine: Engine, scope: Scope) -> Result:
+        """Return what an update would do. Raises as `update` does."""
+        if is_standard(self.path):
+            return engine.bring(self._declared, preview=True, scope=scope)
+        return engine.preview(self, scope=scope)
+
     def _declared(self) -> Declared:
         """Return what it declares. Raises EngineError."""
         try:

@@ -27,7 +27,7 @@ from locallb.engine.deploy.reporter import Reporter
 from locallb.engine.deploy.run import Run
 from locallb.engine.deploy.scope import EVERYTHING, Scope
 from locallb.engine.deploy.steps import Steps
-from locallb.engine.deploy.unwanted import Unwanted, find_unwanted
+from locallb.engine.deploy.unwanted import find_unwanted
 from locallb.engine.providers.registry import Providers
 from locallb.engine.state.errors import Cancelled, EngineError, FullScopeNeeded, HostRefused, StateUnwritable
 from locallb.engine.state.project import Project, load_config
@@ -108,9 +108,14 @@ class Engine:
         return self._with_program(program, scope, refresh=refresh, preview=False)
 
     def bring(
-        self, declare: Callable[[], Declared], *, refresh: bool | None = None, scope: Scope = EVERYTHING
+        self,
+        declare: Callable[[], Declared],
+        *,
+        preview: bool = False,
+        refresh: bool | None = None,
+        scope: Scope = EVERYTHING,
     ) -> Result:
-        """Update the stack to what is declared as data, once the stack is this run's; otherwise as `up`.
+        """Update the stack to what is declared as data, once the stack is this run's; otherwise as `up`, or `preview`.
 
         What keeps `declare` from declaring anything is an EngineError.
         """
@@ -123,11 +128,11 @@ class Engine:
             except EngineError as error:
                 run.reporter.is_whole = False
                 run.reporter.say(Severity.ERROR, str(error))
-            else:
-                Once(run).bring(declared)
-            return {}
+                return {}
+            Once(run).bring(declared)
+            return declared.outputs
 
-        return self._run(work, scope, config, preview=False)
+        return self._run(work, scope, config, preview=preview)
 
     def refresh(self, *, preview: bool = False) -> Result:
         """Update the state to what the resources are in the world."""
@@ -184,11 +189,7 @@ class Engine:
 
         def work(run: Run) -> Mapping[str, Value]:
             self._refresh_first(run, refresh)
-            snapshot = run.steps.recorder.snapshot
-            if preview:
-                run.delete(Unwanted(tuple(snapshot.in_order_live()), dict(snapshot.condemned)))
-            else:
-                Once(run).destroy()
+            Once(run).destroy()
             return {}
 
         return self._run(work, EVERYTHING, {}, preview=preview)

@@ -41,7 +41,7 @@ def up(session: Session, args: Arguments, out: Out) -> int:
     if not args.yes:
         with Progress(out, f"Previewing update ({session.stack})", silent=args.json) as progress:
             program, plan = session.program(plan), None
-            planned = session.engine(progress.listen).preview(program, scope=scope)
+            planned = program.preview(session.engine(progress.listen), scope)
         if (planned.ok and planned.unchanged) or (args.json and not planned.ok):
             return tell_outcome(session, args, out, "up", planned, what_was_planned(session, program)[1])
         printed = _ask_about(out, args, planned)

@@ -20,7 +20,7 @@ def preview(session: Session, args: Arguments, out: Out) -> int:
     scope, handed = scope_of(session, args.targets, keep=False)
     silent, program = args.json or args.format != "tree", session.program(handed)
     with Progress(out, f"Previewing update ({session.stack})", silent=silent) as progress:
-        result = session.engine(progress.listen).preview(program, scope=scope)
+        result = program.preview(session.engine(progress.listen), scope)
     reading, plan = what_was_planned(session, program)
     if args.targets:  # policies and reports are about whole stacks
         return tell_outcome(session, args, out, "preview", result, plan)

@@ -61,6 +61,8 @@ class Terms(Struct, frozen=True):
     """Whether only what is asked for is brought about."""
     stop: Stop = field(default_factory=Stop)
     """Asks to begin nothing more; whoever asks from elsewhere wakes the core by `Executor.post`, too."""
+    is_preview: bool = False
+    """Whether operations are only foreseen: what they make counts as desired."""
 
 
 class Core:
@@ -489,7 +491,9 @@ class Core:
         else:
             self._apply(changes)
             self._touch(urn)
-        if operation.kind in MAKING:
+        if operation.kind in MAKING and self._terms.is_preview:
+            self._settle(urn, self._decider.wanted.get(urn), ())
+        elif operation.kind in MAKING:
             self._made[urn] = operation.subject.inputs
         self._told(outcome)
 

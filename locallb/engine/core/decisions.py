@@ -7,7 +7,7 @@ groups, of old instances and of operations under way included.
 from collections.abc import Callable
 from typing import TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from locallb.engine.backend.store import Recorder
@@ -20,7 +20,7 @@ from locallb.engine.deploy.goal import Goal
 from locallb.engine.deploy.provider_resources import ProviderResources
 from locallb.engine.deploy.replacement import dependents_to_replace
 from locallb.engine.deploy.scope import Scope
-from locallb.engine.providers.handles import Handle
+from locallb.engine.providers.handles import Difference, Handle
 from locallb.engine.state.checkpoint import timestamp
 from locallb.engine.state.errors import FullScopeNeeded, StepError
 from locallb.engine.state.resource import Pending, ResourceState
@@ -70,6 +70,8 @@ class Decider(Struct):
     """Whether what isn't desired, or a replacement left, is left alone."""
     is_partial: bool = False
     """Whether outputs of the Stack are added to those that it has, and what isn't desired waits for its root."""
+    _replacements: dict[str, Difference] = field(default_factory=dict)
+    """Why resources are deleted before their successors are made."""
 
     @property
     def scope(self) -> Scope:
@@ -154,7 +156,7 @@ class Decider(Struct):
         new = replace(goal.state(urn, inputs, old), provider=reference)
         lane = self.lane_of(new)
         if old is None or not is_there:
-            return Operation(Kind.CREATE, new, handle, lane, old)
+            return Operation(Kind.CREATE, new, handle, lane, old, difference=self._replacements.pop(urn, None))
         difference = self.providers.compare(old, new, handle)
         if not difference.changes:
             new = replace(new, id=old.id, outputs=old.outputs)
@@ -164,6 +166,7 @@ class Decider(Struct):
         # A successor owes nothing to the old inputs: it is checked without them.
         renewed = replace(new, inputs=handle.check(urn, {}, goal.inputs))
         if difference.delete_before_replace:
+            self._replacements[urn] = difference
             return self._delete_first(old, renewed, handle, lane)
         return Operation(Kind.CREATE, renewed, handle, lane, old, difference=difference)
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 from locallb.engine.core.core import Core, Terms
 from locallb.engine.core.decisions import LaneOf
 from locallb.engine.core.declared import Declared
-from locallb.engine.core.executor import ThreadExecutor
+from locallb.engine.core.executor import PreviewExecutor, ThreadExecutor
 from locallb.engine.core.session import core_of
 from locallb.engine.core.telling import Teller
 from locallb.engine.core.wanted import Wanted
@@ -56,9 +56,12 @@ class Once(Struct, frozen=True):
 
     @contextmanager
     def _core(self, declared: Declared) -> Iterator[tuple[Core, Wanted]]:
-        run, executor = self.run, ThreadExecutor()
-        terms = Terms(Teller(run.reporter), tries_again=False, parallel=run.parallel, stop=run.steps.stop)
-        wanted = Wanted(run.providers.project, run.providers.stack, declared.versions)
+        run, preview = self.run, self.run.steps.preview
+        executor = PreviewExecutor() if preview else ThreadExecutor()
+        terms = Terms(
+            Teller(run.reporter), tries_again=False, parallel=run.parallel, stop=run.steps.stop, is_preview=preview
+        )
+        wanted = Wanted(run.providers.project, run.providers.stack, declared.versions, is_preview=preview)
         at_work = core_of(run.providers, wanted, self.lane_of, executor, terms=terms)
         try:
             with waking(lambda: executor.post(lambda: None)), at_work as core:

@@ -13,6 +13,7 @@ from locallb.engine.state.checkpoint import timestamp
 from locallb.engine.state.errors import EngineError, StepError
 from locallb.engine.state.resource import Pending, ResourceState
 from locallb.engine.state.snapshot import Drop, End, Free, Mutation, Put, Snapshot, Supersede
+from locallb.engine.state.values import UNKNOWN
 
 
 class Kind(Enum):
@@ -89,6 +90,16 @@ class Operation(Struct, eq=False):
             self.prepare()
         self.handle.delete(self.subject)
         return None
+
+    def foresee(self) -> object:
+        """Return what `perform` would give, as far as that is known; changes nothing. Raises EngineError."""
+        if self.kind not in MAKING:
+            return None
+        can_plan = self.handle.can_plan()
+        if self.kind is Kind.UPDATE and self.old is not None:
+            return self.handle.update(self.old, self.subject, preview=True) if can_plan else dict(self.subject.inputs)
+        identity, outputs = self.handle.create(self.subject, preview=True) if can_plan else ("", self.subject.inputs)
+        return identity or UNKNOWN, dict(outputs)
 
     def _finish(self) -> object:
         """Make again what was begun; Nothing where nothing is left of it and it can't be made."""

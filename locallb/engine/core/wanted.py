@@ -9,7 +9,7 @@ from locallb.engine.deploy.goal import Goal
 from locallb.engine.state.errors import EngineError, StepError
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.urns import make_urn, package_of, stack_urn
-from locallb.engine.state.values import Value
+from locallb.engine.state.values import UNKNOWN, Value, has_unknown
 from locallb.model.desired import Group, Ref, Resource, ResourceKey, references
 
 Groups = Mapping[ResourceKey, Group]
@@ -17,12 +17,16 @@ Live = Mapping[str, ResourceState]
 
 
 class Wanted:
-    """The desired resources by URN, with who needs them; `versions` are those of the packages that have some."""
+    """The desired resources by URN, with who needs them; `versions` are those of the packages that have some.
 
-    def __init__(self, project: str, stack: str, versions: Mapping[str, str]) -> None:
+    In a preview outputs may be unknown, and so is what is made of them.
+    """
+
+    def __init__(self, project: str, stack: str, versions: Mapping[str, str], *, is_preview: bool = False) -> None:
         self._project = project
         self._stack = stack
         self._versions = versions
+        self._is_preview = is_preview
         self.root = stack_urn(project, stack)
         self._groups: Groups = {}
         self._by_key: dict[ResourceKey, Resource] = {}
@@ -159,6 +163,8 @@ class Wanted:
 
     def _output(self, ref: Ref, of: ResourceState) -> Value:
         known = {**of.inputs, **of.outputs, "id": of.id}
+        if self._is_preview and any(has_unknown(known.get(field, UNKNOWN)) for field in ref.fields):
+            return UNKNOWN
         if missing := [field for field in ref.fields if field not in known]:
             raise StepError(f"{of.urn} has no output {missing[0]}")
         value = ref.value(*(known[field] for field in ref.fields))

@@ -1,4 +1,7 @@
-"""An update from data does, tells and leaves what an update by a program does: also with failures, and in a scope."""
+"""An update from data does, tells and leaves what an update by a program does: also with failures, and in a scope.
+
+So does a preview, which changes nothing.
+"""
 
 import re
 from dataclasses import dataclass, field
@@ -8,11 +11,27 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from pulumi.provider.experimental.provider import CreateRequest, CreateResponse, UpdateRequest, UpdateResponse
+from pulumi.provider.experimental.provider import (
+    ConfigureRequest,
+    ConfigureResponse,
+    CreateRequest,
+    CreateResponse,
+    UpdateRequest,
+    UpdateResponse,
+)
 
 from locallb.engine.backend.store import Store
 from locallb.engine.core.declared import Declared
-from locallb.engine.deploy.events import Event, Op, Result, Severity, StepDone, StepFailed, StepStarted
+from locallb.engine.deploy.events import (
+    Event,
+    Op,
+    Result,
+    Severity,
+    StepDone,
+    StepFailed,
+    StepPlanned,
+    StepStarted,
+)
 from locallb.engine.deploy.scope import EVERYTHING, Scope, only
 from locallb.engine.engine import Engine
 from locallb.engine.state.errors import Cancelled, EngineError, FullScopeNeeded
@@ -35,11 +54,12 @@ _KEPT = re.compile(r"^\S+ can't be deleted: \S+")
 
 @dataclass(frozen=True)
 class Turn:
-    """What is desired, what fails of it, and which roots it is about; None for all."""
+    """What is desired, what fails of it, which roots it is about (None: all), and if its outputs are foreseen."""
 
     graph: Graph
     failing: frozenset[str]
     roots: frozenset[int] | None
+    foresees: bool = True
 
 
 @st.composite
@@ -51,15 +71,21 @@ def turns(draw: st.DrawFn) -> list[Turn]:
         names = [f"n{node.number}" for node in graph]
         failing = draw(st.frozensets(st.sampled_from(names), max_size=2)) if names else frozenset()
         roots = draw(st.none() | st.frozensets(st.integers(0, 2), min_size=1))
-        taken.append(Turn(graph, failing, roots))
+        taken.append(Turn(graph, failing, roots, draw(st.booleans())))
         graph = draw(changed(graph)) if graph else draw(graphs(6))
     return taken
 
 
 class Failing(BookKeeper):
-    """A provider that refuses to make some things."""
+    """A provider that refuses to make some things, and may foresee nothing."""
 
     failing: frozenset[str] = frozenset()
+    foresees = True
+
+    async def configure(self, request: ConfigureRequest) -> ConfigureResponse:
+        """Accept anything."""
+        del request
+        return ConfigureResponse(supports_preview=self.foresees)
 
     async def create(self, request: CreateRequest) -> CreateResponse:
         """Make a thing, or not."""
@@ -84,40 +110,54 @@ class Twin:
     by_data: bool
     events: list[Event] = field(default_factory=list)
 
-    def take(self, turn: Turn) -> tuple[object, ...]:
-        """Take a turn; give all that can be seen of it."""
+    def take(self, turn: Turn, *, preview: bool = False) -> tuple[object, ...]:
+        """Take a turn, or foresee it; give all that can be seen of it."""
         project = self.site.project()
         provider = Failing(self.site.books)
-        provider.failing = turn.failing
+        provider.failing, provider.foresees = turn.failing, turn.foresees
         self.events.clear()
         store = Store(project.backend, project.name, "dev")
         engine = Engine(project, "dev", {"books": provider}, store=store, on_event=self.events.append)
+        scope = EVERYTHING if turn.roots is None else scope_of(turn.roots)
         try:
-            result = self._up(engine, turn.graph, EVERYTHING if turn.roots is None else scope_of(turn.roots))
+            result = self._run(engine, turn.graph, scope, preview=preview)
         except FullScopeNeeded:
             return NEEDS_ALL
         steps = [step for step in result.steps if step.op is not Op.DELETE_REPLACED]
-        told = [one for one in self.events if isinstance(one, StepDone | StepFailed)]
+        told = [one for one in self.events if isinstance(one, StepPlanned if preview else StepDone | StepFailed)]
         return (
             result.ok,
             {op: number for op, number in result.changes.items() if number},
             result.broken,
             sorted(_KEPT.sub("something", message) for message in messages(result)),
-            sorted((step.op, step.subject.urn, step.failed, len(step.changes)) for step in steps),
+            sorted((step.op, step.subject.urn, step.failed, repr(step.changes)) for step in steps),
             len(told) == len(result.steps),
             result.outputs,
             {urn: resource for urn, resource in self.site.state().items() if not urn.endswith("!")},
         )
+
+    def foresee(self, turn: Turn) -> tuple[object, ...]:
+        """Foresee a turn; give all that can be seen of that. Nothing is different afterwards."""
+        before = self.site.state(), dict(self.site.books.things)
+        foreseen = self.take(turn, preview=True)
+        assert before == (self.site.state(), self.site.books.things)
+        return foreseen
+
+    def destroy(self, *, preview: bool) -> object:
+        """Destroy the stack, or foresee that; give what was, or would be, deleted."""
+        result = self.site.engine().destroy(preview=preview)
+        deleted = sorted((step.op, step.subject.urn) for step in result.steps)
+        return result.ok, result.changes, deleted, messages(result)
 
     def finish(self, graph: Graph) -> tuple[object, object]:
         """Let everything succeed; give what is left, old instances included."""
         assert self.take(Turn(graph, frozenset(), None))[0]
         return self.site.state(), self.site.books.things
 
-    def _up(self, engine: Engine, graph: Graph, scope: Scope) -> Result:
+    def _run(self, engine: Engine, graph: Graph, scope: Scope, *, preview: bool) -> Result:
         if self.by_data:
-            return engine.bring(lambda: Declared(tuple(groups_of(graph).values())), scope=scope)
-        return engine.up(lambda: declare(graph), scope=scope)
+            return engine.bring(lambda: declared(graph), scope=scope, preview=preview)
+        return (engine.preview if preview else engine.up)(lambda: declare(graph), scope=scope)
 
 
 def scope_of(roots: frozenset[int]) -> Scope:
@@ -128,12 +168,14 @@ def scope_of(roots: frozenset[int]) -> Scope:
 @MODEST
 @given(turns())
 def test_updates_from_data_are_those_of_a_program(place: Path, taken: list[Turn]) -> None:
-    """The same operations, counts, sentences and broken roots; the same state and world in the end.
+    """The same operations, counts, sentences and broken roots, foreseen as well; the same state and world in the end.
 
     Old instances aside where something failed: from data they stay as long as anything that stays refers to them.
     """
     by_program, by_data = Twin(Site(fresh(place)), by_data=False), Twin(Site(fresh(place)), by_data=True)
     for turn in taken:
+        foreseen = by_data.foresee(turn), by_program.foresee(turn)
+        assert NEEDS_ALL in foreseen or foreseen[0] == foreseen[1], turn
         seen = by_data.take(turn), by_program.take(turn)
         if NEEDS_ALL in seen:  # what was done before that was found depends on who came first
             everything = Turn(turn.graph, frozenset(), None)
@@ -142,6 +184,8 @@ def test_updates_from_data_are_those_of_a_program(place: Path, taken: list[Turn]
         else:
             assert seen[0] == seen[1], turn
     assert by_data.finish(taken[-1].graph) == by_program.finish(taken[-1].graph)
+    assert by_data.destroy(preview=True) == by_data.destroy(preview=False) == by_program.destroy(preview=False)
+    assert by_data.site.books.things == {}
 
 
 BEFORE: Graph = (Node(0, 0), Node(1, 0, uses=(0,), first=True), Node(2, 1, uses=(1,)), Node(3, 2))
