@@ -11,10 +11,11 @@ from locallb.envoy import overload
 from locallb.envoy.document import KEEPALIVE, Message, subscription, typed
 from locallb.envoy.endpoints import assignment, file_name
 from locallb.envoy.http import tls
+from locallb.envoy.http.policies import seconds
 from locallb.model.http.backends import HttpBackends, Speaks
 from locallb.model.identities import Protocol
 from locallb.model.objects import Discovery
-from locallb.model.serving import ConnectCheck, HttpCheck, Upstream
+from locallb.model.serving import CHECK_INTERVAL, ConnectCheck, HttpCheck, Upstream
 
 _HTTP1_IDLE = "4s"
 """Seconds after which an idle connection to a backend is closed: before usual backends do (5 s and more), so that no
@@ -28,8 +29,6 @@ CONNECT_TIMEOUT = "0.250s"
 """How long a dead node may keep one client waiting before another is tried."""
 CHECK_TIMEOUT = "0.250s"
 """Also what a change of a STATIC upstream waits for when one of its nodes is dead."""
-CHECK_INTERVAL = "0.500s"
-"""With the timeout, a dead node is found after 0.75 s at most. A proxy with 30 backends needs 0.6 % of a core."""
 PANIC_PERCENT = 1
 """Below this share of healthy backends all of them are tried; with up to a hundred, that is when none is healthy.
 
@@ -153,22 +152,30 @@ def _checks(upstream: Upstream) -> Message:
     match upstream.health:
         # A TCP connect says nothing about a UDP port.
         case ConnectCheck() if upstream.protocol is Protocol.TCP:
-            return {"health_checks": [{**_TIMES, **plain, "tcp_health_check": {}}]}
+            return {"health_checks": [{**_times(upstream), **plain, "tcp_health_check": {}}]}
         case HttpCheck(path=path):
-            return {"health_checks": [{**_TIMES, **plain, "http_health_check": {"path": path, "host": "local-lb"}}]}
+            return {
+                "health_checks": [
+                    {**_times(upstream), **plain, "http_health_check": {"path": path, "host": "local-lb"}}
+                ]
+            }
         case _:
             return {}
 
 
-_TIMES: Message = {
-    "timeout": CHECK_TIMEOUT,
-    "interval": CHECK_INTERVAL,
-    # Envoy checks a cluster that never had traffic once a minute unless told otherwise.
-    "no_traffic_interval": CHECK_INTERVAL,
-    "unhealthy_interval": "0.250s",
-    "unhealthy_threshold": 1,
-    "healthy_threshold": 1,
-}
+def _times(upstream: Upstream) -> Message:
+    """Return when backends are checked, and what counts; one that failed twice as often, unless there are too many."""
+    interval = seconds(upstream.check_every)
+    again = "0.250s" if upstream.check_every == CHECK_INTERVAL else interval
+    return {
+        "timeout": CHECK_TIMEOUT,
+        "interval": interval,
+        # Envoy checks a cluster that never had traffic once a minute unless told otherwise.
+        "no_traffic_interval": interval,
+        "unhealthy_interval": again,
+        "unhealthy_threshold": 1,
+        "healthy_threshold": 1,
+    }
 
 
 def _http_options(http: HttpBackends) -> Message:

@@ -21,7 +21,7 @@ from locallb.model.identities import Home, IPAddress, Owner, Protocol, ProxyName
 from locallb.model.naming import part_id, proxy_id, proxy_name, proxy_owner
 from locallb.model.objects import BackendChoice, Discovery, Service, ServicePort
 from locallb.model.reasons import Problem, Reason
-from locallb.model.serving import HeapBounds, Listener, Part, Proxy
+from locallb.model.serving import HeapBounds, Listener, Part, Proxy, with_bounded_checks
 from locallb.model.snapshot import Access, HostFacts
 from locallb.planning.backends.backends import failover_backends, upstreams
 from locallb.planning.backends.index import BackendIndex
@@ -82,6 +82,7 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
         # Another listener would end open connections in time; HTTP's are kept only as safe as they can be made.
         listeners = tuple(replace(listener, bounded=False) for listener in listeners)
         served = tuple(replace(upstream, bounded=False) for upstream in served)
+    served = with_bounded_checks(served)
     if frame.settings.traffic_details:
         served = tuple(replace(upstream, measured=True) for upstream in served)
     if frame.settings.access_logs:
