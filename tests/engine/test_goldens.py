@@ -12,7 +12,7 @@ import pytest
 
 from locallb.engine.deploy.events import Result
 from locallb.engine.engine import Engine
-from locallb.engine.state.integrity import magic_of
+from locallb.engine.state.checkpoint import magic_of
 from locallb.engine.state.values import UNKNOWN
 from tests.engine.balancers import declare
 from tests.engine.record import read_golden

@@ -8,8 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from locallb.engine.deploy.scope import EVERYTHING, only
-from locallb.engine.state.checkpoint import check_state
-from locallb.engine.state.integrity import check_resources
+from locallb.engine.state.checkpoint import check_resources, check_state
 from tests.engine.graphs import CrashError, Doom, Graph, Node, Site, changed, declare, fresh, graphs, roots_of
 
 MODEST = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from locallb.engine.backend.backups import Backups
+from locallb.engine.backend.backups import Backups, restore
 from locallb.engine.backend.layout import Layout
-from locallb.engine.backend.locks import Holder, read_holders
-from locallb.engine.backend.restoring import restore
+from locallb.engine.backend.stack_lock import Holder, read_holders
 from locallb.engine.backend.store import Store
 from locallb.engine.providers.loops import new_loop
 from locallb.engine.state.checkpoint import check_state, timestamp

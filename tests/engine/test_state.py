@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from locallb.engine.deploy.events import Result
-from locallb.engine.state.checkpoint import check_state
+from locallb.engine.state.checkpoint import check_state, magic_of
 from locallb.engine.state.errors import EngineError, StateBroken, StateUnwritable, Unsupported
-from locallb.engine.state.integrity import magic_of
 from tests.engine.balancers import ONE, declare
 from tests.engine.support import Bench, World, make_project, short
 

@@ -7,8 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.engine.state.checkpoint import FORMAT, VERSION, Checkpoint, format_checkpoint, parse_checkpoint
-from locallb.engine.state.integrity import magic_of
+from locallb.engine.state.checkpoint import FORMAT, VERSION, Checkpoint, format_checkpoint, magic_of, parse_checkpoint
 from locallb.engine.state.resource import Pending, ResourceState, compact, resource_from_json
 from locallb.engine.state.snapshot import Begin, Drop, End, Mutation, Put, Snapshot
 from locallb.engine.state.urns import STACK_TYPE

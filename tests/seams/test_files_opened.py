@@ -58,7 +58,7 @@ MODULES = {
 }
 """With the reason why the storage room isn't asked."""
 UNGUARDED = {
-    "locallb.engine.backend.locks": KERNEL,
+    "locallb.engine.backend.stack_lock": KERNEL,
     "locallb.storage.locks": KERNEL,
     "locallb.storage.files": "a file that it makes, and none that exists (mode x)",
 }

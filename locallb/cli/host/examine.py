@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from locallb.cli.session import Session
 from locallb.config.settings import Pool, SettingsError
 from locallb.dns.names import is_wildcard
-from locallb.engine.backend.locks import read_holders
+from locallb.engine.backend.stack_lock import read_holders
 from locallb.engine.state.checkpoint import check_state
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.resource import ResourceState

@@ -10,11 +10,9 @@ from pathlib import Path
 from threading import Lock
 from time import time_ns
 
-from locallb.engine.backend.backups import Backups
+from locallb.engine.backend.backups import Backups, journal_complaint, restore, state_complaint
 from locallb.engine.backend.layout import Layout
-from locallb.engine.backend.locks import locked
-from locallb.engine.backend.recovery import replay, salvaged
-from locallb.engine.backend.restoring import journal_complaint, restore, state_complaint
+from locallb.engine.backend.stack_lock import locked
 from locallb.engine.state.checkpoint import (
     Checkpoint,
     check_state,
@@ -24,7 +22,7 @@ from locallb.engine.state.checkpoint import (
 )
 from locallb.engine.state.errors import StateBroken, StateUnwritable, unreadable
 from locallb.engine.state.files import Files
-from locallb.engine.state.journal import Journal, read_journal, seal_leftover
+from locallb.engine.state.journal import Journal, read_journal, replay, salvaged, seal_leftover
 from locallb.engine.state.resource import Pending
 from locallb.engine.state.snapshot import Begin, End, Mutation, Snapshot
 from locallb.guarded.reader import unfit

@@ -3,19 +3,26 @@
 The state file stays the last complete one until the update ends. A run that finds a journal replays it onto that file.
 The first line names the state that the journal belongs to by its manifest's time, the last one the state into which it
 went; a line cut short is a change that didn't happen yet as far as anybody knows.
+
+A journal can't be applied to a state that another engine wrote since, and mustn't be forgotten: what it made may exist,
+what it removed may be listed. So each resource that it left different from that state becomes an operation under way,
+to be resolved like any other: made again, which adopts it, or read.
 """
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from locallb.engine.state.checkpoint import check_resources
 from locallb.engine.state.errors import StateBroken, StateUnusable, StateUnwritable, parsing_problem, unreadable
 from locallb.engine.state.files import Files
-from locallb.engine.state.resource import compact, pending_from_json, resource_from_json
-from locallb.engine.state.snapshot import Begin, Drop, End, Free, Mutation, Put, Supersede
+from locallb.engine.state.resource import Pending, ResourceState, compact, pending_from_json, resource_from_json
+from locallb.engine.state.snapshot import Begin, Drop, End, Free, Mutation, Put, Snapshot, Supersede
+from locallb.engine.state.urns import is_provider
 from locallb.engine.state.values import Value
 from locallb.guarded import reader
 
@@ -188,3 +195,47 @@ def _number(value: Value) -> int:
     if not isinstance(value, int):
         raise TypeError(f"{value!r} is no number")
     return value
+
+
+def replay(mutations: Iterable[Mutation], snapshot: Snapshot, journal: Path) -> None:
+    """Apply a journal's changes to its state. Raises StateUnusable when they don't fit; the snapshot is spoilt then."""
+    try:
+        for mutation in mutations:
+            snapshot.apply(mutation)
+        complaint = next(check_resources(snapshot.in_order()), "")
+    except (KeyError, StateBroken) as error:
+        complaint = str(error)
+    if complaint:
+        raise StateUnusable(journal, f"it doesn't fit the state, {complaint}")
+
+
+def salvaged(mutations: Iterable[Mutation], snapshot: Snapshot) -> Iterator[Pending]:
+    """Return an operation for each resource that a journal leaves otherwise than the state."""
+    after: dict[str, ResourceState | None] = {}
+    begun: dict[int, Pending] = {}
+    for mutation in mutations:
+        match mutation:
+            case Put(resource) | Supersede(resource, _):
+                after[resource.urn] = resource
+            case Drop(urn):
+                after[urn] = None
+            case Begin(number, operation):
+                begun[number] = operation
+            case End(number):
+                begun.pop(number, None)
+    for urn, then in after.items():
+        yield from _operation(snapshot.live.get(urn), then)
+    yield from begun.values()
+
+
+def _operation(now: ResourceState | None, then: ResourceState | None) -> Iterator[Pending]:
+    """Compare a resource of the state with what the journal left of it; None is a resource that isn't there."""
+    subject = then or now
+    if subject is None or not subject.custom or is_provider(subject.type):
+        return
+    if then is None:
+        yield Pending("deleting", subject)
+    elif now is None or now.id != then.id:
+        yield Pending("creating", replace(then, id="", outputs={}, created="", modified=""))
+    elif not now.equals(then):
+        yield Pending("updating", replace(then, id="", outputs={}))

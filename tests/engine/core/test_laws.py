@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from locallb.engine.core.core import Core
 from locallb.engine.core.operations import Kind, Operation
-from locallb.engine.state.checkpoint import check_state
+from locallb.engine.state.checkpoint import check_resources, check_state
 from locallb.engine.state.errors import StateUnwritable
-from locallb.engine.state.integrity import check_resources
 from tests.engine.core.support import SimulatedExecutor, bring, core_of, groups_of, node_key, of_varied_length, unlucky
 from tests.engine.graphs import CrashError, Doom, Graph, Node, Site, changed, declare, fresh, graphs
 
