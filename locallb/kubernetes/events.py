@@ -7,7 +7,7 @@ status and condition (`service_status`). Not here: who sends them, and the time.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -52,10 +52,10 @@ def placement_events(placement: Placement) -> tuple[Event, ...]:
     """Return the events of a placement: what serves, then what doesn't and why, then its notices."""
     if placement.withdrawn:
         return (_warning(placement.withdrawn),)
-    serving = few([port.port.label for port in placement.ports if port.listeners], _MOST_PORTS)
+    serving = few([port.port.label for port in placement.ports if port.listeners and not port.unanswered], _MOST_PORTS)
     addresses = " and ".join(str(address) for address in placement.addresses)
     events = [Event(NORMAL, ENSURED, f"serves {serving} at {addresses}")] if serving else []
-    problems = dict.fromkeys(port.problem for port in placement.ports if port.problem)
+    problems = dict.fromkeys(problem for port in placement.ports if (problem := port.problem or port.unanswered))
     events += [_warning(problem) for problem in problems]
     events += [Event(WARNING, notice.reason, shortened(notice.message)) for notice in placement.notices]
     return tuple(events)
@@ -66,11 +66,14 @@ def rejection_events(rejection: Rejection) -> tuple[Event, ...]:
     return (_warning(rejection.problem),)
 
 
-def ingress_events(news: PlannedNews, withdrawn: Problem | None = None) -> tuple[Event, ...]:
-    """Return what of an Ingress is served, then what isn't."""
+def ingress_events(
+    news: PlannedNews, withdrawn: Problem | None = None, unanswered: Iterable[Problem] = ()
+) -> tuple[Event, ...]:
+    """Return what of an Ingress is served, then what isn't; `unanswered` is why ports that it shares are silent."""
     if withdrawn:
         return (_warning(withdrawn),)
     serving = [Event(NORMAL, ENSURED, shortened(news.serving))] if news.serving else []
+    serving += map(_warning, dict.fromkeys(unanswered)) if serving else ()
     refused = (Event(WARNING, UNSUPPORTED, shortened(why)) for why in news.refused)
     return (*serving, *refused, *(Event(WARNING, FAILED, shortened(why)) for why in news.troubles))
 

@@ -35,7 +35,7 @@ def publication(planned: Placement | Rejection) -> Published:
     if planned.withdrawn:
         return _not_serving([planned.withdrawn])
     ingress = tuple(_entry(planned, address) for address in _ordered(planned))
-    problems = [port.problem for port in planned.ports if port.problem]
+    problems = [problem for port in planned.ports if (problem := port.problem or port.unanswered)]
     beside = (*_told_of_mapping(planned), *_told_of_orders(planned))
     if not problems:
         return Published(ingress, (Condition(SERVING, "True", SERVES, ""), *beside))

@@ -5,7 +5,7 @@ Pure: the observation is an argument. Not here: how rows are printed, and how pr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 
 from msgspec import Struct, field
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from locallb.dns.names import is_wildcard
 from locallb.model.http.serving import HttpListener
-from locallb.model.identities import IPAddress, ObjectKey
+from locallb.model.identities import IPAddress, ObjectKey, UpstreamName
 from locallb.model.objects import ServicePort
 from locallb.model.reasons import Problem, Reason
 from locallb.planning.notices import Notice, ordered_of
@@ -140,17 +140,16 @@ def _port(key: ObjectKey, planned: PlannedPort, seen: Observation | None) -> Por
         if listener.name not in seen.listening:
             message = f"{listener.name} isn't deployed; `locallb up` does it"
             return PortRow(planned.port, State.PENDING, NOT_DEPLOYED, message)
-    problem = planned.problem or _silence(planned, seen.healthy)
+    problem = planned.problem or next(silent(planned, seen.healthy), (None, None))[1]
     return _troubled(planned, State.DEGRADED, problem) if problem else PortRow(planned.port, State.SERVING)
 
 
-def _silence(planned: PlannedPort, healthy: Mapping[str, bool]) -> Problem | None:
-    """Return why no connection is taken at one of a Service's addresses, or by anything behind routes."""
-    silent = (problem for name, problem in planned.silence.items() if healthy.get(name) is False)
+def silent(planned: PlannedPort, healthy: Mapping[str, bool]) -> Iterator[tuple[UpstreamName, Problem]]:
+    """Return the upstreams because of which one of a Service's addresses, or everything behind routes, is silent."""
     is_routed = any(isinstance(listener, HttpListener) for listener in planned.listeners)
     if is_routed and any(healthy.get(name) for name in planned.silence):
-        return None
-    return next(silent, None)
+        return iter(())
+    return (each for each in planned.silence.items() if healthy.get(each[0]) is False)
 
 
 def _troubled(planned: PlannedPort, state: State, problem: Problem) -> PortRow:

@@ -22,6 +22,7 @@ from locallb.model.memory import AnyMemo, Memo
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.planning.refused import RefusedObjects
+from locallb.planning.statuses.unanswered import SilentPort, mark_unanswered
 from locallb.planning.statuses.withdrawal import withdraw
 from locallb.sources.refusals import find_refusals, read_refusals
 from locallb.sources.snapshot import SnapshotResult, read_snapshot
@@ -77,11 +78,17 @@ class Workspace(Struct, frozen=True):
         return replace(self, settings=settings, cache=self.cache and self.cache.configured(settings))
 
     def read_and_plan(
-        self, changes: Changes = EVERYTHING, down: Collection[str] = frozenset(), *, keep: bool
+        self,
+        changes: Changes = EVERYTHING,
+        down: Collection[str] = frozenset(),
+        silent: Collection[SilentPort] = frozenset(),
+        *,
+        keep: bool,
     ) -> Planned:
         """Return what was read and the plan made of it, while the proxies `down` can't be brought back.
 
-        `keep` remembers what the sources say for a time when they can't be read.
+        Clusters are told that no backend of the `silent` ports takes connections. `keep` remembers what the sources
+        say for a time when they can't be read.
 
         Raises:
             SourceError: if a source can't be read and there is nothing to go by instead.
@@ -90,11 +97,13 @@ class Workspace(Struct, frozen=True):
         """
         handed = None if self.cache else _HANDED.get()
         if handed:
-            handed.used = handed.planned or self._read_and_plan(changes, down, keep=keep)
+            handed.used = handed.planned or self._read_and_plan(changes, down, silent, keep=keep)
             return handed.used
-        return self._read_and_plan(changes, down, keep=keep)
+        return self._read_and_plan(changes, down, silent, keep=keep)
 
-    def _read_and_plan(self, changes: Changes, down: Collection[str], *, keep: bool) -> Planned:
+    def _read_and_plan(
+        self, changes: Changes, down: Collection[str], silent: Collection[SilentPort], *, keep: bool
+    ) -> Planned:
         cache = self.cache
         if cache:
             result = cache.read(changes)
@@ -103,7 +112,7 @@ class Workspace(Struct, frozen=True):
         snapshot = self._refused.of(result.snapshot, read_refusals(self.home))
         result = result if snapshot is result.snapshot else replace(result, snapshot=snapshot)
         plan = self._planned.of(None, partial(make_plan, memo=self._memo), result.snapshot, self.settings)
-        return result, self._told.of(None, withdraw, plan, down)
+        return result, self._told.of(None, _as_observed, plan, down, silent)
 
     def find_refusals(self, plan: Plan, keys: Iterable[ObjectKey]) -> bool:
         """Return whether Envoy refuses objects of these load balancers that weren't known; the next plan does without.
@@ -114,3 +123,8 @@ class Workspace(Struct, frozen=True):
         return read is not None and bool(
             find_refusals(self.home, self.settings, read, plan, keys, self._refused.changed)
         )
+
+
+def _as_observed(plan: Plan, down: Collection[str], silent: Collection[SilentPort]) -> Plan:
+    """Return the plan that tells clusters what was observed of proxies and backends."""
+    return withdraw(mark_unanswered(plan, silent), down)

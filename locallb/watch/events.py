@@ -24,6 +24,8 @@ class Cause(StrEnum):
     """A proxy ended; the subject is its name or its id."""
     HANG = "hang"
     """A proxy hangs, or hangs no longer; the subject is its name."""
+    HEALTH = "health"
+    """Backends take connections, or take none any more."""
     RUNTIME = "runtime"
     """What proxies run in answers again: whatever happened to them meanwhile is unknown; the subject is the runtime."""
     CONFIGURATION = "configuration"

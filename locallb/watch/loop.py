@@ -24,6 +24,7 @@ from locallb.model.serving import Proxy
 from locallb.model.state_resource import REACHABLE
 from locallb.planning.planned import Plan, PlannedProxy
 from locallb.planning.status import Observation
+from locallb.planning.statuses.unanswered import SilentPort
 from locallb.runtimes.runtime import runtime
 from locallb.sources import SourceError
 from locallb.sources.snapshot import SnapshotResult
@@ -86,6 +87,8 @@ class Loop:
         """What was planned last, and the digests of that."""
         self._troubles = Troubles(observe)
         self._hangs = HangWatch(lambda name: self.mark(Mark(Cause.HANG, name)))
+        self._silent: frozenset[SilentPort] = frozenset()
+        """Ports whose backends take no connections, as proxies reported last."""
         self._asked: Sequence[PlannedProxy] = ()
         """Proxies that are asked whether they hang."""
         self.pulse = Pulse(time.monotonic())
@@ -95,6 +98,12 @@ class Loop:
         """Note that something may have changed."""
         self._inbox.put(mark)
         self._converger.wake()
+
+    def hear(self, silent: frozenset[SilentPort]) -> None:
+        """Take over which ports have no backend that takes connections; from one thread, which may be any."""
+        if silent != self._silent:
+            self._silent = silent
+            self.mark(Mark(Cause.HEALTH))
 
     def reload(self) -> None:
         """Read the configuration and every source again."""
@@ -185,7 +194,9 @@ class Loop:
             self._converger.learn()
             self._planner.updated()
         self._troubles.hung(self._hangs.hanging)
-        reading, plan = self._planner.read_and_plan(marks, self._troubles.outages.lasting(began))
+        self._troubles.silences = self._troubles.silences.seen(began, self._silent)
+        down, silent = self._troubles.outages.lasting(began), self._troubles.silences.told
+        reading, plan = self._planner.read_and_plan(marks, down, silent)
         self._schedule = self._schedule.back(time.monotonic(), self._planner.back)
         if self._planner.unready():
             self._schedule = self._schedule.alarmed(time.monotonic() + AGAIN, Mark(Cause.KIND))

@@ -16,6 +16,7 @@ from locallb.kubernetes.api.unreachable import UNREACHABLE
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.planning.planned import Plan
 from locallb.planning.runs import run_types
+from locallb.planning.statuses.unanswered import SilentPort
 from locallb.sources.orders import seconds_until
 from locallb.sources.snapshot import SnapshotResult, unread
 from locallb.sources.snapshot_cache import Changes, SnapshotCache
@@ -84,13 +85,15 @@ class Planner(Struct):
             cache = SnapshotCache(self.home, settings, self.engine.resources, self._has_news)
             self._workspace = Workspace(self.home, settings, cache=cache)
 
-    def read_and_plan(self, marks: Collection[Mark], down: Collection[str]) -> tuple[SnapshotResult, Plan]:
+    def read_and_plan(
+        self, marks: Collection[Mark], down: Collection[str], silent: Collection[SilentPort]
+    ) -> tuple[SnapshotResult, Plan]:
         """Read what the marks are about, and plan while the proxies `down` can't be brought back.
 
         Raises what `Workspace.read_and_plan` does.
         """
         before = self.stale().keys()
-        result, plan = self._opened().read_and_plan(changes_of(marks), down, keep=True)
+        result, plan = self._opened().read_and_plan(changes_of(marks), down, silent, keep=True)
         stale, access = self.stale(), result.snapshot.access
         self.back = frozenset(before - stale.keys())
         self.silent = {name: why for name, why in stale.items() if name in access}

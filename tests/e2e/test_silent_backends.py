@@ -13,7 +13,7 @@ import pytest
 from locallb.planning.backends.node_health import KUBE_PROXY_PORT
 from tests.e2e.support import Backend, Stage, node, port, service
 from tests.e2e.test_live_gateways import source, versioned
-from tests.e2e.watching import becomes, get, watching
+from tests.e2e.watching import answers, becomes, get, watching
 from tests.servers import QuietServer, in_thread
 from tests.watch.api import served
 
@@ -106,3 +106,37 @@ def test_node_port_behind_a_working_kube_proxy_is_tried_once_a_client_failed(
         becomes(lambda: told(play) == ("serving", ""))
         opened.close()
         becomes(lambda: told(play) == DOWN)
+
+
+def test_cluster_is_told_when_backends_go_and_come(play: Stage, backend: Backends, tmp_path: Path) -> None:
+    """By the condition and an event; the address stays."""
+    at = play.at(40)
+    with served(tmp_path) as (api, access), kube_proxy(at):
+        play.configure(sources=[source(access)])
+        api.nodes = [versioned(node(address=at))]
+        api.services = [versioned(service("web", port(8080, PORT)))]
+
+        def serving() -> tuple[str, str, str]:
+            status = api.services[0]["status"]
+            (entry,) = status["loadBalancer"]["ingress"]
+            (condition,) = status["conditions"]
+            return entry["ip"], condition["status"], condition["reason"]
+
+        def warned() -> bool:
+            return any(told["type"] == "Warning" and told["note"].startswith("BackendsDown: ") for told in api.told)
+
+        def fails(address: str) -> None:
+            with suppress(ConnectionError), socket.create_connection((address, 8080), 10) as client:
+                client.recv(1)
+
+        opened = backend("web", at, PORT)
+        with watching(play) as watch:
+            becomes(lambda: serving()[1:] == ("True", "Serves"), watch)
+            address = serving()[0]
+            assert answers(address, 8080, "web")
+            opened.close()
+            fails(address)
+            becomes(lambda: serving() == (address, "False", "BackendsDown"), watch)
+            becomes(warned, watch)
+            backend("web", at, PORT)
+            becomes(lambda: serving() == (address, "True", "Serves"), watch)

@@ -74,7 +74,7 @@ class _Watch:
         self._stack = session.stack
         self._metrics_place = args.metrics or session.settings.metrics
         self._relay = Relay()
-        self._health = Health(ask, self._poke)
+        self._health = Health(ask, self._observed)
         self._page = self._shown(args.page or session.settings.page)
         self._metrics = Metrics(self._health.seen)
         self._supervised = Supervised()
@@ -149,7 +149,8 @@ class _Watch:
         if self._page:
             self._page.listen(event)
 
-    def _poke(self) -> None:
+    def _observed(self) -> None:
+        self._loop.hear(self._health.silent())
         self._relay.poke()
         if self._page:
             self._page.poke()

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from locallb.model.serving import Proxy
 from locallb.planning.planned import Placement
-from locallb.planning.status import Observation
+from locallb.planning.status import Observation, silent
+from locallb.planning.statuses.unanswered import SilentPort
 from locallb.threads.supervised import SupervisedThread, Task
 from locallb.watch.events import Cause, LoopEvent, Planned, Updated
 
@@ -46,6 +47,8 @@ class Health:
         self._due: dict[str, float] = {}
         """When to ask next, by the proxy's name and the monotonic clock."""
         self._seen: dict[str, Observation | None] = {}
+        self._silent: dict[str, frozenset[SilentPort]] = {}
+        """Ports of which each proxy reported last that no backend takes connections."""
         self._turn: list[str] = []
         self._turn_at = 0.0
         self._thread = SupervisedThread(Task.HEALTH, "health", self._run)
@@ -65,6 +68,12 @@ class Health:
         with self._lock:
             self._absorb()
             return dict(self._seen)
+
+    def silent(self) -> frozenset[SilentPort]:
+        """Return the ports whose backends take no connections; what isn't asked or doesn't answer is as before."""
+        with self._lock:
+            self._absorb()
+            return frozenset().union(*self._silent.values())
 
     def listen(self, event: LoopEvent) -> None:
         """Note which proxies there are, and which were changed; looking at it is for the other thread."""
@@ -99,7 +108,7 @@ class Health:
         for placement in planned.plan.placements:
             self._served[placement.key] = placement.proxy
             self._placements.setdefault(placement.proxy, []).append(placement)
-        for kept in (self._seen, self._due):
+        for kept in (self._seen, self._due, self._silent):
             for name in kept.keys() - self._proxies.keys():
                 del kept[name]
 
@@ -161,7 +170,20 @@ class Health:
                 self._due[proxy.name] = time.monotonic() + AGAIN + len(self._due) * AGAIN_EACH
             new = proxy.name not in self._seen or self._seen[proxy.name] != answer
             self._seen[proxy.name] = answer
-            return new
+            return self._note_silent(proxy.name, answer) or new
+
+    def _note_silent(self, name: str, answer: Observation | None) -> bool:
+        """Note which ports of a proxy that answered are silent; return whether these are others than before."""
+        if answer is None:
+            return False
+        before = self._silent.get(name, frozenset())
+        self._silent[name] = frozenset(
+            SilentPort(placement.key, port.port, upstream)
+            for placement in self._placements.get(name, ())
+            for port in placement.ports
+            for upstream, _ in silent(port, answer.healthy)
+        )
+        return self._silent[name] != before
 
     def _serves(self, name: str, answer: Observation | None) -> bool:
         """Return whether all listeners are there as planned, and backends behind each."""

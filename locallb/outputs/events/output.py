@@ -45,8 +45,10 @@ def _events(planned: Planned) -> Iterator[tuple[ObjectKey, Owner | None, Access,
     """Return the objects that have events."""
     if planned.news:
         withdrawn = planned.withdrawn if isinstance(planned, Placement) else None
+        ports = planned.ports if isinstance(planned, Placement) else ()
+        unanswered = [port.unanswered for port in ports if port.unanswered]
         for news in planned.news:
-            yield news.key, news.owner, news.access, ingress_events(news, withdrawn)
+            yield news.key, news.owner, news.access, ingress_events(news, withdrawn, unanswered)
     elif access := published_in(planned):
         events = placement_events(planned) if isinstance(planned, Placement) else rejection_events(planned)
         yield planned.key, planned.owner, access, events

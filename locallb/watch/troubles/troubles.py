@@ -25,6 +25,7 @@ from locallb.watch.events import Cause, Mark
 from locallb.watch.marks.hangs import Hang
 from locallb.watch.troubles.disputes import Disputes
 from locallb.watch.troubles.outages import Outages, proxies_of, serves
+from locallb.watch.troubles.silences import Silences
 
 
 class Troubles(Struct):
@@ -35,6 +36,7 @@ class Troubles(Struct):
     """What needs repair although nothing was planned again."""
     disputes: Disputes = field(default_factory=Disputes)
     outages: Outages = field(default_factory=Outages)
+    silences: Silences = field(default_factory=Silences)
     hanging: Mapping[str, Hang] = field(default_factory=dict)
     """Proxies whose Envoy hangs, by name, when that was looked at last."""
     replaced: Mapping[str, Hang] = field(default_factory=dict)
@@ -80,7 +82,7 @@ class Troubles(Struct):
         taken = {proxy.key: proxy.root for proxy in plan.proxies if proxy.serves} if self.broken else {}
         broken = {taken.get(key, key) for key in self.broken}
         self.broken = (broken | lost | self.disputes.due(now)) & converger.wanted(plan).keys()
-        return [later, self.disputes.look_at(now), self.outages.look_at(now)]
+        return [later, self.disputes.look_at(now), self.outages.look_at(now), self.silences.look_at()]
 
     def replacements(self) -> Mapping[str, float]:
         """Return when the proxies that hang, and aren't replaced now, are to be."""
