@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from math import inf
 from threading import BoundedSemaphore
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from locallb.engine.core.decisions import LaneOf
 from locallb.engine.core.declared import Declared
 from locallb.engine.core.lanes import Shape
 from locallb.engine.core.once import Once
+from locallb.engine.core.reads import Reader, one_lane
 from locallb.engine.core.updates import Stack as CoreStack
 from locallb.engine.core.updates import Updates
 from locallb.engine.deploy.deployment import Deployment
@@ -138,8 +140,7 @@ class Engine:
         """Update the state to what the resources are in the world."""
 
         def work(run: Run) -> Mapping[str, Value]:
-            run.settle(lambda kind: kind != "creating")
-            run.refresher(counting=True).refresh(run.steps.recorder.snapshot.in_order_live())
+            Reader(run).refresh_everything()
             return {}
 
         return self._run(work, EVERYTHING, {}, preview=preview)
@@ -153,9 +154,17 @@ class Engine:
         """Return which writing of the state this engine knows; None where that isn't all there is."""
         return None if self._store.is_unfinished() else self._store.known_stamp
 
-    def drifted(self, types: Collection[str] | None = None, scope: Scope = EVERYTHING) -> frozenset[str]:
+    def drifted(
+        self,
+        types: Collection[str] | None = None,
+        scope: Scope = EVERYTHING,
+        *,
+        lane_of: LaneOf = one_lane,
+        longest: float = inf,
+    ) -> frozenset[str]:
         """Return the roots (URNs) below which a resource isn't, or may not be, what the state says.
 
+        What can't be read for `longest` seconds may not be, and isn't waited for once nothing else is.
         Of these types, or of any; in the scope also one whose operation was broken off, or that is to be deleted, and
         those that refer to any of them: a refresh takes a reference away with what is gone.
         Changes neither the world nor the state. Raises EngineError when the state can't be read.
@@ -166,7 +175,7 @@ class Engine:
             snapshot = run.steps.recorder.snapshot
             members = snapshot.in_order_live() if scope.roots is None else snapshot.members_of(scope.roots)
             looked_at = [resource for resource in members if types is None or resource.type in types]
-            drifted = [*run.refresher(counting=True).drifted(looked_at)]
+            drifted = [*Reader(run, lane_of, longest).differing(looked_at)]
             roots.update(snapshot.root_of(resource.urn) for resource in drifted)
             left = [*snapshot.condemned.values(), *(operation.resource for operation in snapshot.pending.values())]
             if types is None:
@@ -236,9 +245,7 @@ class Engine:
         """Bring the state up to the world where that is asked for, by the project if by nobody else."""
         if self._project.refresh_always if refresh is None else refresh:
             snapshot, roots = run.steps.recorder.snapshot, run.scope.roots
-            run.refresher(counting=False).refresh(
-                snapshot.in_order_live() if roots is None else [*snapshot.members_of(roots)]
-            )
+            Reader(run).refresh(snapshot.in_order_live() if roots is None else [*snapshot.members_of(roots)])
 
     def _run_program(
         self, program: Program, config: Mapping[str, str], deployment: Deployment, *, preview: bool

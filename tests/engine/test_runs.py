@@ -8,7 +8,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from locallb.engine.deploy import refreshing
+from locallb.engine.core import reads as core_reads
 from locallb.engine.deploy.events import DiagnosticEvent, Op, Result, StepDone
 from locallb.engine.deploy.scope import only
 from locallb.engine.state.resource import Pending
@@ -153,7 +153,7 @@ def test_a_provider_knows_when_many_resources_are_only_read(
         provider.world.calls.append(("end", ""))
 
     monkeypatch.setattr(WorldProvider, "one_look", one_look, raising=False)
-    monkeypatch.setattr(refreshing, "_MANY", many)
+    monkeypatch.setattr(core_reads, "_MANY", many)
     engine = bench.engine()
     engine.up(lambda: declare(BOTH), refresh=True)
     engine.refresh()

@@ -50,6 +50,11 @@ Decision: TypeAlias = Settled | Waiting | Absent | Operation
 LaneOf: TypeAlias = Callable[[ResourceState], str]
 
 
+def own_lane(resource: ResourceState) -> str:
+    """Let a resource wait for nobody but those that it refers to, or that refer to it."""
+    return resource.urn
+
+
 class Decider(Struct):
     """Decides for one resource after the other.
 

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Protocol, TypeAlias
 
+from msgspec import Struct
+
 from locallb.engine.core.operations import Operation, Outcome, attempted
 
 Message: TypeAlias = Outcome | Callable[[], None]
@@ -58,14 +60,20 @@ class PreviewExecutor:
         """Do nothing: there are no threads."""
 
 
+class _Done(Struct, frozen=True):
+    """What a thread's work came to, or raised."""
+
+    result: Message | BaseException
+
+
 class ThreadExecutor:
     """Threads of this process; begun by the core's thread alone."""
 
     def __init__(self, bell: Callable[[], None] = lambda: None) -> None:
         self._bell = bell
         """Called when an operation has ended, in its thread."""
-        self._inbox: SimpleQueue[Message | BaseException] = SimpleQueue()
-        self._work: SimpleQueue[Operation | None] = SimpleQueue()
+        self._inbox: SimpleQueue[Message | _Done] = SimpleQueue()
+        self._work: SimpleQueue[Callable[[], Message] | None] = SimpleQueue()
         self._threads = 0
         self._busy = 0
 
@@ -74,19 +82,23 @@ class ThreadExecutor:
         return time.monotonic()
 
     def start(self, operation: Operation) -> None:
-        """Perform an operation in a thread that is idle, or in a new one."""
+        """Perform an operation in a thread."""
+        self.call(lambda: attempted(operation, operation.perform))
+
+    def call(self, work: Callable[[], Message]) -> None:
+        """Call a function in a thread that is idle, or in a new one; what it returns is received."""
         self._busy += 1
         if self._busy > self._threads:
             threading.Thread(target=self._run, name=f"core-{self._threads}", daemon=True).start()
             self._threads += 1
-        self._work.put(operation)
+        self._work.put(work)
 
     def _run(self) -> None:
-        while operation := self._work.get():
+        while work := self._work.get():
             try:
-                self._inbox.put(attempted(operation, operation.perform))
+                self._inbox.put(_Done(work()))
             except BaseException as error:  # noqa: BLE001 raised again where somebody waits for it
-                self._inbox.put(error)
+                self._inbox.put(_Done(error))
             self._bell()
 
     @property
@@ -100,11 +112,12 @@ class ThreadExecutor:
             message = self._inbox.get(timeout=None if until is None else max(0.0, until - self.now()))
         except Empty:
             return None
-        if isinstance(message, Outcome | BaseException):
-            self._busy -= 1
-        if isinstance(message, BaseException):
-            raise message
-        return message
+        if not isinstance(message, _Done):
+            return message
+        self._busy -= 1
+        if isinstance(message.result, BaseException):
+            raise message.result
+        return message.result
 
     def post(self, message: Message) -> None:
         """Send a message."""

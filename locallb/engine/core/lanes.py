@@ -31,6 +31,11 @@ class Shape(Struct, frozen=True):
     """Seconds in which an operation occupies its place."""
 
 
+def one_by_one(_lane: str) -> Shape:
+    """Shape every lane alike."""
+    return Shape()
+
+
 class _Lane(Struct):
     shape: Shape
     waiting: deque[Operation] = field(default_factory=deque)
@@ -83,10 +88,12 @@ class _Lane(Struct):
 class Lanes:
     """All lanes, made when they are needed and forgotten when nothing of them is left."""
 
-    def __init__(self, shape_of: Callable[[str], Shape] = lambda _lane: Shape()) -> None:
+    def __init__(self, shape_of: Callable[[str], Shape] = one_by_one) -> None:
         self._shape_of = shape_of
         self._lanes: dict[str, _Lane] = {}
         self._ready: set[str] = set()
+        """Those that may have something to begin, and in `_queue` by name."""
+        self._queue: list[str] = []
         self._due: list[tuple[float, str]] = []
 
     def submit(self, operation: Operation) -> None:
@@ -95,12 +102,12 @@ class Lanes:
         if name not in self._lanes:
             self._lanes[name] = _Lane(self._shape_of(name))
         self._lanes[name].waiting.append(operation)
-        self._ready.add(name)
+        self._note_ready(name)
 
     def withdraw(self, operation: Operation) -> None:
         """Forget an operation that hasn't begun."""
         self._lanes[operation.lane].waiting.remove(operation)
-        self._ready.add(operation.lane)
+        self._note_ready(operation.lane)
 
     def begin(self, now: float, room: int | None = None) -> list[Operation]:
         """Return what begins now, of all lanes at most so many; the rest begins when some have ended."""
@@ -108,17 +115,20 @@ class Lanes:
             name = heapq.heappop(self._due)[1]
             if lane := self._lanes.get(name):
                 lane.free_overdue(now)
-                self._ready.add(name)
+                self._note_ready(name)
         begun: list[Operation] = []
-        for name in sorted(self._ready):
-            left = None if room is None else room - len(begun)
-            if left == 0:
-                break
-            taken = self._begin(name, self._lanes[name], now, left)
-            begun += taken
-            if left is None or len(taken) < left or name not in self._lanes:  # otherwise it may have more
-                self._ready.discard(name)
+        while self._queue and (room is None or len(begun) < room):
+            name = heapq.heappop(self._queue)
+            self._ready.discard(name)
+            begun += self._begin(name, self._lanes[name], now, None if room is None else room - len(begun))
+            if len(begun) == room and name in self._lanes:  # it may have more
+                self._note_ready(name)
         return begun
+
+    def _note_ready(self, name: str) -> None:
+        if name not in self._ready:
+            self._ready.add(name)
+            heapq.heappush(self._queue, name)
 
     def _begin(self, name: str, lane: _Lane, now: float, room: int | None) -> list[Operation]:
         begun = lane.begin(now, room)
@@ -134,7 +144,7 @@ class Lanes:
     def ended(self, operation: Operation) -> None:
         """Note that an operation has ended, however late."""
         self._lanes[operation.lane].ended(operation)
-        self._ready.add(operation.lane)
+        self._note_ready(operation.lane)
 
     def next_change(self) -> float | None:
         """Return when time alone may let something begin."""
@@ -148,7 +158,7 @@ class Lanes:
             if lane.waiting and late >= HANGING:
                 refused += lane.waiting
                 lane.waiting.clear()
-                self._ready.add(name)
+                self._note_ready(name)
         return refused
 
     def stalled(self) -> Iterable[str]:

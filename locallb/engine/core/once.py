@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from msgspec import Struct
 
 from locallb.engine.core.core import Core, Terms
-from locallb.engine.core.decisions import LaneOf
+from locallb.engine.core.decisions import LaneOf, own_lane
 from locallb.engine.core.declared import Declared
 from locallb.engine.core.executor import PreviewExecutor, ThreadExecutor
 from locallb.engine.core.session import core_of
@@ -16,11 +16,6 @@ from locallb.engine.deploy.events import Severity
 from locallb.engine.deploy.interrupts import waking
 from locallb.engine.deploy.run import Run
 from locallb.engine.state.resource import ResourceState
-
-
-def own_lane(resource: ResourceState) -> str:
-    """Let a resource wait for nobody but those that it refers to, or that refer to it."""
-    return resource.urn
 
 
 class Once(Struct, frozen=True):

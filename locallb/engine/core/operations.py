@@ -6,7 +6,7 @@ from enum import Enum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from locallb.engine.deploy.refreshing import taken_over
+from locallb.engine.deploy.settling import taken_over
 from locallb.engine.deploy.steps import instances_taken_over
 from locallb.engine.providers.handles import Difference, Found, Handle
 from locallb.engine.state.checkpoint import timestamp

@@ -11,7 +11,7 @@ from locallb.engine.backend.store import Notice, Store
 from locallb.engine.core.core import Core, Terms
 from locallb.engine.core.decisions import Decider, LaneOf, broken_off
 from locallb.engine.core.executor import Executor
-from locallb.engine.core.lanes import Lanes, Shape
+from locallb.engine.core.lanes import Lanes, Shape, one_by_one
 from locallb.engine.core.wanted import Wanted
 from locallb.engine.deploy.events import ignore
 from locallb.engine.deploy.interrupts import Stop
@@ -26,11 +26,6 @@ if TYPE_CHECKING:
 
 LAST_WAIT = 12.0
 """Seconds for which the end waits for what was begun: a provider's call has a limit of its own, below that."""
-
-
-def one_by_one(_lane: str) -> Shape:
-    """Shape every lane alike."""
-    return Shape()
 
 
 @contextmanager

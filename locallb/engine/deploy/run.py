@@ -3,14 +3,12 @@
 Not here: which parts a run has (`engine.engine`).
 """
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from msgspec import Struct
 
 from locallb.engine.deploy.deletion import Deleter
 from locallb.engine.deploy.provider_resources import ProviderResources
-from locallb.engine.deploy.refreshing import Refresher
 from locallb.engine.deploy.reporter import Reporter
 from locallb.engine.deploy.scope import Scope
 from locallb.engine.deploy.settling import Settler
@@ -30,17 +28,11 @@ class Run(Struct, frozen=True):
     crew: ThreadPoolExecutor
     """Threads that outlive the run."""
 
-    def refresher(self, *, counting: bool) -> Refresher:
-        """Return what compares resources with the world."""
-        return Refresher(self.steps, self.providers, self.crew, self.parallel, counting)
-
-    def settle(self, kinds: Callable[[str], bool] = lambda _kind: True) -> frozenset[str]:
+    def settle(self) -> frozenset[str]:
         """Find out what operations that were broken off came to; return those (URNs) whose outcome is unknown."""
         if self.steps.preview:
             return frozenset()
-        unsettled = Settler(
-            self.steps, self.providers, self.refresher(counting=False), self.scope.covers, kinds
-        ).settle()
+        unsettled = Settler(self.steps, self.providers, self.scope.covers).settle()
         self.reporter.broken |= set(unsettled.values())
         return frozenset(unsettled)
 

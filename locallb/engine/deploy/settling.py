@@ -9,25 +9,24 @@ it made may exist. (The official command line keeps creations pending until the 
 from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from locallb.engine.deploy.events import Severity
+from locallb.engine.deploy.events import Op, Severity
 from locallb.engine.deploy.provider_resources import ProviderResources
-from locallb.engine.deploy.refreshing import Refresher
 from locallb.engine.deploy.steps import Steps
-from locallb.engine.providers.handles import Handle
+from locallb.engine.providers.handles import Found, Handle
+from locallb.engine.state.checkpoint import timestamp
 from locallb.engine.state.errors import EngineError, StepError, Unsupported
 from locallb.engine.state.resource import Pending, ResourceState
-from locallb.engine.state.snapshot import End
+from locallb.engine.state.snapshot import Drop, End, Mutation, Put, Snapshot
 
 
 class Settler(Struct, frozen=True):
-    """Resolves the pending operations below those roots for which `concerns` holds, by URN, and `kinds`, by kind."""
+    """Resolves the pending operations below those roots for which `concerns` holds, by URN."""
 
     steps: Steps
     providers: ProviderResources
-    refresher: Refresher
     concerns: Callable[[str], bool]
-    kinds: Callable[[str], bool]
 
     def settle(self) -> Mapping[str, str]:
         """Resolve them, in the order in which they began; return those that can't be resolved now, with their roots."""
@@ -36,7 +35,7 @@ class Settler(Struct, frozen=True):
     def _settle(self) -> Iterator[tuple[str, str]]:
         for number, operation in sorted(self.steps.recorder.snapshot.pending.items()):
             root = self.steps.recorder.snapshot.root_of_any(operation.resource)
-            if self.kinds(operation.kind) and self.concerns(root):
+            if self.concerns(root):
                 resolve = self._create_again if operation.kind == "creating" else self._look
                 if not resolve(number, operation):
                     yield operation.resource.urn, root
@@ -82,11 +81,46 @@ class Settler(Struct, frozen=True):
         urn = operation.resource.urn
         live = self.steps.recorder.snapshot.live.get(urn)
         is_it = live is not None and live.id == (operation.resource.id or live.id)
-        if live is not None and is_it and not self.refresher.refresh([live]):
+        if live is not None and is_it and not self._refresh(live):
             return False
         self.steps.recorder.apply(End(number))
         self._say(urn, f"looked at {urn}, whose {operation.kind} was interrupted")
         return True
 
+    def _refresh(self, old: ResourceState) -> bool:
+        """Read a resource and take that over; return whether it could be read."""
+        if not old.custom or old.pending_replacement:
+            return True
+        recorder, handle = self.steps.recorder, self.providers.handle_of(old)
+        try:
+            with self.steps.reporter.step(Op.REFRESH, old):
+                found = self.steps.read(old, handle)
+        except (StepError, Unsupported) as error:
+            self.steps.reporter.say(Severity.ERROR, str(error), old.urn)
+            return False
+        if mutations := taken_over(recorder.snapshot, old, found):
+            recorder.apply(*mutations)
+        return True
+
     def _say(self, urn: str, message: str) -> None:
         self.steps.reporter.say(Severity.INFO, message, urn)
+
+
+def taken_over(snapshot: Snapshot, old: ResourceState, seen: Found | None) -> tuple[Mutation, ...]:
+    """Return what brings the state up to what was seen of a resource."""
+    if seen is None:
+        return _forgotten(snapshot, old)
+    current = snapshot.live.get(old.urn, old)  # a reference of it may be gone meanwhile
+    new = replace(current, id=seen.id, inputs=seen.inputs or old.inputs, outputs=seen.outputs)
+    if new.equals(current):
+        return ()
+    drifted = dict(seen.outputs) != dict(old.outputs)
+    return (Put(replace(new, modified=timestamp()) if drifted else new),)
+
+
+def _forgotten(snapshot: Snapshot, old: ResourceState) -> tuple[Mutation, ...]:
+    """Drop a resource that is gone; one with children stays as an entry that has to be created again."""
+    users = snapshot.users_of(old.urn)
+    if any(user.parent == old.urn for user in users):
+        return (Put(replace(old, pending_replacement=True)),)
+    return (*(Put(user.without_reference(old.urn)) for user in users), Drop(old.urn))

@@ -3,7 +3,7 @@
 A run has a shift of its own, which ends with the run: what it submitted is waited for then, or dropped.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, ParamSpec, TypeVar
@@ -34,8 +34,3 @@ class Shift(ThreadPoolExecutor):
                 future.cancel()
         if wait:
             futures.wait(left)
-
-
-def dealt(items: Sequence[T], most: int) -> Sequence[Sequence[T]]:
-    """Deal out one by one to at most so many hands: of neighbours, which may all take long, each gets as many."""
-    return [items[start::most] for start in range(min(len(items), most))]

@@ -150,7 +150,7 @@ class Converger(Struct):
         seen = self.engine.state_stamp(), *map(stamps.stamps, (paths.proxies_root(), *paths.ledgers())), *told
         if seen == self._in_order:
             return set()
-        roots = self.engine.drifted(LOOKED_AFTER)
+        roots = self.engine.drifted(LOOKED_AFTER, lane_of=party_of, longest=DEADLINE)
         self._in_order = None if roots else seen
         return self._keys_of(roots)
 
@@ -344,8 +344,11 @@ class Converger(Struct):
         return same and self._checks.needs_look_only(asked)
 
     def _in_order_among(self, keys: Collection[ObjectKey]) -> frozenset[ObjectKey]:
-        """Look at these, and return of which nothing differs: an update of many for one that does takes long."""
-        drifted = self.engine.drifted(scope=self._scope(keys))
+        """Look at these, and return of which nothing differs: an update of many for one that does takes long.
+
+        What a party that hangs holds up isn't waited for: an update leaves it under way.
+        """
+        drifted = self.engine.drifted(scope=self._scope(keys), lane_of=party_of, longest=DEADLINE)
         return frozenset(key for key in keys if not drifted or drifted.isdisjoint(self._roots(key)))
 
     def _changed_outputs(self, plan: Plan) -> Mapping[str, object]:

@@ -209,7 +209,7 @@ class Drifting:
         """Return that the state is as it was."""
         return 0
 
-    def drifted(self, _types: object) -> list[str]:
+    def drifted(self, _types: object, **_terms: object) -> list[str]:
         """Return the URN of its address."""
         return [f"urn:pulumi:s::p::locallb:index:LoadBalancer$locallb:index:LoopbackAddress::{self.name}"]
 
