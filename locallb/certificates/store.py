@@ -25,8 +25,9 @@ from locallb.certificates.signing import (
     public_part,
     seen,
 )
+from locallb.guarded import atomic
 from locallb.model.errors import ClientError
-from locallb.storage import files, paths, unfinished
+from locallb.storage import files, paths
 
 CERTIFICATE, KEY = "ca.crt", "ca.key"
 _PUBLIC = 0o644
@@ -86,7 +87,7 @@ def create(domains: Iterable[str], now: dt.datetime, *, replace: bool = False) -
     _is_ours(place, 0 if replace else 0o022, "write there")
     place.chmod(paths.PRIVATE)
     with files.locked(place):
-        unfinished.remove_abandoned(place)
+        atomic.remove_abandoned(place)
         if not replace and (known := find(place)):
             return known
         pair = make_authority(subject_of_user(), domains, now)
@@ -106,7 +107,7 @@ def _put(place: Path, pair: KeyPair) -> None:
             written.replace(path)
     finally:
         for written in beside.values():
-            unfinished.discard(written)
+            atomic.discard(written)
 
 
 def fault(known: Authority, now: dt.datetime) -> str:

@@ -1,1 +1,1 @@
-"""Files that another user may have written or replaced: reading them within bounds, and whom their path belongs to."""
+"""Files for the engine and all others: read within bounds, written whole, locked, and whom their paths belong to."""

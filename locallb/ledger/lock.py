@@ -10,7 +10,7 @@ import os
 import time
 from contextlib import suppress
 
-from locallb.storage import locks
+from locallb.guarded import locks
 
 PATIENCE = 10.0
 """Seconds that a writer waits; each holds the lock for a few milliseconds."""

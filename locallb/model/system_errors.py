@@ -20,6 +20,14 @@ REMEDIES = {
     errno.ESTALE: "mount that file system again",
     errno.ENAMETOOLONG: "choose shorter names",
 }
+OBSTACLES = {
+    errno.EISDIR: "move that directory elsewhere",
+    errno.ENOTDIR: "move the file elsewhere that is in place of a directory on the way there",
+    errno.EEXIST: "move what stands there elsewhere",
+    errno.ENOTEMPTY: "move that directory elsewhere",
+    errno.ELOOP: "remove the link that leads in a circle",
+}
+"""What keeps a file from being written, and nothing else."""
 SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """The host has no more of something just now: nothing is known of what was asked for, least of all that it is gone."""
 FAILING = frozenset({errno.EIO, errno.ESTALE})
@@ -37,8 +45,18 @@ _SAID = {
 
 def refusal(error: OSError) -> str:
     """Return what the system says, and what to do where that is known."""
-    what, remedy = error.strerror or str(error) or type(error).__name__, REMEDIES.get(error.errno or 0)
+    what, remedy = words_of(error), REMEDIES.get(error.errno or 0)
     return f"{what}; {remedy}" if remedy else what
+
+
+def words_of(error: OSError) -> str:
+    """Return what the system says."""
+    return error.strerror or str(error) or type(error).__name__
+
+
+def obstacle(error: OSError) -> str:
+    """Return what to do about whatever keeps a file from being written, where that is known."""
+    return OBSTACLES.get(error.errno or 0, "")
 
 
 def has_remedy(error: BaseException | None) -> bool:

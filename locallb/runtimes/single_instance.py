@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from locallb.guarded import locks
 from locallb.model.errors import ClientError
 from locallb.model.system_errors import UNTOLD, refusal
 from locallb.runtimes.process import processes
 from locallb.runtimes.process.processes import Process
-from locallb.storage import locks, paths
+from locallb.storage import paths
 
 _PATIENCE = 1.0
 """Seconds to wait for those who only look who has it; that takes them microseconds."""

@@ -1,1 +1,1 @@
-"""Files of this host: atomic writes, watched directories, and the places where local-lb keeps things."""
+"""Files of this host, with errors in our words; watched directories; and where local-lb keeps things."""

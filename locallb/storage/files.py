@@ -14,16 +14,16 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from locallb.guarded import atomic, locks
 from locallb.guarded.reader import opened, read_if_there, read_up_to
 from locallb.model.errors import ClientError
 from locallb.model.system_errors import SCARCE, UNTOLD, refusal
-from locallb.storage import locks, unfinished
 
 PRIVATE = 0o600
 """Mode of every file that we write for ourselves."""
 SHARED = 0o640
 """Mode of a file that a container reads through our group."""
-UNFINISHED = unfinished.ENDING
+UNFINISHED = atomic.ENDING
 """Ending of a file that is being written. One that a crash left is neither overwritten nor read."""
 LARGEST = 64 << 20
 """Bytes that a file in a shared directory may have at most, unless its reader says less."""
@@ -84,7 +84,7 @@ def write_all(texts: Mapping[Path, str], *, mode: int = PRIVATE, durable: bool =
                 beside.replace(path)
         except (FilesError, OSError) as error:
             for beside in whole.values():
-                unfinished.discard(beside)
+                atomic.discard(beside)
             if isinstance(error, FilesError):
                 raise
             raise FilesError(f"{path} can't be replaced: {refusal(error)}") from error
@@ -100,35 +100,20 @@ def create(path: Path, text: str) -> None:
         with file:
             file.write(text)
     except OSError as error:
-        unfinished.discard(path)
+        atomic.discard(path)
         raise FilesError(f"{path} can't be written: {refusal(error)}") from error
 
 
 @contextmanager
 def _beside(path: Path, text: str, mode: int, *, durable: bool) -> Iterator[Path]:
     """Write `text` to a new file, which counts as being written meanwhile. Raises FilesError."""
-    beside = unfinished.name_beside(path)
     with ExitStack() as stack:
         try:
-            descriptor = stack.enter_context(unfinished.made(beside, mode))
-            try:
-                _fill(descriptor, text, mode, durable=durable)
-            except OSError:
-                unfinished.discard(beside)
-                raise
+            written = atomic.written(atomic.temporary_name(path), text.encode(), mode, durable=durable)
+            beside = stack.enter_context(written)
         except OSError as error:
             raise FilesError(f"{path} can't be written: {refusal(error)}") from error
         yield beside
-
-
-def _fill(descriptor: int, text: str, mode: int, *, durable: bool) -> None:
-    """Write and close: that a disk is full may be told as late as then."""
-    with os.fdopen(os.dup(descriptor), "wb") as file:
-        os.fchmod(descriptor, mode)
-        file.write(text.encode())
-        if durable:
-            file.flush()
-            os.fsync(descriptor)
 
 
 def read(path: Path, limit: int = LARGEST) -> str | None:

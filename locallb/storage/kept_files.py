@@ -10,9 +10,9 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from locallb.guarded import atomic
 from locallb.guarded.reader import opened, read_up_to
 from locallb.model.system_errors import refusal
-from locallb.storage import unfinished
 from locallb.storage.files import FilesError
 
 _LARGEST = 8 << 20
@@ -23,28 +23,27 @@ def rewrite(path: Path, change: Callable[[str], str]) -> None:
 
     A text that isn't UTF-8 comes back as it was. Raises FilesError; then the file is untouched.
     """
-    beside = unfinished.name_beside(path)
+    beside = atomic.temporary_name(path)
     try:
         with opened(path, follow=False) as file:
             before, status = read_up_to(file.fileno(), _LARGEST + 1), os.fstat(file.fileno())
         if len(before) > _LARGEST:
             raise FilesError(f"{path} has more than {_LARGEST >> 20} MiB: nothing is changed")
         after = change(before.decode(errors="surrogateescape")).encode(errors="surrogateescape")
-        unfinished.remove_abandoned_of(path)
+        atomic.remove_abandoned_of(path)
         if after != before:
             _replace(path, beside, after, status)
     except OSError as error:
-        unfinished.discard(beside)
+        atomic.discard(beside)
         why = "it is a link" if path.is_symlink() else refusal(error)
         raise FilesError(f"{path} can't be changed: {why}") from error
 
 
 def _replace(path: Path, beside: Path, text: bytes, status: os.stat_result) -> None:
-    with unfinished.made(beside, 0o600) as descriptor, os.fdopen(os.dup(descriptor), "wb") as file:
-        file.write(text)
-        file.flush()
-        os.fchown(file.fileno(), status.st_uid, status.st_gid)
+    with atomic.new_file(beside, 0o600) as descriptor:
+        atomic.write_all(descriptor, text)
+        os.fchown(descriptor, status.st_uid, status.st_gid)
         shutil.copystat(path, beside, follow_symlinks=False)  # with what SELinux says of it
         os.utime(beside)
-        os.fsync(file.fileno())
+        os.fsync(descriptor)
         beside.replace(path)  # while it counts as being written

@@ -18,11 +18,12 @@ from typing import TypeGuard
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
+from locallb.guarded import atomic
 from locallb.model.errors import ClientError
 from locallb.model.identities import Digest, Owner, ProxyId, ProxyName
 from locallb.model.naming import owner_fields, owner_from
 from locallb.model.system_errors import refusal
-from locallb.storage import files, paths, unfinished
+from locallb.storage import files, paths
 
 SHARED = 0o770
 """Mode of a directory that a container uses through our group; those above it stay closed to everybody else."""
@@ -103,7 +104,7 @@ class Proxies:
         """Make the directory, or take the one that is `owner`'s already. Raises ProxiesError if it is another's."""
         directory = self.find(proxy)
         if directory and directory.owner and _same_service(directory.owner, owner):
-            unfinished.remove_abandoned(directory.path)
+            atomic.remove_abandoned(directory.path)
             self._sign(directory.path, owner, name)
         elif directory and any(directory.path.iterdir()):
             whose = f"belongs to {directory.owner}" if directory.owner else f"has no readable {OWNER}"
@@ -178,10 +179,10 @@ class Proxies:
     def _sweep(self, name: str) -> None:
         """Remove what one name in the root stands for, or what is left in it. Raises OSError, ProxiesError."""
         path = self.root / name
-        if _UNFINISHED.fullmatch(name) and unfinished.is_stale(path):
+        if _UNFINISHED.fullmatch(name) and atomic.is_stale(path):
             self.remove(ProxyId(name))
-        elif is_id(name) and not path.is_symlink() and any(map(unfinished.is_named_so, os.listdir(path))):  # noqa: PTH208 - likewise
-            unfinished.remove_abandoned(path)
+        elif is_id(name) and not path.is_symlink() and any(map(atomic.is_temporary_name, os.listdir(path))):  # noqa: PTH208 - likewise
+            atomic.remove_abandoned(path)
 
     def _publish(self, proxy: ProxyId, owner: Owner, name: ProxyName) -> None:
         beside = self.root / f".{proxy}.{secrets.token_hex(4)}{files.UNFINISHED}"

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from locallb.envoy.access_logs import CLOSED, GATE, SOCKET, gate
+from locallb.guarded import locks
 from locallb.model.errors import ClientError
 from locallb.model.system_errors import refusal
-from locallb.storage import files, locks
+from locallb.storage import files
 from locallb.storage.paths import by_descriptor
 
 ENOUGH = 1000

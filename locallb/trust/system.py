@@ -11,8 +11,9 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
+from locallb.guarded import atomic
 from locallb.model.system_errors import refusal
-from locallb.storage import files, paths, unfinished
+from locallb.storage import files, paths
 from locallb.storage.files import FilesError
 from locallb.trust.plan import StoreEntry, TrustStep, entry_name, system_file
 from locallb.trust.tools import TrustError, fingerprints, run
@@ -66,7 +67,7 @@ def change_keychain(step: TrustStep) -> None:
 
 
 def _put(path: Path, text: str | None) -> None:
-    unfinished.remove_abandoned_of(path)
+    atomic.remove_abandoned_of(path)
     if text is None:
         files.remove(path)
     else:

@@ -141,9 +141,9 @@ def test_a_journal_that_cannot_be_read_is_reported(
 
     read = reader.read
     monkeypatch.setattr(reader, "read", forbidden)
-    with pytest.raises(StateBroken, match=f"{path} can't be read: Permission denied; give this user the right"):
+    with pytest.raises(StateBroken, match=f"{path} can't be read: Permission denied; run this as the user whose"):
         bench.engine().up(lambda: declare(ONE))
-    with pytest.raises(StateBroken, match="give this user the right"):
+    with pytest.raises(StateBroken, match="run this as the user whose"):
         Store(bench.project.backend, "local-lb", "dev").restore(lambda _text: None)
 
 

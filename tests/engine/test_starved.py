@@ -93,8 +93,8 @@ def test_a_living_holder_that_cannot_be_looked_at_keeps_its_lock(bench: Bench) -
     [
         (errno.ENOSPC, "make room on that disk"),
         (errno.EDQUOT, "make room within your quota"),
-        (errno.EROFS, "mount it writable"),
-        (errno.EACCES, "give this user the right"),
+        (errno.EROFS, "mount it writable, or use a project elsewhere, then run again"),
+        (errno.EACCES, "run this as the user whose files these are, or set the rights, then run again"),
         (errno.EMFILE, REMEDY),
         (errno.ENFILE, "end other programs"),
     ],

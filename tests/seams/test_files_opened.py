@@ -59,7 +59,7 @@ MODULES = {
 """With the reason why the storage room isn't asked."""
 UNGUARDED = {
     "locallb.engine.backend.stack_lock": KERNEL,
-    "locallb.storage.locks": KERNEL,
+    "locallb.guarded.locks": KERNEL,
     "locallb.storage.files": "a file that it makes, and none that exists (mode x)",
 }
 """Modules of these rooms that open something as it is, with the reason."""
@@ -68,7 +68,7 @@ GUARDS = os.O_NONBLOCK | os.O_DIRECTORY | os.O_PATH | os.O_EXCL
 PASSED_ON = {
     "locallb.guarded.reader": "one constant, with or without O_NOFOLLOW",
     "locallb.storage.folders": "flags of its callers, which are constants there",
-    "locallb.storage.locks": "one of two constants, for reading and writing, which waits for none",
+    "locallb.guarded.locks": "one of two constants, for reading and writing, which waits for none",
 }
 """Modules whose flags aren't one expression."""
 _METHODS = {"read_text", "read_bytes", "write_text", "write_bytes"}

@@ -6,7 +6,6 @@ gone is removed with a notice, and one that this engine left under this very ker
 host's name and process ids are its own. Another host's never is.
 """
 
-import fcntl
 import getpass
 import json
 import os
@@ -23,7 +22,7 @@ from locallb.engine.state.checkpoint import timestamp
 from locallb.engine.state.errors import LockHeld
 from locallb.engine.state.files import Files
 from locallb.engine.state.resource import compact
-from locallb.guarded import reader
+from locallb.guarded import locks, reader
 
 _held: set[Path] = set()  # this process's own locks: the process's liveness doesn't tell about them
 _LARGEST = 1 << 16
@@ -180,12 +179,9 @@ def _give_way(
 def _guarded(guard: Path, folder: Path, files: Files) -> Iterator[None]:
     descriptor = files.open_new(guard)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        _give_way(folder, files, lambda _text: None, guarded=False)
-        raise LockHeld(f"another update of this stack is starting or ending ({guard}); run again") from None
-    try:
+        if not locks.taken(descriptor):
+            _give_way(folder, files, lambda _text: None, guarded=False)
+            raise LockHeld(f"another update of this stack is starting or ending ({guard}); run again")
         yield
     finally:
         os.close(descriptor)

@@ -25,7 +25,8 @@ from locallb.engine.deploy.threads import Shift
 from locallb.engine.protocol.monitor import EngineService, Monitor
 from locallb.engine.protocol.sdk_fast_path import install
 from locallb.engine.providers.loops import new_loop
-from locallb.engine.state.errors import HostRefused, is_of_host
+from locallb.engine.state.errors import HostRefused
+from locallb.model.system_errors import has_remedy
 
 Program = Callable[[], object]
 
@@ -134,7 +135,7 @@ def _new_loop() -> Iterator[asyncio.AbstractEventLoop]:
 def _failure(error: BaseException, root: Path) -> Failure:
     if isinstance(error, pulumi.RunError):
         return Failure(" ".join(str(error).split()))
-    if isinstance(error, OSError) and is_of_host(error):
+    if isinstance(error, OSError) and has_remedy(error):
         return Failure(f"the program failed: {HostRefused(error)}", "".join(traceback.format_exception(error)))
     where = _own_frame(error.__traceback__, root)
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

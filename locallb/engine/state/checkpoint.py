@@ -14,7 +14,7 @@ from time import time_ns
 
 from msgspec import Struct, field
 
-from locallb.engine.state.errors import StateBroken, StateUnusable, Unsupported, parsing_problem, refusal, unreadable
+from locallb.engine.state.errors import StateBroken, StateUnusable, Unsupported, parsing_problem, unreadable
 from locallb.engine.state.resource import (
     Pending,
     ResourceState,
@@ -26,6 +26,7 @@ from locallb.engine.state.snapshot import Snapshot
 from locallb.engine.state.urns import is_provider, is_urn, provider_reference
 from locallb.engine.state.values import SIGNATURE, Value
 from locallb.guarded import reader
+from locallb.model.system_errors import refusal
 
 FORMAT = 3
 VERSION = "v3.272.0"

@@ -3,33 +3,10 @@
 The command line prints `str(error)` as it is. Nothing here knows what the resources are about.
 """
 
-import errno
 from pathlib import Path
 
 from locallb.guarded.reader import UnfitError
-
-_REMEDIES = {
-    errno.ENOSPC: "make room on that disk",
-    errno.EDQUOT: "make room within your quota",
-    errno.EROFS: "mount it writable",
-    errno.EACCES: "give this user the right to do so",
-    errno.EPERM: "give this user the right to do so",
-    errno.EFBIG: "raise the limit of file sizes (`ulimit -f`)",
-    errno.EMFILE: "raise the limit of open files (`ulimit -n`)",
-    errno.ENFILE: "end other programs that have many files open",
-    errno.ENOMEM: "end other programs, or raise the limit of memory (`ulimit -v`)",
-    errno.EAGAIN: "raise the limit of processes (`ulimit -u`), or end others",
-    errno.EIO: "look after that disk",
-}
-_IN_THE_WAY = {
-    errno.EISDIR: "move that directory elsewhere",
-    errno.ENOTDIR: "move the file elsewhere that is in place of a directory on the way there",
-    errno.EEXIST: "move what stands there elsewhere",
-    errno.ENOTEMPTY: "move that directory elsewhere",
-    errno.ELOOP: "remove the link that leads in a circle",
-    errno.ENAMETOOLONG: "choose shorter names",
-}
-"""What keeps a file from being written, and nothing else."""
+from locallb.model.system_errors import has_remedy, obstacle, refusal, told, words_of
 
 
 class EngineError(Exception):
@@ -54,7 +31,7 @@ class StateUnusable(StateBroken):
 
 def unreadable(path: Path, error: OSError) -> StateBroken:
     """Make the error of a stack's state or journal that the system doesn't let us read."""
-    if is_of_host(error):  # the state may be as good as ever
+    if has_remedy(error):  # the state may be as good as ever
         return StateUnreadable(f"{path} can't be read: {refusal(error)}, then run again")
     return StateUnusable(path, refusal(error))
 
@@ -64,27 +41,11 @@ def parsing_problem(error: Exception) -> str:
     return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
-def is_of_host(error: OSError) -> bool:
-    """Return whether it is known what of the host is in the way, and nothing is wrong with what was asked for."""
-    return error.errno in _REMEDIES
-
-
-def refusal(error: OSError) -> str:
-    """Return what the system refuses, and what to do where that is known."""
-    what, remedy = _words(error), _REMEDIES.get(error.errno or 0)
-    return f"{what}; {remedy}" if remedy else what
-
-
-def _words(error: OSError) -> str:
-    return error.strerror or str(error) or type(error).__name__
-
-
 class HostRefused(EngineError):  # noqa: N818 the name says what happened
     """The system refuses what every run needs: descriptors, threads."""
 
     def __init__(self, error: OSError) -> None:
-        where = f"{error.filename}: " if error.filename else ""
-        super().__init__(f"{where}{refusal(error)}")
+        super().__init__(told(error))
 
 
 class StateUnreadable(StateBroken):
@@ -98,15 +59,15 @@ class StateUnwritable(EngineError):  # noqa: N818 the name says what happened
 def unwritable(path: Path, error: OSError) -> StateUnwritable:
     """Make the error of a file of a stack that can't be written."""
     if isinstance(error, UnfitError):
-        what = f"{_words(error)}; move it elsewhere, then run again"
-    elif remedy := _IN_THE_WAY.get(error.errno or 0):
+        what = f"{words_of(error)}; move it elsewhere, then run again"
+    elif remedy := obstacle(error):
         other = str(error.filename2 or error.filename or path)
         where = "" if other == str(path) else f"{other}: "
-        what = f"{where}{_words(error)}; {remedy}, then run again"
-    elif is_of_host(error):
+        what = f"{where}{words_of(error)}; {remedy}, then run again"
+    elif has_remedy(error):
         what = f"{refusal(error)}, then run again"
     else:
-        what = f"{_words(error)}; run again once that is repaired"
+        what = f"{words_of(error)}; run again once that is repaired"
     return StateUnwritable(f"{path} can't be written: {what}")
 
 

@@ -3,17 +3,15 @@
 Every write passes one hook, so that tests can stop the world at each of them. Errors of the disk become one sentence.
 """
 
-import errno
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from locallb.engine.state.errors import StateUnwritable, unwritable
-from locallb.guarded import reader
+from locallb.guarded import atomic, reader
 
 _FILE, _FOLDER = 0o600, 0o700  # whoever can write a state decides what the next run does
-_FULL = errno.ENOSPC, os.strerror(errno.ENOSPC)
 
 
 def _nothing(_what: str) -> None:
@@ -39,34 +37,34 @@ class Files:
             raise unwritable(path, error) from error
 
     def replace(self, path: Path, data: bytes) -> None:
-        """Set a file's whole content, or leave it as it was: written beside, synced, renamed, the folder synced."""
+        """Set a file's whole content, or leave it as it was; what is there now survives a power cut."""
         self.make_folder(path.parent)
-        beside = path.with_name(f".{path.name}.new")  # one writer at a time, as the stack is locked
-        try:
-            with self._writing(f"write {path.name}", path):
-                beside.unlink(missing_ok=True)  # it may have another name
-                _write(beside, data, synced=True)
-            with self._writing(f"rename {path.name}", path):
-                beside.replace(path)
-        except StateUnwritable:
-            with suppress(OSError):
-                beside.unlink(missing_ok=True)
-            raise
+        temporary = path.with_name(f".{path.name}.new")  # one writer at a time, as the stack is locked
+        self._put("write", path, data, temporary, durable=True)
         with self._writing(f"sync {path.name}", path):
-            _sync_folder(path.parent)
+            atomic.sync_folder(path.parent)
 
-    def create(self, path: Path, text: str, beside: Path) -> None:
-        """Create a small file, complete at once; it is written as `beside` first."""
+    def create(self, path: Path, text: str, temporary: Path) -> None:
+        """Create a small file, complete at once; it is written as `temporary` first."""
         self.make_folder(path.parent)
-        with self._writing(f"create {path.name}", path):
-            _write(beside, text.encode())
-        with self._writing(f"rename {path.name}", path):
-            beside.replace(path)
+        self._put("create", path, text.encode(), temporary)
+
+    def _put(self, step: str, path: Path, data: bytes, temporary: Path, *, durable: bool = False) -> None:
+        with ExitStack() as stack:
+            with self._writing(f"{step} {path.name}", path):
+                temporary.unlink(missing_ok=True)  # of a writer that was killed
+                stack.enter_context(atomic.written(temporary, data, _FILE, durable=durable))
+            try:
+                with self._writing(f"rename {path.name}", path):
+                    temporary.replace(path)
+            except StateUnwritable:
+                atomic.discard(temporary)
+                raise
 
     def append(self, descriptor: int, path: Path, text: str) -> None:
         """Add to an open file in one write."""
         with self._writing(f"append to {path.name}", path):
-            _write_all(descriptor, text.encode())
+            atomic.write_all(descriptor, text.encode())
 
     def open_new(self, path: Path) -> int:
         """Open an empty file for appending."""
@@ -120,32 +118,3 @@ def _make_folders(path: Path) -> None:
         _make_folders(path.parent)
         path.mkdir(_FOLDER, exist_ok=True)
         path.chmod(_FOLDER)
-
-
-def _write(path: Path, data: bytes, *, synced: bool = False) -> None:
-    descriptor = reader.open_to_write(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _FILE)
-    try:
-        os.fchmod(descriptor, _FILE)  # whatever the umask takes away
-        _write_all(descriptor, data)
-        if synced:
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    """Write until everything is taken: one call takes at most 2 GiB, and less where a disk is full."""
-    rest = memoryview(data)
-    while rest:
-        taken = os.write(descriptor, rest)
-        if not taken:  # as file systems outside of the kernel may answer
-            raise OSError(*_FULL)
-        rest = rest[taken:]
-
-
-def _sync_folder(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from locallb.config.settings import Pool
 from locallb.dns.blocks import block_in, with_block
 from locallb.dns.zones import Zone
-from locallb.guarded import owners
+from locallb.guarded import atomic, owners
 from locallb.host import netlink
 from locallb.host.capabilities import is_macos
 from locallb.host.macos import ifconfig
@@ -35,7 +35,7 @@ from locallb.model.system_errors import refusal
 from locallb.planning.addresses.pool_routes import is_local, pool_routes
 from locallb.programs import program
 from locallb.programs.program import Program, ProgramError
-from locallb.storage import files, kept_files, unfinished
+from locallb.storage import files, kept_files
 
 RECORD = Path("/var/lib/locallb/host.json")
 _FORMAT = "changes-1"
@@ -197,14 +197,14 @@ def _change_file(path: Path, step: Step) -> None:
 
 
 def _put_file(path: Path, step: Step) -> None:
-    unfinished.remove_abandoned_of(path)
+    atomic.remove_abandoned_of(path)
     if not step.wanted:
         path.unlink(missing_ok=True)
         return
     if step.sort is StepKind.FILE:
         files.write(path, step.wanted, mode=_READABLE, durable=True)
     else:
-        unfinished.put_link(path, step.wanted)
+        atomic.put_link(path, step.wanted)
 
 
 def _present(sort: StepKind, what: str, known: tuple[Route, ...]) -> str:

@@ -18,11 +18,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from locallb.guarded import locks
 from locallb.guarded.reader import open_to_write, opened
 from locallb.model.errors import ClientError
 from locallb.model.system_errors import refusal, refuse_scarcity, told
 from locallb.programs.program import Program, ProgramError
-from locallb.storage import locks
 
 LOG_LIMIT = 1 << 20
 """Bytes that a process may write to one file, set as its resource limit: a log stays bounded by itself."""

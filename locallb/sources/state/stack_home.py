@@ -16,11 +16,11 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from locallb.dns.owner_ids import establish
-from locallb.guarded import reader
+from locallb.guarded import atomic, reader
 from locallb.model.identities import Home
 from locallb.model.state_resource import CLAIMS, CONFIG
 from locallb.sources import SourceError
-from locallb.storage import files, paths, unfinished
+from locallb.storage import files, paths
 from locallb.storage.proxy_directories import Proxies
 
 FORMAT = 1
@@ -129,7 +129,7 @@ def settle(home: Home) -> None:
         if files.read(path) != text:
             paths.private_directory(path.parent)
             files.write(path, text)
-        unfinished.remove_abandoned(path.parent)
+        atomic.remove_abandoned(path.parent)
         Proxies.ours().sweep()
     except (files.FilesError, paths.PlaceError) as error:
         raise SourceError(f"it can't be written down where stack {home.stack} belongs: {error}") from None

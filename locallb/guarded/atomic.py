@@ -1,10 +1,12 @@
-"""Temporary files of atomic writes: in progress, or left by a writer that was killed.
+"""Files that are complete or absent: written under a temporary name and renamed, and what killed writers left of them.
 
-Who writes one keeps it locked, so whatever nobody locks is a dead writer's. Not here: what is written.
+Who writes a temporary file keeps it locked, so whatever nobody locks is a dead writer's. Errors are the system's; who
+calls translates them. Not here: what is written.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
@@ -15,7 +17,7 @@ from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
 
-from locallb.storage import locks
+from locallb.guarded import locks
 
 ENDING = ".new"
 _STALE = 60.0
@@ -25,27 +27,65 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
-def name_beside(path: Path) -> Path:
+def temporary_name(path: Path) -> Path:
     """Return the name of a new file beside `path`."""
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}{ENDING}")
 
 
-def is_named_so(name: str) -> bool:
+def is_temporary_name(name: str) -> bool:
     """Return whether a file is called as one that isn't complete."""
     return _NAME.fullmatch(name) is not None
 
 
 @contextmanager
-def made(path: Path, mode: int) -> Iterator[int]:
+def written(temporary: Path, data: bytes, mode: int, *, durable: bool = False) -> Iterator[Path]:
+    """Write a new file, which counts as being written meanwhile; `durable`: it survives a power cut.
+
+    Raises OSError; then it isn't left.
+    """
+    with new_file(temporary, mode) as descriptor:
+        try:
+            os.fchmod(descriptor, mode)  # whatever the umask takes away
+            write_all(descriptor, data)
+            if durable:
+                os.fsync(descriptor)
+            os.close(os.dup(descriptor))  # there are file systems that report a full disk as late as then
+        except OSError:
+            discard(temporary)
+            raise
+        yield temporary
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write until everything is taken: one call takes at most 2 GiB, and less where a disk is full. Raises OSError."""
+    rest = memoryview(data)
+    while rest:
+        taken = os.write(descriptor, rest)
+        if not taken:  # as file systems outside of the kernel may answer
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        rest = rest[taken:]
+
+
+def sync_folder(path: Path) -> None:
+    """Let what was renamed in a directory survive a power cut. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def new_file(path: Path, mode: int) -> Iterator[int]:
     """Make a file; it counts as being written meanwhile. Raises OSError."""
-    descriptor = _made(path, mode)
+    descriptor = _opened_new(path, mode)
     try:
         yield descriptor
     finally:
         os.close(descriptor)
 
 
-def _made(path: Path, mode: int) -> int:
+def _opened_new(path: Path, mode: int) -> int:
     while True:
         descriptor = os.open(path, _NEW, mode)
         with suppress(OSError):  # there are file systems without locks
@@ -57,7 +97,7 @@ def _made(path: Path, mode: int) -> int:
 
 def put_link(path: Path, to: str) -> None:
     """Put a link in place of what stands there, in one step. Raises OSError; then that still stands there."""
-    beside = name_beside(path)
+    beside = temporary_name(path)
     beside.symlink_to(to)
     try:
         beside.replace(path)
@@ -78,7 +118,7 @@ def remove_abandoned(directory: Path) -> None:
     Not for a directory in which others may write.
     """
     for path in (*directory.glob(f".*{ENDING}"), *directory.glob(f"*/.*{ENDING}")):
-        if is_named_so(path.name) and not path.parent.is_symlink():
+        if is_temporary_name(path.name) and not path.parent.is_symlink():
             with suppress(OSError):
                 _remove(path)
 
