@@ -64,7 +64,11 @@ def takes_http(text: str) -> bool:
 def heap_bounds(text: str) -> HeapBounds:
     """Return how a bootstrap of any version of ours bounds the heap."""
     found = _HEAP.search(text)
-    return HeapBounds(int(found[1]) if found else 0, ends_stalled=overload.ENDS_STALLED in text)
+    return HeapBounds(
+        int(found[1]) if found else 0,
+        ends_stalled=overload.ENDS_STALLED in text,
+        counts_rejected=not takes_http(text) or all(name in text for name in REJECTIONS),
+    )
 
 
 def is_udp_only(text: str) -> bool:
@@ -83,10 +87,14 @@ _EXPRESSIONS: Message = {"layers": [{"name": "local-lb", "static_layer": {_LIMIT
 
 
 def _stats(proxy: Proxy) -> tuple[Message, ...]:
-    """Keep as well what tells whether connections to a published port arrive."""
-    return (*_STATS, *_ARRIVALS) if proxy.published else _STATS
+    """Keep as well what tells whether connections to a published port arrive, and which requests are rejected."""
+    counts = proxy.may_serve_http and (proxy.heap is None or proxy.heap.counts_rejected)
+    rejections: tuple[Message, ...] = tuple({"exact": name} for name in REJECTIONS) if counts else ()
+    return (*_STATS, *(_ARRIVALS if proxy.published else ()), *rejections)
 
 
+REJECTIONS = ("http.http.downstream_cx_protocol_error", "http2.header_overflow")
+"""Statistics that count requests with too many or too large headers, or not in HTTP; the second one with HTTP/2."""
 _ARRIVALS: tuple[Message, ...] = ({"suffix": ".downstream_cx_total"}, {"suffix": ".no_filter_chain_match"})
 _STATS: tuple[Message, ...] = (
     {"prefix": "listener_manager."},

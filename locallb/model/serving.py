@@ -177,13 +177,15 @@ class PublishedPort(Struct, frozen=True):
 
 
 class HeapBounds(Struct, frozen=True):
-    """What a proxy refuses and ends when its heap is full; the same as long as it runs."""
+    """What a proxy refuses and ends when its heap is full, and whether it counts; the same as long as it runs."""
 
     size: int
     """Bytes beyond which it refuses; 0 for no bounds of its memory at all, as a proxy of an earlier version has none,
     which only a replacement could bound."""
     ends_stalled: bool = True
     """Whether it ends requests that don't move then: those of earlier versions wait for their backends."""
+    counts_rejected: bool = True
+    """Whether it counts requests that it rejects by their form, where it serves HTTP: earlier versions don't."""
 
 
 class Proxy(Struct, frozen=True):

@@ -6,16 +6,18 @@ statistics of the cluster, there where the stack asks for them. Pure. Not here: 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from ipaddress import ip_address
 
+from locallb.envoy.bootstrap import REJECTIONS
 from locallb.envoy.clusters import LATENCY, RECEIVED, SENT
 from locallb.model.fields import JsonObject
 from locallb.model.identities import place
 from locallb.traffic.figures import Bin, Counts, Details, Latencies, UpstreamFigures
 
-STATISTICS = rf"^cluster\.[^.]*\.({RECEIVED}|{SENT}|{LATENCY})$"
+STATISTICS = rf"^(cluster\.[^.]*\.({RECEIVED}|{SENT}|{LATENCY})|{'|'.join(map(re.escape, REJECTIONS))})$"
 """Which statistics to ask for."""
 
 
@@ -24,6 +26,12 @@ def by_upstream(clusters: Sequence[JsonObject], statistics: Sequence[JsonObject]
     details = _details(statistics)
     named = {str(cluster.get("name")): cluster for cluster in clusters}
     return {name: UpstreamFigures(_backends(cluster), details.get(name)) for name, cluster in named.items()}
+
+
+def rejected(statistics: Sequence[JsonObject]) -> int | None:
+    """Return how many requests were rejected by their form; None where the proxy doesn't count them."""
+    counts = [int(each["value"]) for each in statistics if each.get("name") in REJECTIONS]
+    return sum(counts) if counts else None
 
 
 def _backends(cluster: JsonObject) -> Mapping[str, Counts]:
@@ -49,7 +57,7 @@ def _details(statistics: Sequence[JsonObject]) -> Mapping[str, Details]:
     for statistic in statistics:
         if "histograms" in statistic:
             latencies |= _histograms(statistic["histograms"])
-        elif isinstance(statistic.get("value"), int):
+        elif isinstance(statistic.get("value"), int) and statistic.get("name") not in REJECTIONS:
             _, upstream, word = str(statistic["name"]).split(".")
             numbers.setdefault(upstream, {})[word] = statistic["value"]
     return {

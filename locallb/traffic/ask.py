@@ -14,7 +14,7 @@ from locallb.model.errors import ClientError
 from locallb.model.serving import Proxy
 from locallb.planning.planned import Plan
 from locallb.storage.proxy_directories import Proxies
-from locallb.traffic.answers import STATISTICS, by_upstream
+from locallb.traffic.answers import STATISTICS, by_upstream, rejected
 from locallb.traffic.figures import UpstreamFigures
 from locallb.traffic.table import TrafficRow, traffic_rows
 
@@ -28,12 +28,15 @@ def traffic(plan: Plan, patience: float | None = None) -> tuple[TrafficRow, ...]
     answered, _ = wait(asked.values(), patience)
     workers.shutdown(wait=False, cancel_futures=True)
     read = {name: future.result() for name, future in asked.items() if future in answered}
-    return traffic_rows(plan, {name: answer for name, answer in read.items() if answer is not None})
+    answers = {name: answer for name, answer in read.items() if answer is not None}
+    rejections = {name: count for name, (_, count) in answers.items() if count is not None}
+    return traffic_rows(plan, {name: figures for name, (figures, _) in answers.items()}, rejections)
 
 
-def _figures(proxy: Proxy) -> Mapping[str, UpstreamFigures] | None:
-    """Return the figures of a proxy; None where it doesn't answer."""
+def _figures(proxy: Proxy) -> tuple[Mapping[str, UpstreamFigures], int | None] | None:
+    """Return the figures of a proxy, and the number of rejected requests; None where it doesn't answer."""
     with suppress(ClientError):
         admin = EnvoyAdmin(Proxies.ours().path(proxy.id))
-        return by_upstream(admin.clusters(), admin.statistics(STATISTICS))
+        statistics = admin.statistics(STATISTICS)
+        return by_upstream(admin.clusters(), statistics), rejected(statistics)
     return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,6 +20,7 @@ from locallb.traffic.figures import UpstreamFigures
 
 Read = Mapping[ProxyName, Mapping[str, UpstreamFigures]]
 """Figures by upstream, of each proxy that answered."""
+_NONE: Mapping[ProxyName, int] = MappingProxyType({})
 
 
 class TrafficRow(Struct, frozen=True):
@@ -30,6 +32,8 @@ class TrafficRow(Struct, frozen=True):
     answers: bool
     """Whether its proxy does."""
     figures: UpstreamFigures
+    rejected: int | None = None
+    """In the first row of HTTP of a Gateway or a class of Ingresses: requests that its proxy rejected by their form."""
 
     @property
     def name(self) -> tuple[ObjectKey, tuple[str, ...]]:
@@ -37,13 +41,20 @@ class TrafficRow(Struct, frozen=True):
         return self.key, self.ports
 
 
-def traffic_rows(plan: Plan, read: Read) -> tuple[TrafficRow, ...]:
+def traffic_rows(plan: Plan, read: Read, rejections: Mapping[ProxyName, int] = _NONE) -> tuple[TrafficRow, ...]:
     """Return the rows of all Services that have a proxy."""
     return tuple(
         row
         for placement, upstreams in zip(plan.placements, upstreams_of(plan), strict=True)
-        for row in _of_placement(placement, upstreams, read.get(placement.proxy))
+        for row in _with_rejections(
+            [*_of_placement(placement, upstreams, read.get(placement.proxy))], rejections.get(placement.proxy)
+        )
     )
+
+
+def _with_rejections(rows: Sequence[TrafficRow], rejected: int | None) -> Sequence[TrafficRow]:
+    first_http = next((row for row in rows if row.is_http), None)
+    return [replace(row, rejected=rejected) if row is first_http else row for row in rows]
 
 
 def upstreams_of(plan: Plan) -> Iterator[Sequence[Upstream]]:

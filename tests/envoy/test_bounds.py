@@ -7,16 +7,20 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
+from subprocess import run
 
 import pytest
 
 from locallb.envoy import Rendered, overload
+from locallb.envoy.admin import EnvoyAdmin
 from locallb.model.http.backends import HttpBackends
 from locallb.model.http.routes import Forward, Match, Route, Target
 from locallb.model.identities import Protocol, UpstreamName
 from locallb.model.serving import Backend, Listener, Upstream
+from locallb.traffic.answers import STATISTICS, by_upstream, rejected
 from tests.envoy import http_traffic
 from tests.envoy.conftest import Serve, Start
 from tests.envoy.http_traffic import Client, Echo, upstream
@@ -223,7 +227,7 @@ def test_half_a_request_ends(start: Start, block: Block, echoes: dict[str, Echo]
 
 @pytest.mark.parametrize("size", [(900, 10), (3, 60_000)])
 def test_many_and_large_headers_pass(size: tuple[int, int], start: Start, block: Block, running: ExitStack) -> None:
-    """Both ways: up to a thousand of them, and 256 KiB."""
+    """Both clients: up to a thousand of them, and 256 KiB."""
     count, length = size
     fields = "".join(f"x-{number}: {'a' * length}\r\n" for number in range(count))
     server = running.enter_context(socket.create_server((block[1], 0)))
@@ -243,3 +247,31 @@ def test_many_and_large_headers_pass(size: tuple[int, int], start: Start, block:
         lines = list(iter(answered.readline, b"\r\n"))
     assert lines[0].startswith(b"HTTP/1.1 200")
     assert (heads, sum(line.startswith(b"x-") and b"aaa" in line for line in lines)) == ([count], count)
+
+
+def test_requests_that_are_rejected_by_their_form_are_counted(
+    start: Start, block: Block, echoes: dict[str, Echo]
+) -> None:
+    """By HTTP/1 and HTTP/2, with too many headers, too large ones, or no HTTP at all; no backend hears of them."""
+    envoy = start(http_traffic.rendering(block[9], [EVERYTHING], [upstream("web", echoes["a"])]))
+    asked = EnvoyAdmin(envoy.directory)
+
+    def count() -> int | None:
+        return rejected(asked.statistics(STATISTICS))
+
+    def is_counted(number: int) -> bool:
+        return count() == number
+
+    assert count() == 0
+    place = f"http://{block[9]}:8080/"
+    many = [word for number in range(1100) for word in ("--header", f"x-{number}: a")]
+    large = [word for number in range(4) for word in ("--header", f"x-{number}: {'a' * 100_000}")]
+    clients = ((many, "--http1.1"), (large, "--http1.1"), (many, "--http2-prior-knowledge"))
+    for number, (headers, version) in enumerate(clients, 1):
+        run(["curl", "--silent", "--output", "/dev/null", "--max-time", "20", version, *headers, place], check=False)
+        eventually(partial(is_counted, number), f"request {number} is counted")
+    with socket.create_connection((block[9], 8080), 20) as client:
+        client.sendall(b"no HTTP\r\n\r\n")
+        assert client.recv(100).startswith(b"HTTP/1.1 400")
+    assert count() == 4
+    assert by_upstream(asked.clusters(), ())["web"].total.requests == 0

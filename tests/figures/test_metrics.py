@@ -78,6 +78,13 @@ def test_uncounted_figures_have_no_metric() -> None:
     }
 
 
+@pytest.mark.parametrize("rejected", [None, 0, 3])
+def test_rejected_requests_are_a_metric_where_the_proxy_counts_them(rejected: int | None) -> None:
+    """They reached no backend, so that no other count has them."""
+    values = told(families([replace(row(UpstreamFigures()), rejected=rejected)]))
+    assert values.get("locallb_traffic_rejected_requests_total") == rejected
+
+
 BINS = st.builds(Bin, st.sampled_from((0.0, 0.9, 1.0, 4.9, 9.9, 99.0, 240.0, 9900.0, 1e6)), st.just(0.1))
 
 
@@ -141,10 +148,10 @@ def test_silent_proxies_do_not_delay_figures(monkeypatch: pytest.MonkeyPatch) ->
     over, plan = threading.Event(), plan_of("a", "b")
     silent = plan.proxies[0].proxy.name
 
-    def answer(proxy: Proxy) -> Mapping[str, UpstreamFigures]:
+    def answer(proxy: Proxy) -> tuple[Mapping[str, UpstreamFigures], None]:
         if proxy.name == silent:
             over.wait()
-        return {}
+        return {}, None
 
     monkeypatch.setattr("locallb.traffic.ask._figures", answer)
     try:

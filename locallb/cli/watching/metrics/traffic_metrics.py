@@ -30,6 +30,7 @@ _COUNTED = (
     ("failed_requests", "Those answered with 500 and more, or not at all."),
 )
 _BYTES = (("received_bytes", "Bytes from clients to backends."), ("sent_bytes", "Bytes from backends to clients."))
+_REJECTED = "Requests with too many or too large headers, or not in HTTP, which no backend saw."
 _OPEN = "Connections to backends, now."
 _TOOK = "How long requests took; of the sum only what the bins tell."
 
@@ -70,6 +71,11 @@ def families(rows: Sequence[TrafficRow]) -> Iterator[Metric]:
         if is_http:
             names["requests"].add_metric(labels, total.requests)
             names["failed_requests"].add_metric(labels, total.failed_requests)
+    rejected = CounterMetricFamily(f"{PREFIX}_rejected_requests", _REJECTED, labels=LABELS)
+    for row in rows:
+        if row.rejected is not None:
+            rejected.add_metric(_labels(row), row.rejected)
+    yield rejected
     took = HistogramMetricFamily(f"{PREFIX}_request_duration_seconds", _TOOK, labels=LABELS)
     for row in rows:
         if details := row.figures.details:
