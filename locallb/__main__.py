@@ -2,6 +2,9 @@
 
 import sys
 
+if not sys.flags.safe_path:
+    del sys.path[0]  # the current directory, which may be anybody's: its modules would be taken for libraries
+
 from locallb.cli import main
 
 sys.exit(main())

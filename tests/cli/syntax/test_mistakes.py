@@ -218,3 +218,13 @@ def test_other_entry_points_work_or_name_the_right_command(command: list[str], c
     assert done.returncode == code
     assert told in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("module", ["msgspec", "yaml", "argparse"])
+def test_modules_of_the_current_directory_are_not_taken_for_libraries(module: str, tmp_path: Path) -> None:
+    """It may be anybody's; Python itself looks for modules there first."""
+    (tmp_path / f"{module}.py").write_text("import pathlib; pathlib.Path('ran').touch()")
+    command = [sys.executable, "-m", "locallb", "--version"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.startswith("local-lb ")) == (0, True), done.stderr
+    assert not (tmp_path / "ran").exists()
