@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Hashable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from pulumi.provider.experimental.provider import ReadRequest, ReadResponse
 
 from locallb.config.settings import Settings
 from locallb.desired.groups import Desired
@@ -20,14 +22,14 @@ from locallb.model.snapshot import Snapshot
 from locallb.model.state_resource import BALANCER, CONFIG, SERVICE
 from locallb.planning.planned import Plan
 from locallb.sources.snapshot import SnapshotResult
-from locallb.watch.converging import work
+from locallb.watch.converging import converge, work
 from locallb.watch.converging.converge import Converger
 from locallb.watch.converging.outcome import Outcome
 from locallb.watch.converging.wanted import Wanted
 from locallb.watch.events import Cause, Converged, LoopEvent, Mark
 from locallb.watch.loop import Loop
 from locallb.watch.troubles.troubles import Troubles
-from tests.engine.support import Bench, World, make_project
+from tests.engine.support import Bench, World, WorldProvider, make_project
 
 if TYPE_CHECKING:
     from locallb.sources.workspace import Workspace
@@ -136,6 +138,33 @@ def test_a_start_brings_about_again_what_differs_and_nothing_beside_it(
     assert outcome.untouched == set(KEYS) - set(map(ObjectKey.parse, drifted))
     assert learnt(bench)._checks.look_only
     assert bench.engine().drifted() == frozenset()
+
+
+def test_a_party_that_hangs_at_a_start_is_left_under_way_and_others_are_checked(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check of many doesn't wait for it; what it serves ends once it answers."""
+    wanted = wanting(monkeypatch, *all_of("1"))
+    brought(learnt(bench), wanted)
+    answers, read = threading.Event(), WorldProvider.read
+
+    async def hang(provider: WorldProvider, request: ReadRequest) -> ReadResponse:
+        if request.name == NAMES[1]:
+            answers.wait()
+        return await read(provider, request)
+
+    monkeypatch.setattr(WorldProvider, "read", hang)
+    monkeypatch.setattr(converge, "DEADLINE", 0.05)
+    again = learnt(bench)
+    outcome = again.update(Plan(), wanted, work.Batch(tuple(KEYS), refresh=True), lambda: True)
+    assert outcome.ended == {KEYS[0], KEYS[2]}
+    assert {*again.going_on} == {KEYS[1]}
+    answers.set()
+    outcome = again.wait(lambda: False)
+    assert outcome.ended == {KEYS[1]}
+    assert not outcome.failed
+    again.stop()
+    assert learnt(bench)._checks.look_only
 
 
 def test_dependents_of_a_vanished_resource_are_brought_about_again_with_it(
