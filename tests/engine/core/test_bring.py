@@ -4,6 +4,7 @@ So does a preview, which changes nothing.
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -233,6 +234,27 @@ def test_after_a_stop_nothing_more_is_begun_and_the_next_update_goes_on(site: Si
         assert stopped.engine().bring(lambda: declared(AFTER)).ok
         assert (stopped.state(), stopped.books.things) == (twin.state(), twin.books.things)
         if result.ok:
+            break
+    assert moment > 12
+
+
+def test_a_preview_that_is_stopped_says_so_unless_it_was_complete(site: Site) -> None:
+    """At each step that it foresees; neither the state nor the world is another afterwards."""
+    assert site.engine().bring(lambda: declared(BEFORE)).ok
+    before = site.state_path.read_bytes(), dict(site.books.things)
+    for moment in count():
+        engine, planned = site.engine(), count()
+
+        def stop(event: Event, engine: Engine = engine, planned: Iterator[int] = planned, moment: int = moment) -> None:
+            if isinstance(event, StepPlanned) and next(planned) == moment:
+                engine.cancel()
+
+        engine._listener = stop
+        result = engine.bring(lambda: declared(AFTER), preview=True)
+        assert result.interrupted is not result.ok
+        assert messages(result) == [str(Cancelled())] * (not result.ok)
+        assert (site.state_path.read_bytes(), site.books.things) == before
+        if next(planned) <= moment:
             break
     assert moment > 12
 
