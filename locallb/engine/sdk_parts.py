@@ -1,7 +1,6 @@
 """Defers rarely used parts of the Pulumi SDK, which it loads at its start, until their first use.
 
-Whoever loads the SDK first decides, so `pulumi up` has it as it is. Not here: what replaces functions of the SDK
-(`protocol.sdk_fast_path`).
+Whoever loads the SDK first decides, so `pulumi up` has it as it is.
 """
 
 from __future__ import annotations

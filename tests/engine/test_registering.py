@@ -1,82 +1,15 @@
-"""The short way of a registration and the SDK's own over Pulumi's wire: both end in the same state and say the same."""
+"""What a program's values become in the state, what it is handed in return, and what is said of one that breaks."""
 
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from enum import IntEnum, StrEnum
-from pathlib import Path
 from typing import Any
 
 import pulumi
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from locallb.engine.deploy.events import Op, Result
-from locallb.engine.protocol.monitor import Monitor
-from locallb.engine.providers import sdk_internals
-from tests.engine.graphs import Graph, Site, changed, declare, fresh, graphs
-from tests.engine.support import Bench, Thing, World, make_project, messages, output
+from tests.engine.support import Bench, Thing, messages, output
 
-MODEST = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 Program = Callable[[], object]
-CHECKOUT = Path(__file__).resolve().parents[2]
-
-
-@contextmanager
-def by_wire() -> Iterator[None]:
-    """Leave the SDK as it is meanwhile."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("locallb.engine.protocol.program.install", lambda: None)
-        patch.setattr("pulumi.resource.register_resource", sdk_internals.register_by_wire)
-        patch.setattr("pulumi.resource.register_resource_outputs", sdk_internals.register_outputs_by_wire)
-        patch.setattr("pulumi.runtime.stack._load_monitor_feature_support", sdk_internals.ask_features)
-        patch.setattr("pulumi.runtime.stack._wait_for_shutdown", sdk_internals.wait_to_end)
-        yield
-
-
-@contextmanager
-def without_wire() -> Iterator[None]:
-    """Let nothing pass over the wire."""
-
-    def refuse(_self: Monitor, request: Any) -> None:  # noqa: ANN401 - any request
-        raise AssertionError(f"came over the wire: {request}")
-
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("RegisterResource", "RegisterResourceOutputs", "GetDeploymentInfo", "SignalAndWaitForShutdown"):
-            patch.setattr(Monitor, name, refuse)
-        yield
-
-
-@MODEST
-@given(st.data())
-def test_both_ways_end_in_the_same_state(place: Path, data: st.DataObject) -> None:
-    """Through two updates of a random graph; nothing of it needs the wire."""
-    before = data.draw(graphs())
-    after = data.draw(changed(before))
-    short, long = (Site(fresh(place)) for _ in range(2))
-
-    def run(site: Site, graph: Graph) -> Mapping[Op, int]:
-        result = site.engine().up(lambda: declare(graph))
-        assert result.ok, messages(result)
-        return dict(result.changes)
-
-    for graph in (before, after):
-        with without_wire():
-            changes = run(short, graph)
-        with by_wire():
-            assert run(long, graph) == changes
-        assert short.state() == long.state()
-
-
-class Group(pulumi.ComponentResource):
-    """A component with an input, and an output that it makes of a child."""
-
-    def __init__(self, name: str, size: pulumi.Input[float]) -> None:
-        super().__init__("local:index:Group", name, {"size": size, "nothing": None, "list": (1, 2.5, [None, True])})
-        self.child = Thing("LoopbackAddress", name, {"address": "127.77.0.1"}, pulumi.ResourceOptions(parent=self))
-        self.register_outputs({"claim": output(self.child, "claim"), "none": None, "size": size})
 
 
 class Typed(pulumi.CustomResource):
@@ -89,6 +22,15 @@ class Typed(pulumi.CustomResource):
         super().__init__("locallb:index:ProxyConfig", name, {"number": number, "deep": deep, "version": None})
 
 
+class Group(pulumi.ComponentResource):
+    """A component with an input, and an output that it makes of a child."""
+
+    def __init__(self, name: str, size: pulumi.Input[float]) -> None:
+        super().__init__("local:index:Group", name, {"size": size, "nothing": None, "list": (1, 2.5, [None, True])})
+        self.child = Thing("LoopbackAddress", name, {"address": "127.77.0.1"}, pulumi.ResourceOptions(parent=self))
+        self.register_outputs({"claim": self.child.id, "none": None, "size": size})
+
+
 class Colour(StrEnum):
     """Texts that are more."""
 
@@ -99,64 +41,6 @@ class Size(IntEnum):
     """Numbers that are more."""
 
     LARGE = 3
-
-
-def _numbers_read_back() -> None:
-    typed = Typed("typed", 7, {"a": [1, 2.5, {"b": 3}], "c": True, "d": None})
-    Thing(
-        "ServiceStatus",
-        "told",
-        {
-            "as_int": typed.number.apply(str),
-            "as_float": typed.deep.apply(lambda deep: f"{deep['a'][0]} {deep['a'][2]['b']} {deep['c']}"),
-            "whole": typed.deep,
-        },
-    )
-
-
-def _outputs_inside() -> None:
-    one = Thing("LoopbackAddress", "one", {"address": "127.77.0.1"})
-    two = Thing("LoopbackAddress", "two", {"address": "127.77.0.2"})
-    joined = pulumi.Output.concat(output(one, "claim"), "+", two.id)
-    inputs = {"list": [one.id, {"deep": output(two, "claim")}], "joined": joined, "urn": one.urn, "none": None}
-    Thing("ServiceStatus", "told", inputs, pulumi.ResourceOptions(depends_on=one))
-    pulumi.export("joined", joined)
-    pulumi.export("all", pulumi.Output.all(one.id, two.id))
-
-
-def _components() -> None:
-    group = Group("group", 3)
-    other = Group("other", group.__dict__["size"])
-    Thing("ServiceStatus", "after", {"ip": "x"}, pulumi.ResourceOptions(depends_on=[group, other.child]))
-    Thing("ServiceStatus", "of", {"ip": group.__dict__["size"].apply(str)})
-
-
-def _failing() -> None:
-    fails = Thing("LoopbackAddress", "fails", {"address": "127.77.0.1"})
-    Thing("ServiceStatus", "needs", {"ip": output(fails, "claim")})
-    Thing("ServiceStatus", "waits", {"ip": "x"}, pulumi.ResourceOptions(depends_on=[fails]))
-    Thing("ServiceStatus", "alone", {"ip": "y"})
-    pulumi.export("claim", output(fails, "claim"))
-
-
-def _awaited() -> None:
-    async def later() -> str:
-        return "late"
-
-    Thing("ServiceStatus", "late", {"ip": later()})
-    Thing("ServiceStatus", "later", {"ip": pulumi.Output.from_input(later())})
-
-
-def _options() -> None:
-    first = pulumi.ResourceOptions(delete_before_replace=False)
-    Thing("ServiceStatus", "kept", {"ip": "x"}, first)
-    timeouts = pulumi.CustomTimeouts(create="10s")
-    Thing("ServiceStatus", "slow", {"ip": "x"}, pulumi.ResourceOptions(custom_timeouts=timeouts, version="1.2.3"))
-
-
-def _own_provider() -> None:
-    own = pulumi.ProviderResource("locallb", "own", {})
-    Thing("ServiceStatus", "told", {"ip": "x"}, pulumi.ResourceOptions(provider=own))
 
 
 @pulumi.output_type
@@ -180,132 +64,121 @@ class Placed(pulumi.CustomResource):
     place: pulumi.Output[Place]
 
     def __init__(self, name: str) -> None:
-        super().__init__("locallb:index:ServiceStatus", name, {"place": {"port": 80}})
+        super().__init__("locallb:index:ProxyConfig", name, {"place": {"port": 80}})
 
 
-def _output_types() -> None:
-    Thing("ServiceStatus", "told", {"ip": Placed("placed").place.apply(lambda place: str(place.port))})
+def _told(inputs: dict[str, Any]) -> None:
+    Thing("ServiceStatus", "told", inputs)
+
+
+def _numbers_read_back() -> None:
+    typed = Typed("typed", 7, {"a": [1, 2.5, {"b": 3}], "c": True, "d": None})
+    deep = typed.deep.apply(lambda deep: f"{deep['a'][0]} {deep['a'][2]['b']} {deep['c']}")
+    _told({"as_int": typed.number.apply(str), "as_float": deep})
+
+
+def _outputs_inside() -> None:
+    one = Thing("LoopbackAddress", "one", {"address": "127.77.0.1"})
+    two = Thing("LoopbackAddress", "two", {"address": "127.77.0.2"})
+    _told({"list": [one.id, {"deep": two.id}], "joined": pulumi.Output.concat(one.id, "+", two.id), "none": None})
+
+
+def _awaited() -> None:
+    async def later() -> str:
+        return "late"
+
+    _told({"ip": later(), "output": pulumi.Output.from_input(later())})
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        (_numbers_read_back, {"as_float": "1.0 3.0 True", "as_int": "7"}),
+        (
+            _outputs_inside,
+            {
+                "joined": "LoopbackAddress/one+LoopbackAddress/two",
+                "list": ["LoopbackAddress/one", {"deep": "LoopbackAddress/two"}],
+            },
+        ),
+        (_awaited, {"ip": "late", "output": "late"}),
+        (lambda: _told({"ip": Placed("placed").place.apply(lambda place: str(place.port))}), {"ip": "80"}),
+        (
+            lambda: _told({"ip": Colour.RED, Colour.RED: {Colour.RED: [Colour.RED, Size.LARGE]}}),
+            {"ip": "red", "red": {"red": ["red", 3]}},
+        ),
+        (lambda: _told({"ip": "grün \U0001f600"}), {"ip": "grün \U0001f600"}),
+        (lambda: _told({"ip": 2**60 + 1, "deep": [2**53 + 1]}), {"deep": [2**53], "ip": float(2**60)}),
+    ],
+)
+def test_values_of_a_program_are_plain_data_in_the_state(
+    bench: Bench, program: Program, expected: Mapping[str, object]
+) -> None:
+    """Whatever they were in the program."""
+    result = bench.engine().up(program)
+    assert result.ok, messages(result)
+    (told,) = (resource for resource in bench.checkpoint().resources if resource.urn.endswith("::told"))
+    assert dict(told.inputs) == expected
+
+
+def test_a_component_has_its_inputs_and_what_it_made_of_its_children(bench: Bench) -> None:
+    """Another one may take its input over as an output."""
+
+    def program() -> None:
+        group = Group("group", 3)
+        Group("other", group.__dict__["size"])
+
+    assert bench.engine().up(program).ok
+    found = {one.urn.rpartition("::")[2]: one for one in bench.checkpoint().resources if "Group" in one.type}
+    assert {name: (dict(one.inputs), dict(one.outputs)) for name, one in found.items()} == {
+        name: ({"list": [1, 2.5, [None, True]], "size": 3}, {"claim": f"LoopbackAddress/{name}", "size": 3})
+        for name in ("group", "other")
+    }
 
 
 def _breaks() -> None:
-    thing = Thing("LoopbackAddress", "one", {"address": "127.77.0.1"})
-
     def fail(_claim: str) -> str:
         raise ValueError("not like this")
 
-    Thing("ServiceStatus", "told", {"ip": output(thing, "claim").apply(fail)})
+    _told({"ip": output(Thing("LoopbackAddress", "one", {"address": "127.77.0.1"}), "claim").apply(fail)})
 
 
 def _twice() -> None:
-    Thing("ServiceStatus", "told", {"ip": "x"})
-    Thing("ServiceStatus", "told", {"ip": "y"})
+    _told({"ip": "x"})
+    _told({"ip": "y"})
 
 
-def _thing() -> Thing:
-    return Thing("LoopbackAddress", "one", {"address": "127.77.0.1"})
+_OF_TOLD = "while processing resource: 'told', type: 'locallb:index:ServiceStatus'"
 
 
-def _with(inputs: Callable[[], Mapping[str, Any]]) -> Program:
-    return lambda: Thing("ServiceStatus", "told", dict(inputs()))
-
-
-PROGRAMS: Mapping[str, Program] = {
-    "numbers": _numbers_read_back,
-    "outputs inside": _outputs_inside,
-    "components": _components,
-    "a failure": _failing,
-    "awaited": _awaited,
-    "options": _options,
-    "a provider": _own_provider,
-    "an output type": _output_types,
-    "one name twice": _twice,
-    "a secret": _with(lambda: {"ip": pulumi.Output.secret("x")}),
-    "a secret inside": _with(lambda: {"ip": {"deep": [pulumi.Output.secret("x")]}}),
-    "members of enumerations": _with(lambda: {"ip": Colour.RED, Colour.RED: {Colour.RED: [Colour.RED, Size.LARGE]}}),
-    "texts of all kinds": _with(lambda: {"ip": "grün \U0001f600"}),
-    "half a character": _with(lambda: {"ip": "\ud800"}),
-    "an asset": _with(lambda: {"ip": pulumi.StringAsset("x")}),
-    "a resource": _with(lambda: {"ip": _thing()}),
-    "an output that gives a resource": _with(lambda: {"ip": pulumi.Output.from_input(_thing())}),
-    "no number": _with(lambda: {"ip": float("inf")}),
-    "a large number": _with(lambda: {"ip": 2**60 + 1, "deep": [2**53 + 1]}),
-    "keys that aren't texts": _with(lambda: {"ip": {1: "x"}}),
-    "an object": _with(lambda: {"ip": 1j}),
-    "a protected one": lambda: Thing("ServiceStatus", "a", {"ip": "x"}, pulumi.ResourceOptions(protect=True)),
-}
-
-
-def _run(bench: Bench, program: Program) -> tuple[Result, object]:
-    bench.world.control = {"fail": {"LoopbackAddress::fails": "no room"}}
-    result = bench.engine().up(program)
-    resources = bench.checkpoint().resources if bench.state_path.exists() else ()
-    kept = {
-        resource.urn: (
-            resource.type,
-            "" if resource.type.startswith("pulumi:providers:") else resource.id,
-            dict(resource.inputs),
-            dict(resource.outputs),
-            resource.parent,
-            sorted(resource.dependencies),
-            {key: sorted(urns) for key, urns in (resource.property_dependencies or {}).items()},
-            resource.provider.rpartition("::")[0],
-        )
-        for resource in resources
-    }
-    return result, kept
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_fast_path_and_sdk_register_alike(name: str, tmp_path: Path) -> None:
-    """In the state, in what is counted, in the outputs, and in every sentence; once more without a change."""
-    short, long = (Bench(make_project(tmp_path / way), World()) for way in ("short", "long"))
-    for _ in range(2):
-        told, kept = _run(short, PROGRAMS[name])
-        with by_wire():
-            expected, before = _run(long, PROGRAMS[name])
-        assert kept == before
-        assert sorted(messages(told)) == sorted(messages(expected))
-        assert (told.ok, told.changes, told.outputs, told.broken) == (
-            expected.ok,
-            expected.changes,
-            expected.outputs,
-            expected.broken,
-        )
-
-
-def test_a_program_that_breaks_is_reported_by_its_own_words(bench: Bench) -> None:
-    """Where the SDK wraps them, on its way, in what it was about."""
-    told, _ = _run(bench, _breaks)
-    with by_wire():
-        expected, _ = _run(bench, _breaks)
-    assert messages(told) == ["the program failed: ValueError: not like this"]
-    assert "While processing input: 'ip'" in messages(expected)[0]
-
-
-MOCKED = """
-import pulumi
-from locallb.engine.protocol import sdk_fast_path
-from tests.engine.support import Thing
-
-class Mocks(pulumi.runtime.Mocks):
-    def new_resource(self, args):
-        return f"{args.name}-id", dict(args.inputs)
-
-    def call(self, args):
-        return {}
-
-@pulumi.runtime.test
-def program():
-    return Thing("ServiceStatus", "told", {"ip": "x"}).id.apply(print)
-
-sdk_fast_path.install()
-pulumi.runtime.set_mocks(Mocks(), preview=False)
-program()
-"""
-"""A process of its own: the mocks take this thread's event loop, and leave others open."""
-
-
-def test_programs_that_other_monitors_run_are_left_alone() -> None:
-    """The SDK's mocks, for instance, in a process in which the engine has run."""
-    done = subprocess.run([sys.executable, "-c", MOCKED], cwd=CHECKOUT, capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("told-id\n", "")
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        (_breaks, f"the program failed: ValueError: not like this, {_OF_TOLD}"),
+        (
+            lambda: _told({"ip": 1j}),
+            f"the program failed: ValueError: unexpected input of type complex for ip in Thing, {_OF_TOLD}",
+        ),
+        (
+            lambda: _told({"ip": "\ud800"}),
+            (
+                "the program failed: ValueError: 'utf-8' codec can't encode character '\\ud800' in position 0:"
+                f" surrogates not allowed, {_OF_TOLD}"
+            ),
+        ),
+        (
+            _twice,
+            (
+                "Duplicate resource URN 'urn:pulumi:dev::local-lb::locallb:index:ServiceStatus::told'; try giving it a"
+                " unique name"
+            ),
+        ),
+        (
+            lambda: _told({"ip": float("inf")}),
+            "the number inf isn't supported by the embedded engine; use `pulumi up`",
+        ),
+    ],
+)
+def test_a_program_that_breaks_is_told_in_one_sentence(bench: Bench, program: Program, expected: str) -> None:
+    """Its own words at first: the SDK wraps them in what it was about."""
+    assert messages(bench.engine().up(program)) == [expected]

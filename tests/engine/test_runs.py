@@ -300,25 +300,3 @@ def test_a_display_that_breaks_does_not_stop_the_run(bench: Bench) -> None:
     assert result.ok
     assert messages(result) == ["the display broke and shows no more: BrokenPipeError: closed"]
     assert len(bench.world.things) == 10
-
-
-def test_registering_a_resource_reads_no_stack_trace(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The SDK would read it for each resource, a third of the cost of registering; no state keeps it."""
-
-    def refuse() -> None:
-        raise AssertionError
-
-    monkeypatch.setattr("pulumi.runtime.resource.traceback.extract_stack", refuse)
-    assert bench.engine().up(lambda: declare(BOTH)).ok
-
-
-def test_a_class_of_resources_is_looked_at_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not for each resource, as the SDK does by itself."""
-    engine = bench.engine()
-    assert engine.up(lambda: declare(BOTH)).ok
-
-    def refuse(_kind: type) -> None:
-        raise AssertionError
-
-    monkeypatch.setattr("pulumi._types._types_from_annotations", refuse)
-    assert engine.up(lambda: declare(BOTH)).ok

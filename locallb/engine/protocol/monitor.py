@@ -11,13 +11,13 @@ from pulumi.runtime.proto import engine_pb2, resource_pb2
 
 from locallb.engine.deploy.deployment import Deployment
 from locallb.engine.deploy.events import Severity
-from locallb.engine.deploy.goal import Goal, Outcome, Reply
+from locallb.engine.deploy.goal import Outcome, Reply
 from locallb.engine.deploy.reporter import Reporter
 from locallb.engine.protocol.registrations import goal_of
 from locallb.engine.providers.wire import from_struct, to_struct
 from locallb.engine.state.errors import EngineError, Unsupported
 from locallb.engine.state.urns import stack_urn
-from locallb.engine.state.values import UNKNOWN, Properties, without_unknown
+from locallb.engine.state.values import UNKNOWN, without_unknown
 
 T = TypeVar("T")
 
@@ -73,26 +73,17 @@ class Monitor:
         """Create, update or replace a resource as the program declares it."""
         return _response(self.noted(lambda: self._deployment.register(goal_of(request))), self._deployment)
 
-    def register(self, goal: Goal) -> Reply:
-        """Create, update or replace a resource as the program declares it, without gRPC."""
-        return self.noted(lambda: self._deployment.register(goal))
-
-    def is_outside(self, goal: Goal) -> bool:
-        """Return whether this is none of the update's business, but for what it is in the state."""
-        return self._deployment.is_outside(goal)
-
     def RegisterResourceOutputs(  # noqa: N802 the stub's name
         self, request: resource_pb2.RegisterResourceOutputsRequest
     ) -> empty_pb2.Empty:
         """Set the outputs of a component or the Stack."""
-        outputs = self.noted(lambda: from_struct(request.outputs, f"the outputs of {request.urn}"))
-        self.register_outputs(request.urn, outputs)
+        self.noted(lambda: self._set_outputs(request))
         return empty_pb2.Empty()
 
-    def register_outputs(self, urn: str, outputs: Properties) -> None:
-        """Set outputs, without the wire."""
-        is_stack = urn == stack_urn(self._deployment.project, self._deployment.stack)
-        self.noted(lambda: self._deployment.register_outputs(urn, outputs, is_stack=is_stack))
+    def _set_outputs(self, request: resource_pb2.RegisterResourceOutputsRequest) -> None:
+        outputs = from_struct(request.outputs, f"the outputs of {request.urn}")
+        is_stack = request.urn == stack_urn(self._deployment.project, self._deployment.stack)
+        self._deployment.register_outputs(request.urn, outputs, is_stack=is_stack)
 
     def SignalAndWaitForShutdown(self, _request: empty_pb2.Empty) -> empty_pb2.Empty:  # noqa: N802 the stub's name
         """Answer at once, so that the program ends: nothing of it is needed for deletions."""

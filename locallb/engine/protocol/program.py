@@ -23,7 +23,6 @@ from pulumi.runtime.stack import run_in_stack
 from locallb.engine.deploy.interrupts import heard_by, waited_for
 from locallb.engine.deploy.threads import Shift
 from locallb.engine.protocol.monitor import EngineService, Monitor
-from locallb.engine.protocol.sdk_fast_path import install
 from locallb.engine.providers.loops import new_loop
 from locallb.engine.state.errors import HostRefused
 from locallb.model.system_errors import has_remedy
@@ -71,7 +70,6 @@ def run_program(
 def _run(
     program: Program, setting: Setting, monitor: Monitor, service: EngineService, crew: ThreadPoolExecutor
 ) -> Failure | None:
-    install()
     set_all_config(dict(setting.config), [])
     ROOT.set(None)
     configure(
@@ -138,8 +136,17 @@ def _failure(error: BaseException, root: Path) -> Failure:
     if isinstance(error, OSError) and has_remedy(error):
         return Failure(f"the program failed: {HostRefused(error)}", "".join(traceback.format_exception(error)))
     where = _own_frame(error.__traceback__, root)
-    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return Failure(f"the program failed: {what}{where}", "".join(traceback.format_exception(error)))
+    return Failure(f"the program failed: {_words_of(error)}{where}", "".join(traceback.format_exception(error)))
+
+
+def _words_of(error: BaseException) -> str:
+    """Return an error's words in one sentence: the SDK wraps them in several lines about what it was doing."""
+    before, wrapped, words = str(error).rpartition(" has risen: ")
+    if wrapped:
+        doing, _, kinds = before.partition("\n")
+        kind = kinds.rpartition("\n")[2]
+        return f"{kind}: {words}, {doing[:1].lower()}{doing[1:]}"
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
 def _own_frame(trace: TracebackType | None, root: Path) -> str:
