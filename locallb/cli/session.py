@@ -106,6 +106,11 @@ class Session(Struct, frozen=True, dict=True):
         """The file that a `watch` of this stack holds locked."""
         return stack_directory(self.home).with_name(f"{self.stack}.watch")
 
+    @property
+    def delays_file(self) -> Path:
+        """The file in which a `watch` of this stack has the outside parties that don't answer."""
+        return stack_directory(self.home).with_name(f"{self.stack}.delays")
+
     def require_home(self, *, ending: bool = False) -> None:
         """Check that the stack belongs to this project, state home and user. Raises SourceError, ClientError.
 

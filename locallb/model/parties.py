@@ -30,7 +30,7 @@ from locallb.model.state_resource import (
 )
 
 DOCKER, LEDGER, NETLINK, PODMAN, UNKNOWN = "docker", "ledger", "netlink", "podman", "unknown"
-_CHECK, _CLUSTER, _DNS, _PROXY = "check", "cluster", "dns", "proxy"
+CHECK, CLUSTER, DNS, PROXY = "check", "cluster", "dns", "proxy"
 MOST = 16
 """Operations of one party at a time: as many connections as a cluster or a daemon is asked to bear."""
 
@@ -46,23 +46,23 @@ class Room(NamedTuple):
 _BATCHES = Room(1, is_batch=True, seconds=10.0)
 _CONTAINERS = Room(seconds=30.0)
 _ROOMS: Mapping[str, Room] = {
-    _CHECK: Room(64, seconds=10.0),  # a proof waits for an Envoy, with all others that this one serves
+    CHECK: Room(64, seconds=10.0),  # a proof waits for an Envoy, with all others that this one serves
     DOCKER: _CONTAINERS,
     LEDGER: _BATCHES,
     NETLINK: _BATCHES,
     PODMAN: _CONTAINERS,
-    _PROXY: _BATCHES,
+    PROXY: _BATCHES,
 }
 
 
 def _cluster(inputs: Mapping[str, object]) -> str:
     access = inputs.get("access")
     known = access if isinstance(access, Mapping) else {}
-    return f"{_CLUSTER}/{known.get('context', '')} of {known.get('kubeconfig', '')}"
+    return f"{CLUSTER}/{known.get('context', '')} of {known.get('kubeconfig', '')}"
 
 
 def _proxy(inputs: Mapping[str, object]) -> str:
-    return f"{_PROXY}/{inputs.get('proxy', '')}"
+    return f"{PROXY}/{inputs.get('proxy', '')}"
 
 
 def _certificate(inputs: Mapping[str, object]) -> str:
@@ -85,14 +85,14 @@ _PARTIES: Mapping[str, Callable[[Mapping[str, object]], str]] = {
     SERVICE: _proxy,
     CONTAINER: lambda _: DOCKER,
     PODMAN_CONTAINER: lambda _: PODMAN,
-    REACHABLE: lambda inputs: f"{_CHECK}/{inputs.get('proxy', '')}",
+    REACHABLE: lambda inputs: f"{CHECK}/{inputs.get('proxy', '')}",
     POD_ROUTES: _routes,
     CLAIM: _cluster,
     SERVICE_STATUS: _cluster,
     SERVICE_EVENTS: _cluster,
     GATEWAY_STATUS: _cluster,
     STUB_ZONES: _cluster,
-    DNS_NAME: lambda inputs: f"{_DNS}/{inputs.get('server', '')}:{inputs.get('port', '')}",
+    DNS_NAME: lambda inputs: f"{DNS}/{inputs.get('server', '')}:{inputs.get('port', '')}",
 }
 
 

@@ -12,6 +12,7 @@ from locallb.config.settings import Settings
 from locallb.model.identities import ClusterName, ObjectKey
 from locallb.model.snapshot import Snapshot
 from locallb.planning.planned import Plan
+from locallb.watch.delays import Delay
 
 
 class Cause(StrEnum):
@@ -134,5 +135,11 @@ class Pulse(Struct, frozen=True):
     busy: bool = False
 
 
-LoopEvent: TypeAlias = Planned | Updated | Failed | Converged | Leading | Broken | Stopped
+class Delayed(Struct, frozen=True):
+    """Other outside parties than before don't answer, or other load balancers wait for them."""
+
+    delays: tuple[Delay, ...]
+
+
+LoopEvent: TypeAlias = Planned | Updated | Failed | Converged | Leading | Broken | Delayed | Stopped
 Listener: TypeAlias = Callable[[LoopEvent], None]

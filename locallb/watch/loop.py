@@ -35,7 +35,8 @@ from locallb.watch import gc_tuning
 from locallb.watch.converging.converge import Converger
 from locallb.watch.converging.outcome import Outcome
 from locallb.watch.converging.work import FEW, Work
-from locallb.watch.events import Cause, Converged, Failed, Listener, Mark, Pulse, Stopped, Updated
+from locallb.watch.delays import Delay, delays
+from locallb.watch.events import Cause, Converged, Delayed, Failed, Listener, Mark, Pulse, Stopped, Updated
 from locallb.watch.look import Look, planned_event
 from locallb.watch.marks.hangs import HangWatch
 from locallb.watch.marks.inbox import Inbox
@@ -87,6 +88,9 @@ class Loop:
         """What was planned last, and the digests of that."""
         self._troubles = Troubles(observe)
         self._hangs = HangWatch(lambda name: self.mark(Mark(Cause.HANG, name)))
+        self._delays: tuple[Delay, ...] = ()
+        self._epoch = time.time() - time.monotonic()
+        """What a time of the monotonic clock lacks to one since the epoch."""
         self._silent: frozenset[SilentPort] = frozenset()
         """Ports whose backends take no connections, as proxies reported last."""
         self._asked: Sequence[PlannedProxy] = ()
@@ -99,7 +103,7 @@ class Loop:
         self._inbox.put(mark)
         self._converger.wake()
 
-    def hear(self, silent: frozenset[SilentPort]) -> None:
+    def set_silent(self, silent: frozenset[SilentPort]) -> None:
         """Take over which ports have no backend that takes connections; from one thread, which may be any."""
         if silent != self._silent:
             self._silent = silent
@@ -132,12 +136,22 @@ class Loop:
                 self._go_on()
                 if at is not None and at <= now:
                     self._look()
+                self._publish_delays()
         finally:
             if self._stopped.is_set():
                 self._end()
                 self._hangs.stop()
                 self._planner.stop()
                 self._listen(Stopped())
+
+    def _publish_delays(self) -> None:
+        """Report which outside parties don't answer, where that is news."""
+        plan = self._last[0] if self._last else Plan()
+        hanging = {name: hang.since for name, hang in self._hangs.hanging.items()}
+        found = tuple(delays(self._converger.late_lanes(), hanging, plan, self._epoch))
+        if found != self._delays:
+            self._delays = found
+            self._listen(Delayed(found))
 
     def _end(self) -> None:
         """Let what runs end."""

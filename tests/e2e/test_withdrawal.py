@@ -25,7 +25,7 @@ from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.kubernetes.status_patch import FINALIZER
-from locallb.model.identities import ClusterName, ContextName
+from locallb.model.identities import ClusterName, ContextName, ObjectKey
 from locallb.model.snapshot import Access, Snapshot
 from locallb.sources.configuration import stack_settings
 from locallb.sources.snapshot import SnapshotResult, read_host
@@ -262,10 +262,13 @@ def test_a_proxy_that_answers_again_before_it_is_replaced_is_not_ended(
     monkeypatch.setattr(hangs, "replaced_after", lambda _hangs: 3600.0)
     web = backend("web")
     api.add(service("web", port(8080, web.port), uid="u-web"))
-    run()
+    loop = run()
     (at,), pids = api.addresses("web"), play.pids()
     with hanging(pids["n/web"]):
         becomes(lambda: api.serving("web") == ("False", "ProxyDown"))
+        web_key = ObjectKey(CLUSTER, "n", "web")
+        becomes(lambda: [(delay.party, delay.waiting) for delay in loop._delays] == [(f"proxy {web_key}", (web_key,))])
     becomes(lambda: api.serving("web") == ("True", "Serves"))
+    becomes(lambda: not loop._delays)
     assert play.pids() == pids
     assert answers(at, 8080, "web")

@@ -73,6 +73,12 @@ def healthy(kind: str, objects: list[dict[str, Any]]) -> bytes:
     return json.dumps({"kind": f"{kind}List", "metadata": {"resourceVersion": "1"}, "items": objects}).encode()
 
 
+def _set() -> threading.Event:
+    event = threading.Event()
+    event.set()
+    return event
+
+
 @dataclass
 class Api:
     """How it answers now; each field may be changed at any time."""
@@ -87,6 +93,8 @@ class Api:
     """Instead of a healthy watch, which says nothing: what is answered at once, and the end."""
     silent: bool = False
     """Take requests and answer nothing."""
+    is_writing: threading.Event = field(default_factory=_set)
+    """Unset: writes of statuses are taken and not answered until it is set."""
     drip: float = 0.0
     """Seconds between two bytes of a list."""
     others: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -175,6 +183,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_PATCH(self) -> None:
         """Take over a status, without asking whether it fits."""
         patch = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.api.is_writing.wait()
         plural, name, _ = self.path.partition("?")[0].split("/")[-3:]
         self.api.patched.append((plural, name, patch))
         found = self.api.named(plural, name) or {}
@@ -290,6 +299,7 @@ def served(directory: Path, address: str = "127.0.0.1") -> Iterator[tuple[Api, A
     with in_thread(QuietServer((address, 0), type("Handler", (_Handler,), {"api": api}))) as server:
         access = kubeconfig(directory / "kubeconfig", server.server_port, address=address)
         yield api, access
+        api.is_writing.set()
         api.over.set()
 
 

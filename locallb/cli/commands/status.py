@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -26,6 +26,7 @@ from locallb.planning.status import Row
 
 if TYPE_CHECKING:
     from locallb.cli.leading import Holder, Leaders
+    from locallb.watch.delays import Delay
 
 PACE = 1.0
 """Seconds between two looks of `--watch`."""
@@ -46,10 +47,12 @@ def status(session: Session, args: Arguments, out: Out) -> int:
     table = look(plan)
     if leader.doubted:  # a renewal in between shows at once
         leader = leaders.settled(session, args, out)
+    delays = _delays(session)
     if args.json:
-        out.raw(json.dumps(_document(table, plan, args, leader), indent=2))
+        out.raw(json.dumps(_document(table, plan, args, leader, delays), indent=2))
     else:
         _print(table, plan, args, leader, out)
+        _warn_of_delays(delays, out)
         _tell_trust(session, out)
     printed = frozenset(row.message for row in table)
     for notice in () if args.services else (*reading.notices, *plan.notices):
@@ -107,6 +110,20 @@ def _leader(holder: Holder) -> _Leader:
     return _Leader(f"Leader: {holder.identity or 'nobody holds the Lease'}", holder.identity)
 
 
+def _delays(session: Session) -> Sequence[Delay]:
+    """Return the outside parties that don't answer the stack's `watch`."""
+    if not session.delays_file.exists():
+        return ()
+    from locallb.cli.watching.published_delays import read_delays  # noqa: PLC0415 - only where there are some
+
+    return read_delays(session.delays_file)
+
+
+def _warn_of_delays(delays: Sequence[Delay], out: Out) -> None:
+    for delay in delays:
+        out.warning(delay.sentence(f"for {max(0.0, time.time() - delay.since):.0f} s"))
+
+
 def _tell_trust(session: Session, out: Out) -> None:
     """Explain that nothing on this host trusts a stack's certificates."""
     if session.settings.local_certificates:
@@ -116,15 +133,24 @@ def _tell_trust(session: Session, out: Out) -> None:
             out.warning("no program of this host believes your certificates yet; `locallb ca trust` shows what helps")
 
 
-def _document(table: tuple[Row, ...], plan: Plan, args: Arguments, leader: _Leader) -> list[dict[str, object]]:
+def _document(
+    table: tuple[Row, ...], plan: Plan, args: Arguments, leader: _Leader, delays: Sequence[Delay]
+) -> list[dict[str, object]]:
     led = {} if leader.identity is None else {"leader": leader.identity}
     if not args.services:
-        return [{**fields, **led} for fields in services_json(table)]
+        rows = zip(table, services_json(table), strict=True)
+        return [{**fields, **led, **_waits(row, delays)} for row, fields in rows]
     return [
-        {**fields, **led, **detail_json(detail)}
+        {**fields, **led, **_waits(detail.row, delays), **detail_json(detail)}
         for detail in _chosen(table, plan, args)
         for fields in services_json([detail.row])
     ]
+
+
+def _waits(row: Row, delays: Sequence[Delay]) -> Mapping[str, object]:
+    """Return for which outside parties that don't answer a row waits."""
+    waits = [{"party": delay.party, "since": round(delay.since, 3)} for delay in delays if row.key in delay.waiting]
+    return {"waits": waits} if waits else {}
 
 
 def _print(table: tuple[Row, ...], plan: Plan, args: Arguments, leader: _Leader, out: Out) -> None:
@@ -154,7 +180,8 @@ def _repeat(session: Session, args: Arguments, out: Out) -> None:
             looking = Session(session.project, session.stack)
             _, plan = looking.plan(glance=True)
             table, leader = look(plan), leaders.look(looking, args)
-            document = _document(table, plan, args, leader)
+            delays = _delays(looking)
+            document = _document(table, plan, args, leader, delays)
         except UNPLANNED as error:
             document = sentence(error)
         if document != before or again:
@@ -166,5 +193,6 @@ def _repeat(session: Session, args: Arguments, out: Out) -> None:
                 out.raw(json.dumps(document))
             else:
                 _print(table, plan, args, leader, out)
+                _warn_of_delays(delays, out)
         before = document
         time.sleep(PACE)

@@ -21,6 +21,7 @@ from locallb.cli.watching.http.http_server import HttpServer
 from locallb.cli.watching.log.lines import as_json, is_journal, journal, plain
 from locallb.cli.watching.log.records import started
 from locallb.cli.watching.metrics.metrics import Metrics
+from locallb.cli.watching.published_delays import DelaysFile
 from locallb.cli.watching.relay import Relay
 from locallb.cli.watching.reporting import EventReporter, EventSink, Lines, OnScreen
 from locallb.cli.watching.screen import Screen
@@ -78,6 +79,7 @@ class _Watch:
         self._page = self._shown(args.page or session.settings.page)
         self._metrics = Metrics(self._health.seen)
         self._supervised = Supervised()
+        self._delays = DelaysFile(session.delays_file)
         self._leads = leads or _alone
         configuration = session.project.stack_file(session.stack)
         self._loop = Loop(
@@ -145,12 +147,13 @@ class _Watch:
         self._health.listen(event)
         self._metrics.listen(event)
         self._supervised.listen(event)
+        self._delays.listen(event)
         self._relay.listen(event)
         if self._page:
             self._page.listen(event)
 
     def _observed(self) -> None:
-        self._loop.hear(self._health.silent())
+        self._loop.set_silent(self._health.silent())
         self._relay.poke()
         if self._page:
             self._page.poke()

@@ -147,6 +147,14 @@ def _head(board: Board, stack: str) -> Mapping[str, object]:
         "waiting": board.waiting,
         "open": board.open,
         "failure": visible(board.failure),
+        "delays": [
+            {
+                "party": visible(delay.party),
+                "since": round(delay.since, 3),
+                "waiting": [str(key) for key in delay.waiting],
+            }
+            for delay in board.delays
+        ],
         "stale": {visible(name): round(at, 3) for name, at in sorted(board.stale.items())},
         "notices": [visible(notice) for notice in board.planned.plan.left_out[:3]] if board.planned else [],
         "begun": board.planned is not None,

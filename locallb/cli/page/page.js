@@ -213,19 +213,20 @@ const clock = (at) => new Date(at * 1000).toLocaleTimeString();
 
 // How the loop is, and what is in the way.
 function status() {
-  const link = find("link"), stale = Object.entries(head?.stale ?? {});
+  const link = find("link"), stale = Object.entries(head?.stale ?? {}), delays = head?.ended ? [] : head?.delays ?? [];
   const [word, kind] = head?.ended ? ["ended", "lost"] : lost ? ["not live", "lost"] : head ? ["live", "live"] : ["connecting", ""];
   if (link.textContent !== word) { link.textContent = word; link.className = `link ${kind}`; }
   const sentences = [
     head?.ended ? "locallb watch was stopped. What serves goes on serving; this is how it was then, and it is live again as soon as the watch is." : lost,
     !lost && pulse?.stuck, head?.failure,
     ...stale.map(([name, at]) => `Source ${name} can't be read and counts as last read since ${clock(at)}.`),
+    ...delays.map(({ party, since, waiting: some }) => `${party}: no answer since ${clock(since)}${some.length ? `; ${some.length} load balancer${some.length === 1 ? " waits" : "s wait"} for it (${some.slice(0, 3).join(", ")}${some.length > 3 ? ` and ${some.length - 3} more` : ""})` : ""}.`),
   ].filter(Boolean);
   const banner = find("banner"), text = sentences.join("\n");
   if (banner.text !== text) {
     banner.text = text;
     banner.hidden = !text;
-    banner.className = `banner${head?.ended || (stale.length && !head.failure && !lost) ? " calm" : ""}`;
+    banner.className = `banner${head?.ended || ((stale.length || delays.length) && !head.failure && !lost) ? " calm" : ""}`;
     banner.replaceChildren(...sentences.map((sentence) => make("p", "", sentence)));
   }
   const empty = find("empty"), hidden = lanes.size && find("hits").none;

@@ -18,7 +18,8 @@ from locallb.model.identities import ObjectKey
 from locallb.model.memory import Memo
 from locallb.planning.planned import Placement, Plan
 from locallb.planning.status import NOT_DEPLOYED, Observation, Row, State, rows
-from locallb.watch.events import Converged, Failed, Planned, Stopped, Updated
+from locallb.watch.delays import Delay
+from locallb.watch.events import Converged, Delayed, Failed, Planned, Stopped, Updated
 
 _KEY = attrgetter("key")
 _ORDER = attrgetter("key", "reason")
@@ -58,6 +59,8 @@ class Board(Struct):
     """When everything was as planned last, in seconds since the epoch; 0 if never."""
     waiting: int = 0
     """Load balancers that failed and are tried again."""
+    delays: tuple[Delay, ...] = ()
+    """Outside parties that don't answer."""
     failure: str = ""
     """Why reading, planning or an update as a whole failed last; empty once it succeeds."""
     stopped: bool = False
@@ -87,6 +90,8 @@ class Board(Struct):
                     self.failure = failed.sentence
                 case Converged() as converged:
                     self.converged, self.waiting = entry.at, converged.waiting
+                case Delayed() as delayed:
+                    self.delays = delayed.delays
                 case Stopped():
                     self.stopped = True
 

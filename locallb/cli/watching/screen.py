@@ -48,7 +48,7 @@ class Screen(Struct):
         width, height = options.max_width, options.height or console.height
         is_roomy = height > 2 * _HEAD_AND_GAPS
         events = max(_LEAST_EVENTS, min(height // 3, len(self.records))) if is_roomy else 0
-        room = max(1, height - _HEAD_AND_GAPS - is_roomy - events)
+        room = max(1, height - _HEAD_AND_GAPS - is_roomy - bool(self.board.delays) - events)
         for line in (*self._head(), *([self._next(width)] if is_roomy else ())):
             line.truncate(width, overflow="ellipsis")
             yield line
@@ -71,6 +71,8 @@ class Screen(Struct):
         yield self._sources()
         yield self._pools()
         yield self._progress()
+        if self.board.delays:
+            yield self._delays()
 
     def _sources(self) -> Text:
         settings = self.board.planned.settings if self.board.planned else None
@@ -108,6 +110,10 @@ class Screen(Struct):
             text.append(f"  planned in {board.planned.seconds * 1000:.0f} ms")
         text.append(f"  {board.open} to do" if board.open else "")
         return text.append(f"  {board.waiting} tried again later" if board.waiting else "", "yellow")
+
+    def _delays(self) -> Text:
+        sentences = [delay.sentence(f"since {clock(delay.since)[:-4]}") for delay in self.board.delays]
+        return Text(f"waiting  {visible('; '.join(sentences))}", "yellow")
 
     def _next(self, width: int) -> Text:
         """Return what to do next, each part complete or left out: half a command can't be copied."""

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from locallb.engine.core.decisions import Decider, Decision, Settled, Waiting
 from locallb.engine.core.executor import Executor
-from locallb.engine.core.lanes import DEADLINE, HANGING, Lanes
+from locallb.engine.core.lanes import DEADLINE, HANGING, Lanes, LateLane
 from locallb.engine.core.news import Begun, News, Refused
 from locallb.engine.core.operations import ADOPTING, MAKING, Kind, Operation, Outcome, ended
 from locallb.engine.core.wanted import Groups
@@ -194,6 +194,10 @@ class Core:
     def is_at_rest(self) -> bool:
         """Whether nothing goes on before something that failed is tried again, or at all."""
         return not self._queue and not (self._running if self._is_stopping else self._claimed)
+
+    def late_lanes(self) -> list[LateLane]:
+        """List the lanes whose party doesn't answer, or slowly."""
+        return self._lanes.late(self._executor.now())
 
     def is_under_way(self, urn: str) -> bool:
         """Return whether something is done for a resource, or for what it waits for."""

@@ -6,7 +6,7 @@ deadline no longer occupies its lane and isn't given up: it ends when it ends.
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from msgspec import Struct, field
 
@@ -18,6 +18,8 @@ HANGING = 3
 """So many operations over their deadline stall a lane."""
 PATIENCE = 5.0
 """Seconds over their deadline after which whoever asks for parts isn't told to wait for a stalled lane any more."""
+SLOW = 3.0
+"""Seconds after which an operation over its deadline makes its party slow."""
 FIRST_PROBE = 0.05
 LONGEST_PROBE = 10.0
 
@@ -36,6 +38,16 @@ def one_by_one(_lane: str) -> Shape:
     return Shape()
 
 
+class LateLane(Struct, frozen=True):
+    """A lane whose party doesn't answer, or slowly."""
+
+    lane: str
+    since: float
+    """When the oldest of its operations began."""
+    urns: frozenset[str]
+    """Resources of which an operation runs or waits there."""
+
+
 class _Lane(Struct):
     shape: Shape
     waiting: deque[Operation] = field(default_factory=deque)
@@ -48,6 +60,20 @@ class _Lane(Struct):
     @property
     def is_stalled(self) -> bool:
         return len(self.hanging) >= HANGING
+
+    def waits_since(self) -> float | None:
+        """Return when the oldest operation began to which there is no answer; None if there is none.
+
+        What began before the party answered others doesn't count.
+        """
+        return min((self.began[number] for slot in (*self.slots, self.hanging) for number in slot), default=None)
+
+    def is_late(self, now: float, since: float) -> bool:
+        return self.is_stalled or since + max(SLOW, self.shape.deadline) <= now
+
+    def urns(self) -> frozenset[str]:
+        running = (operation.urn for slot in (*self.slots, self.hanging) for operation in slot.values())
+        return frozenset((*running, *(operation.urn for operation in self.waiting)))
 
     def begin(self, now: float, room: int | None) -> list[Operation]:
         """Take what may run now; a stalled lane gets one operation at a time, after a longer and longer time."""
@@ -161,6 +187,10 @@ class Lanes:
                 self._note_ready(name)
         return refused
 
-    def stalled(self) -> Iterable[str]:
-        """List the lanes whose party doesn't answer."""
-        return [name for name, lane in self._lanes.items() if lane.is_stalled]
+    def late(self, now: float) -> list[LateLane]:
+        """List the lanes that are stalled, or have an operation that takes long."""
+        return [
+            LateLane(name, since, lane.urns())
+            for name, lane in self._lanes.items()
+            if (since := lane.waits_since()) is not None and lane.is_late(now, since)
+        ]

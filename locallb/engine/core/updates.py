@@ -16,7 +16,7 @@ from locallb.engine.backend.store import Store
 from locallb.engine.core.core import Core, Terms
 from locallb.engine.core.decisions import LaneOf
 from locallb.engine.core.executor import ThreadExecutor
-from locallb.engine.core.lanes import Shape
+from locallb.engine.core.lanes import LateLane, Shape
 from locallb.engine.core.session import open_core
 from locallb.engine.core.telling import Teller
 from locallb.engine.core.wanted import Groups, Wanted, plain
@@ -95,6 +95,14 @@ class Updates:
     def next_time(self) -> float | None:
         """When to go on although nothing happens, by the monotonic clock."""
         return self._core.next_time if self._core else None
+
+    def late_lanes(self) -> Mapping[LateLane, Collection[Hashable]]:
+        """Return the lanes whose party doesn't answer, or slowly, each with the parts that have something there."""
+        late = self._core.late_lanes() if self._core else ()
+        return {
+            lane: [name for name, part in self._parts.items() if not part.members.isdisjoint(lane.urns)]
+            for lane in late
+        }
 
     @property
     def outputs(self) -> Mapping[str, Value]:

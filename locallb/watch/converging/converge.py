@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from locallb.desired.shown import exports, exports_the_same, provider_version
-from locallb.engine.core.lanes import DEADLINE, Shape
+from locallb.engine.core.lanes import DEADLINE, LateLane, Shape
 from locallb.engine.core.updates import Updates
 from locallb.engine.deploy.events import Result
 from locallb.engine.deploy.scope import Scope, only
@@ -296,6 +296,11 @@ class Converger(Struct):
     def next_time(self) -> float | None:
         """When to go on with what is under way, by the monotonic clock; None if nothing is."""
         return self._made.next_time if self._made else None
+
+    def late_lanes(self) -> Mapping[LateLane, Collection[ObjectKey]]:
+        """Return the lanes whose party doesn't answer, or slowly, each with the load balancers that wait there."""
+        late = self._made.late_lanes() if self._made else {}
+        return {lane: [key for key in parts if isinstance(key, ObjectKey)] for lane, parts in late.items()}
 
     def wake(self) -> None:
         """Let an update that waits ask whether it is enough; from any thread."""

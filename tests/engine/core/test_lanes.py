@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from locallb.engine.core.lanes import DEADLINE, HANGING, LONGEST_PROBE, PATIENCE, Lanes, Shape
+from locallb.engine.core.lanes import DEADLINE, HANGING, LONGEST_PROBE, PATIENCE, SLOW, Lanes, LateLane, Shape
 from locallb.engine.core.operations import Kind, Operation
 from locallb.engine.state.resource import ResourceState
 
@@ -70,7 +70,7 @@ def test_a_lane_that_hangs_is_given_one_operation_after_longer_and_longer_times(
         before = now
         while not (begun := lanes.begin(now)):
             now = cast("float", lanes.next_change())
-        assert lanes.stalled() == ["a"]
+        assert [late.lane for late in lanes.late(now)] == ["a"]
         assert len(begun) == 1, "one probe at a time"
         probes += begun
         gaps.append(now - before)
@@ -78,7 +78,7 @@ def test_a_lane_that_hangs_is_given_one_operation_after_longer_and_longer_times(
     assert LONGEST_PROBE - 0.1 < gaps[-1] <= LONGEST_PROBE + 0.1
     lanes.ended(probes[-1])
     assert len(lanes.begin(now)) == HANGING
-    assert lanes.stalled() == []
+    assert lanes.late(now) == []
 
 
 def test_slow_ends_are_no_hanging() -> None:
@@ -91,7 +91,7 @@ def test_slow_ends_are_no_hanging() -> None:
         now += DEADLINE
         lanes.begin(now) if operation is slow[-1] else None
         lanes.ended(operation)
-        assert lanes.stalled() == []
+        assert lanes.late(now) == []
 
 
 def test_what_is_withdrawn_never_begins() -> None:
@@ -132,3 +132,20 @@ def test_what_waits_for_a_party_that_does_not_answer_for_long_is_refused() -> No
         lanes.ended(one)
     later = submitted(lanes, "a", 1)
     assert lanes.begin(20.0) == later
+
+
+def test_party_is_late_from_an_operation_that_takes_long_until_it_answers() -> None:
+    """Since that one began, with all that waits behind it; a deadline that is longer counts instead."""
+    shapes = {"a": Shape(width=1), "patient": Shape(width=1, deadline=2 * SLOW)}
+    lanes = Lanes(shapes.__getitem__)
+    first, second = submitted(lanes, "a", 2)
+    (patient,) = submitted(lanes, "patient", 1)
+    assert set(lanes.begin(1.0)) == {first, patient}
+    assert lanes.late(SLOW) == []
+    late = LateLane("a", 1.0, frozenset({first.urn, second.urn}))
+    assert lanes.late(1.0 + SLOW) == [late]
+    assert [each.lane for each in lanes.late(1.0 + 2 * SLOW)] == ["a", "patient"]
+    lanes.ended(first)
+    assert [each.lane for each in lanes.late(1.0 + 2 * SLOW)] == ["patient"]
+    lanes.ended(patient)
+    assert lanes.late(1.0 + 9 * SLOW) == []

@@ -164,6 +164,7 @@ class _Now(Collector):
         yield _told(board)
         yield from _proxies(board)
         yield _stale(board)
+        yield from _delays(board)
         yield from _pools(board)
         yield _counted("api_writes", "Requests to Kubernetes APIs that write.", "kind", WRITES.counts())
         text = "Threads that something unexpected ended, by what they are for; they begin again by themselves."
@@ -226,6 +227,16 @@ def _stale(board: Board) -> Metric:
     sources = board.planned.settings.sources if board.planned and board.planned.settings else ()
     values = {str(source.cluster): float(source.cluster in board.stale) for source in sources}
     return _labelled("source_stale", "1 where a source can't be read and counts as last read.", "source", values)
+
+
+def _delays(board: Board) -> Iterator[Metric]:
+    now, longest = time.time(), dict[str, float]()
+    for delay in board.delays:
+        longest[delay.kind] = max(longest.get(delay.kind, 0.0), now - delay.since)
+    text = "How long the slowest outside party of a kind hasn't answered; only of kinds of which one doesn't."
+    yield _labelled("delay_seconds", text, "party", longest)
+    waiting = {key for delay in board.delays for key in delay.waiting}
+    yield _gauge("delayed_load_balancers", "Load balancers that wait for a party that doesn't answer.", len(waiting))
 
 
 def _pools(board: Board) -> Iterator[Metric]:

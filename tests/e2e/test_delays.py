@@ -1,0 +1,47 @@
+"""Which outside party doesn't answer, and what waits for it: in `status` of another process, metrics and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.support import Backend, Stage, node, port, service
+from tests.e2e.test_live_gateways import source, versioned
+from tests.e2e.watching import becomes, get, watching
+from tests.watch.api import served
+
+pytestmark = pytest.mark.envoy
+
+
+def test_cluster_whose_writes_hang_is_named_with_what_waits_for_it(
+    play: Stage, backend: Callable[..., Backend], tmp_path: Path
+) -> None:
+    """As long as it does, and no longer; also by a watch that was killed."""
+    web = backend("web")
+    with served(tmp_path) as (api, access):
+        play.configure(sources=[source(access)])
+        api.nodes = [versioned(node())]
+        api.services = [versioned(service("web", port(8080, web.port)))]
+        api.is_writing.clear()
+        with watching(play, "--metrics", "127.0.0.1:0") as watch:
+            becomes(lambda: "cluster c: no answer for " in play.run("status").err, watch)
+            assert "; 1 load balancer waits for it (c/n/web)" in play.run("status").err
+            (row,) = play.run("status", "--json").json
+            assert [waits["party"] for waits in row["waits"]] == ["cluster c"]
+            assert row["waits"][0]["since"] > 0
+            becomes(lambda: 'locallb_delay_seconds{party="cluster"}' in get(watch, "/metrics")[1], watch)
+            assert "locallb_delayed_load_balancers 1.0" in get(watch, "/metrics")[1]
+            api.is_writing.set()
+            becomes(lambda: "no answer" not in play.run("status").err, watch)
+            becomes(lambda: "locallb_delayed_load_balancers 0.0" in get(watch, "/metrics")[1], watch)
+            assert "waits" not in play.run("status", "--json").json[0]
+            api.is_writing.clear()
+            api.services[0]["spec"]["ports"][0]["port"] = 8081
+            api.services[0]["metadata"]["resourceVersion"] = "77"
+            api.events.append(("MODIFIED", api.services[0]))
+            becomes(lambda: "no answer" in play.run("status").err, watch)
+            watch.process.kill()
+            watch.process.wait()
+            assert "no answer" not in play.run("status").err
