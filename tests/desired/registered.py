@@ -45,10 +45,6 @@ class Registered(Struct):
         """Return whether this is a preview."""
         return SimpleNamespace(preview=self.preview)
 
-    def is_outside(self, _goal: Goal) -> bool:
-        """Return False: everything is updated."""
-        return False
-
     def register(self, goal: Goal) -> Reply:
         """Note a resource; none may come twice, or before what it needs."""
         urn = make_urn(self.stack, self.project, goal.parent, goal.type, goal.name)
@@ -64,7 +60,7 @@ class Registered(Struct):
 
 
 def registered(program: Callable[[], object], *, preview: bool) -> Registered:
-    """Run a program: by gRPC's messages in a preview, by the short way otherwise."""
+    """Run a program; give what it registered."""
     made = Registered(preview)
     monitor = Monitor(cast("Deployment", made))
     service = EngineService(cast("Reporter", SimpleNamespace(say=lambda *_: None)))

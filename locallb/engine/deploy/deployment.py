@@ -61,7 +61,7 @@ class Deployment(Struct):
         self.outcomes[urn] = reply.outcome
         return reply
 
-    def is_outside(self, goal: Goal) -> bool:
+    def _is_outside(self, goal: Goal) -> bool:
         """Return whether a resource, whose parent is registered, is outside the scope."""
         if self.scope.is_full or goal.is_stack or is_provider(goal.type):
             return False
@@ -78,7 +78,7 @@ class Deployment(Struct):
                 self._roots[urn] = ""
 
     def _register(self, urn: str, goal: Goal) -> Reply:
-        if self.is_outside(goal):
+        if self._is_outside(goal):
             return self._carry_over(urn)
         if urn in self.unsettled:
             return Reply(urn, Outcome.FAILED)
