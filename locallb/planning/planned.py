@@ -44,7 +44,7 @@ class PlannedPort(Struct, frozen=True):
     silence: Mapping[UpstreamName, Problem] = field(default_factory=dict)
     """What is wrong if no backend of an upstream takes connections, which only its proxy can tell."""
     unanswered: Problem | None = None
-    """The same once its proxy has reported that for a while, in plans of what clusters are told."""
+    """The same once its proxy has reported that for a while, for statuses in clusters."""
 
     @property
     def upstreams(self) -> tuple[UpstreamName, ...]:

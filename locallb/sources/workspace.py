@@ -87,8 +87,8 @@ class Workspace(Struct, frozen=True):
     ) -> Planned:
         """Return what was read and the plan made of it, while the proxies `down` can't be brought back.
 
-        Clusters are told that no backend of the `silent` ports takes connections. `keep` remembers what the sources
-        say for a time when they can't be read.
+        Statuses in clusters say that no backend of the `silent` ports takes connections. `keep` remembers what the
+        sources say for a time when they can't be read.
 
         Raises:
             SourceError: if a source can't be read and there is nothing to go by instead.

@@ -209,7 +209,7 @@ class Loop:
             self._planner.updated()
         self._troubles.hung(self._hangs.hanging)
         self._troubles.silences = self._troubles.silences.seen(began, self._silent)
-        down, silent = self._troubles.outages.lasting(began), self._troubles.silences.told
+        down, silent = self._troubles.outages.lasting(began), self._troubles.silences.published
         reading, plan = self._planner.read_and_plan(marks, down, silent)
         self._schedule = self._schedule.back(time.monotonic(), self._planner.back)
         if self._planner.unready():

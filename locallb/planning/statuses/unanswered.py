@@ -1,4 +1,4 @@
-"""Ports of which clusters are told that no backend takes connections, as their proxies reported for a while.
+"""Ports without a backend that takes connections, as their proxies reported for a while, for statuses in clusters.
 
 Addresses stay: the port is served as soon as a backend answers. Not here: how long is long enough (`watch.troubles`).
 """

@@ -1,7 +1,7 @@
-"""Ports whose backends take no connection, of which clusters are told once that has lasted. Pure; takes the time.
+"""Ports without a backend that takes connections, published to clusters once that has lasted. Pure.
 
-A backend that restarts is away for a moment, and every change is a write to a cluster: so what is told changes only
-after `LASTING` seconds in which proxies reported otherwise.
+A backend that restarts is away for a moment, and every change is a write to a cluster: so what is published changes
+only after `LASTING` seconds in which proxies reported otherwise.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _NONE: Mapping[SilentPort, float] = MappingProxyType({})
 
 
 class Silences(Struct, frozen=True):
-    """What is told, and since when proxies report otherwise."""
+    """What is published, and since when proxies report otherwise."""
 
-    told: frozenset[SilentPort] = frozenset()
+    published: frozenset[SilentPort] = frozenset()
     since: Mapping[SilentPort, float] = field(default_factory=lambda: _NONE)
 
     def seen(self, now: float, silent: frozenset[SilentPort]) -> Silences:
         """Note what is silent now."""
-        otherwise = {port: self.since.get(port, now) for port in silent ^ self.told}
+        otherwise = {port: self.since.get(port, now) for port in silent ^ self.published}
         lasting = {port for port, at in otherwise.items() if at + LASTING <= now}
         left = {port: at for port, at in otherwise.items() if port not in lasting}
-        return Silences(self.told ^ lasting, MappingProxyType(left))
+        return Silences(self.published ^ lasting, MappingProxyType(left))
 
     def look_at(self) -> float | None:
-        """Return when something else may be to be told; None if nothing is."""
+        """Return when something else may be to be published; None if nothing is."""
         return min((at + LASTING for at in self.since.values()), default=None)

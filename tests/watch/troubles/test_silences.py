@@ -29,9 +29,9 @@ def test_what_is_told_changes_only_after_it_has_been_otherwise_for_so_long(
         told ^= changed
         since = {port: at for port, at in since.items() if port not in changed}
         silences = silences.seen(now, silent)
-        assert silences.told == told
+        assert silences.published == told
         at = silences.look_at()
         assert (at is None) == (not since)
         if at is not None:
             assert now < at <= now + LASTING
-            assert silences.seen(at, silent).told != told
+            assert silences.seen(at, silent).published != told
