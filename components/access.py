@@ -1,6 +1,6 @@
 """The rights of local-lb in a cluster, on pulumi-kubernetes: for programs that set clusters up.
 
-Not part of a stack: who deploys it needs the rights of an administrator, local-lb needs only those that it makes.
+Not part of a stack: deploying it needs the rights of an administrator, local-lb needs only the rights that it grants.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from locallb.kubernetes.rights import (
 )
 
 _IN_NAMESPACES = {"secrets": SECRET_RULES, "authorities": AUTHORITY_RULES, "certificates": CERTIFICATE_RULES}
-"""What may be read, or watched, where those are that Gateways or Ingresses name."""
+"""Rules to read, or watch, objects in the namespaces that Gateways or Ingresses name."""
 
 
 class ClusterAccess(pulumi.ComponentResource):

@@ -1,6 +1,6 @@
 """Declares groups of desired resources to Pulumi: a component each, with custom resources below it.
 
-The only place that turns data into resources of the SDK. Not here: what is desired (`locallb.desired`).
+The only place that turns data into resources of the SDK. Not here: desired resources (`locallb.desired`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Declaration(Struct):
                 self._outputs.setdefault(ref.key, set()).update(ref.fields)
 
     def declared(self, key: ResourceKey) -> pulumi.Resource:
-        """Return a resource of the SDK, after those that it needs."""
+        """Return a resource of the SDK, declared after its dependencies."""
         if key not in self._declared:
             self._declared[key] = self._declare(self.desired[key])
         return self._declared[key]

@@ -1,6 +1,6 @@
 """local-lb in the cluster that it serves, on pulumi-kubernetes: for programs that set clusters up.
 
-It declares what `kubectl apply -k deploy` applies: the rights, a ConfigMap with the configuration, a Deployment.
+It declares the objects of `kubectl apply -k deploy`: the rights, a ConfigMap with the configuration, a Deployment.
 Not part of a stack, as `access` isn't.
 """
 
@@ -22,7 +22,7 @@ _STACK = "Pulumi.dev.yaml"
 
 
 class InCluster(pulumi.ComponentResource):
-    """Two replicas of which one leads, as docs/in-cluster.md describes them."""
+    """Two replicas with one leader, as docs/in-cluster.md describes them."""
 
     access: ClusterAccess
     deployment: k8s.apps.v1.Deployment

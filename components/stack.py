@@ -13,7 +13,7 @@ from locallb.planning.planned import Plan
 
 
 def declare(plan: Plan, wanted: Desired | None = None) -> None:
-    """Declare all that a plan wants, which is `wanted` where that is known; export the addresses, and warn."""
+    """Declare all resources of a plan, which are `wanted` if given; export the addresses, and warn."""
     declare_groups((wanted or desired(plan)).groups)
     _export(exports(plan))
     for rejection in plan.rejections:

@@ -52,10 +52,7 @@ def refusal(authority: LocalAuthority, host: str) -> str:
 
 
 def needed(hosts: Iterable[str]) -> tuple[str, ...]:
-    """Return hosts in order, each once, without those that a wildcard beside them stands for: one label, no more.
-
-    Clients take no wildcard directly below a top-level domain, so that one stands for none.
-    """
+    """Return hosts in order, each once, except ones that a listed wildcard covers: one label, no more."""
     named = frozenset(hosts)
     return tuple(sorted(host for host in named if not _is_covered(host, named)))
 

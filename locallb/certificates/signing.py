@@ -23,7 +23,7 @@ YEARS = 10
 _LONGEST = 55
 """Letters of an authority's name; a subject has room for 64."""
 _DAY = dt.timedelta(days=1)
-"""How much earlier than now everything is valid: clocks of containers and machines beside this one differ."""
+"""How much earlier than now validity begins: clocks of containers and other machines differ."""
 
 
 class SigningError(ValueError):

@@ -87,7 +87,7 @@ class Arguments(Struct, frozen=True):
     undo: bool = False
     """`drain` lets them have new connections again."""
     place: Path | None = None
-    """The project that `init` is told by itself; None where it is the one around. The file that `ca export` writes."""
+    """Project that `init` creates, None for the surrounding one; file that `ca export` writes."""
     sources: tuple[tuple[str, object], ...] = ()
     """What is written down as the sources of a new stack."""
 

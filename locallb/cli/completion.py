@@ -26,7 +26,7 @@ from locallb.storage import paths
 _WITH_BACKENDS = (CONFIG, SERVICE)
 _ADDRESS = re.compile(r'\\?"address\\?":\s*\\?"([0-9a-fA-F.:]+)\\?"')
 _LARGEST = 32 << 20
-"""Bytes of a state that are read while somebody waits for a key."""
+"""Maximum bytes of a state that are read during an interactive completion."""
 
 SCRIPTS = {
     "bash": f"""\
@@ -80,7 +80,7 @@ class _Line:
     def __init__(self, parser: argparse.ArgumentParser, words: Iterable[str], directory: Path) -> None:
         self._parser = parser
         self._waiting: argparse.Action | None = None
-        """The option whose value comes next."""
+        """Option that expects the next word as its value."""
         self._given = {"directory": str(directory), "stack": "dev"}
         for word in words:
             self._take(word)

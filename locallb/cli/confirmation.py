@@ -46,7 +46,7 @@ def confirmed(question: str, out: Out) -> bool:
 
 
 def confirm_new(entry: ClusterEntry, root: Path, command: str, out: Out, *, asks: bool) -> None:
-    """Ask whether a new stack shall serve a cluster, unless that is of this host. Raises Refused, KubeError."""
+    """Confirm that a new stack serves a cluster, unless that is of this host. Raises Refused, KubeError."""
     from locallb.kubernetes.access.kubeconfig import meaning  # noqa: PLC0415 - loads a client of Kubernetes
 
     if is_of_host(entry, root):
@@ -83,9 +83,9 @@ def is_of_host(entry: ClusterEntry, root: Path) -> bool:
 
 
 def confirm_current(entries: Sequence[ClusterEntry], root: Path, out: Out, *, asks: bool, alone: bool) -> None:
-    """Ask about each cluster that a stack means by a current context and that isn't of this host.
+    """Confirm each cluster that a stack selects by a current context and that isn't of this host.
 
-    Without a terminal it is refused where these are the stack's only sources (`alone`); beside others, reading it
+    Without a terminal it is refused if these are the stack's only sources (`alone`); with other sources, reading it
     reports it. Raises Refused.
     """
     from locallb.kubernetes.access.errors import KubeError, UnconfirmedError  # noqa: PLC0415 - as above

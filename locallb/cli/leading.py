@@ -68,7 +68,7 @@ class Holder(NamedTuple):
     """The holder of a stack's Lease."""
 
     identity: str = ""
-    """Empty where nobody does."""
+    """Leader's identity; empty if there is no leader."""
     ran_out: str = ""
     """Since when it doesn't count any more, as it wasn't renewed."""
     doubted: bool = False

@@ -22,7 +22,7 @@ AT_ONCE = 16
 FIRST_CHECK = 0.1
 """Seconds within which a new backend that takes connections passes its first check."""
 MOST_COUNTED = 500
-"""Upstreams of a proxy whose failed connections are looked at: it tells of all together or of none."""
+"""Maximum upstreams of a proxy for reading failed connections: its statistics cover all of them or none."""
 TRIALS, TRIAL = 1.0, 0.2
 """Seconds for all backends of a proxy that are tried, and for one; who wasn't tried in time counts as answering."""
 _UNPUBLISHED = "nothing on this host publishes it any more; `watch` restarts its container, and so does `locallb up`"
@@ -34,7 +34,7 @@ def look(plan: Plan) -> tuple[Row, ...]:
 
 
 def observe(proxies: Iterable[Proxy]) -> Mapping[str, Observation]:
-    """Return where each of `proxies` listens, by its name; those that don't answer are missing."""
+    """Return the listeners of each proxy, by its name; proxies that don't answer are missing."""
     return _each(ask_for_listeners, proxies)
 
 
@@ -60,7 +60,7 @@ def ask_for_listeners(proxy: Proxy) -> Observation | None:
 
 
 def ask(proxy: Proxy) -> Observation | None:
-    """Return where `proxy` listens and whose backends answer; None if it doesn't answer itself."""
+    """Return the listeners of `proxy` and its upstreams with answering backends; None if it doesn't answer itself."""
     seen, admin = ask_for_listeners(proxy), EnvoyAdmin(Proxies.ours().path(proxy.id))
     if seen is None:
         return None
@@ -74,7 +74,7 @@ def ask(proxy: Proxy) -> Observation | None:
 
 
 def _healthy(admin: EnvoyAdmin) -> Mapping[str, bool]:
-    """Return whose backends pass their checks; none does only if it still doesn't a moment later, as new ones do."""
+    """Return whether each upstream passes its health checks; if all fail, read again a moment later, for new ones."""
     healthy = admin.healthy()
     if all(healthy.values()):
         return healthy

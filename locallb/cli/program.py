@@ -51,7 +51,7 @@ class Program(Struct):
     handed: Planned | None = None
     """What was read and planned for it already."""
     is_current: Callable[[], bool] = lambda: True
-    """Whether that still counts, by the time it is run and nobody else changes the stack."""
+    """Returns whether the plan is still current when it is applied under the stack's lock."""
     outcome: Planned | None = None
     """None as long as it didn't get as far as a plan."""
 
@@ -106,7 +106,7 @@ class Program(Struct):
 
 @contextmanager
 def _importable(project: Path) -> Iterator[None]:
-    """Let the program import what lies beside it, as Python does, `components` of its own among that."""
+    """Let the program import modules next to it, as Python does, including its own `components`."""
     import components as ours  # noqa: PLC0415 - loads the SDK
 
     finder = _TrustedModules(project)

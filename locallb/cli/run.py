@@ -66,7 +66,7 @@ LEADERS = frozenset({"up", "refresh", "destroy"})
 SERVING = frozenset({"up", "watch"})
 """Commands that write to clusters which a stack didn't serve before."""
 BY_LINES = frozenset({"watch", "logs"})
-"""Commands whose JSON is a line for each record: they have no document that lacks."""
+"""Commands with JSON lines, one per record: they print no document that could be missing."""
 _ASK_RUNTIME = frozenset({"up", "preview", "refresh", "destroy"})
 
 

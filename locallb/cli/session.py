@@ -187,7 +187,7 @@ class Session(Struct, frozen=True, dict=True):
             sign_in(reached(live, self.project.root).values())
 
     def clusters_by_current_context(self) -> tuple[list[ClusterEntry], bool]:
-        """Return the sources that mean a kubeconfig's current context, and whether there are others beside them."""
+        """Return the sources with a kubeconfig's current context, and whether there are further sources."""
         settings = self._readable_settings()
         sources = [*settings.sources, *settings.finders] if settings else []
         asked = [source for source in sources if is_confirmable(source)]

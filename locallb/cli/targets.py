@@ -23,15 +23,13 @@ class TargetError(Refused):
 
 
 def scope_of(session: Session, targets: Sequence[str], *, keep: bool) -> tuple[Scope, Planned | None]:
-    """Make the scope of the load balancers that are named, with the ListenerSets that wait for their proof.
+    """Make the scope of the named load balancers, with the ListenerSets that wait for their proof.
 
-    Named may be planned ones and those that only the state still has.
+    Names may be of planned ones and of ones that only the state still has.
 
-    Return it with the plan that they are of, if any is named; `keep` as `Workspace.read_and_plan` has it.
+    Return it with its plan, if any is named; `keep` as in `Workspace.read_and_plan`.
 
-    Raises:
-        TargetError: if a name matches none or several.
-
+    Raises TargetError if a name matches none or several.
     """
     if not targets:
         return EVERYTHING, None

@@ -41,7 +41,7 @@ _NEVER_NETWORKS = [(ip_network(text), why) for text, why in _NEVER.items()]
 NEVER_SPANS = {
     family: [span_of(network) for network, _ in _NEVER_NETWORKS if Family.of(network) is family] for family in Family
 }
-"""What no pool may ever hand out, as numbers."""
+"""Addresses that no pool may ever assign, as numbers."""
 
 
 def never(address: IPAddress) -> str | None:
@@ -98,7 +98,7 @@ def candidates(pool: Pool, family: Family) -> Candidates:
 
 
 def possible(pool: Pool, family: Family, host: HostFacts) -> Candidates:
-    """Return those candidates that are provably this host's; all of them where nothing is known of the host."""
+    """Return the candidates that are provably this host's; all of them if nothing is known of the host."""
     known = host.addresses
     return _numbered(pool, family, usable(pool.ranges, family, known)) if known else candidates(pool, family)
 

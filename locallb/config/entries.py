@@ -12,7 +12,7 @@ from locallb.config.values import Mistakes
 
 
 class SourceEntry(Protocol):
-    """How an entry of one type is parsed."""
+    """Parser of a source entry of one type."""
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -24,14 +24,14 @@ class SourceEntry(Protocol):
 
     @property
     def once(self) -> str:
-        """An example with everything in one entry, where there may be no second one; otherwise empty."""
+        """An example with everything in one entry, if only one is allowed; otherwise empty."""
 
     def parse(self, mistakes: Mistakes, key: str, entry: Mapping[str, object]) -> Source | Finder | None:
         """Return the parsed entry at `key`; None if it is invalid, which is noted."""
 
 
 class OutputEntry(Protocol):
-    """How the value of a stack's key is parsed that is an output's word."""
+    """Parser of the stack's key with an output's name."""
 
     def parse(self, mistakes: Mistakes, key: str, value: object) -> object:
         """Return the output's parsed settings, frozen and comparable."""

@@ -8,17 +8,17 @@ from msgspec import Struct
 
 
 class AddressPer(StrEnum):
-    """Which Ingresses have an address together."""
+    """Grouping of Ingresses by shared address."""
 
     CLASS = "class"
     NAMESPACE = "namespace"
-    """Those of a class in a namespace."""
+    """Ingresses of a class in one namespace."""
     INGRESS = "ingress"
     """None: each has its own."""
 
 
 class Dialect(StrEnum):
-    """Other Ingress controllers whose annotations can be read."""
+    """Other Ingress controllers with annotations that can be read."""
 
     NGINX = "nginx"
     """ingress-nginx: `nginx.ingress.kubernetes.io/`."""
@@ -27,14 +27,14 @@ class Dialect(StrEnum):
 
 
 class IngressSettings(Struct, frozen=True):
-    """Which Ingresses are served, and where."""
+    """The served Ingresses, and their addresses."""
 
     class_name: str | None = None
-    """The only class that is served, whether or not it is there as an object; None for all of our controller."""
+    """The only served class, whether or not it exists as an object; None for all of our controller."""
     http: int = 80
     https: int = 443
     address: AddressPer = AddressPer.CLASS
     is_off: bool = False
     """None is served."""
     annotations: frozenset[Dialect] = frozenset()
-    """Whose annotations are understood."""
+    """Controllers with annotations that are understood."""

@@ -9,7 +9,7 @@ class Timing(Struct, frozen=True):
     """Seconds, by client-go's names and defaults."""
 
     lease_duration: float = 15.0
-    """Others wait so long after the last renewal that they have seen."""
+    """Seconds after the last observed renewal until other candidates may acquire the Lease."""
     renew_deadline: float = 10.0
-    """A leader counts itself as one so long after the last renewal that it asked for."""
+    """Seconds after its last requested renewal for which a leader counts itself as one."""
     retry_period: float = 2.0

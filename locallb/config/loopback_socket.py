@@ -24,7 +24,7 @@ def loopback_place(text: str, usual: str = METRICS) -> tuple[IPAddress, int]:
 
 
 def private_place(text: str) -> tuple[IPAddress, int]:
-    """Read a place on the loopback or in a private network, whose members then reach it. Raises as `loopback_place`."""
+    """Read a place on the loopback or in a private network, reachable by its members. Raises as `loopback_place`."""
     address, port = _place(text, METRICS)
     if not address.is_private or address.is_unspecified:
         raise ValueError(f"{address} is no address of the loopback or of a private network; use {METRICS}")
@@ -46,7 +46,7 @@ def _place(text: str, usual: str) -> tuple[IPAddress, int]:
 
 
 def parse_place(mistakes: Mistakes, config: Mapping[str, object], key: str) -> str:
-    """Read the place that a key names; empty where it is a mistake, or not there."""
+    """Parse the address and port of a key; empty if invalid or absent."""
     if key not in config:
         return ""
     text = mistakes.text(key, config[key], f"a loopback address with a port, such as {_USUAL[key]}")

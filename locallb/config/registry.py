@@ -1,6 +1,6 @@
-"""The registry of implementations: the words that a configuration may use, each with its package.
+"""The registry of implementations: the words of the configuration, each with its package.
 
-Packages are loaded on demand, so a stack loads what it uses, and a lower room can use a higher one by a protocol:
+Packages are loaded on demand, so a stack loads only used ones, and a lower room can use a higher one by a protocol:
 planning imports nothing that has effects. Not here: the interfaces of implementations
 (`config.entries`, `planning.runs`, `runtimes.runtime`, `sources.source`, `kubernetes.frontend`, `outputs.output`).
 """
@@ -19,7 +19,7 @@ class Registry(Struct, frozen=True):
     """The implementations of one seam."""
 
     packages: Mapping[str, str]
-    """Which package implements a word, in the order in which they are told."""
+    """The implementing package of each word, in the order of messages."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.packages)
@@ -28,7 +28,7 @@ class Registry(Struct, frozen=True):
         return word in self.packages
 
     def having(self, module: str) -> tuple[str, ...]:
-        """Return the words whose packages have this module; it is optional."""
+        """Return the words with packages that have this optional module."""
         return tuple(word for word, package in self.packages.items() if find_spec(f"{package}.{module}"))
 
     def load(self, word: str, module: str) -> Any:  # noqa: ANN401 - who asks knows the protocol
@@ -43,7 +43,7 @@ RUNTIMES = Registry(
         "podman": "locallb.runtimes.podman",
     }
 )
-"""What Envoy runs in, as `runtime` names it; a `planner` and a `runtime` each."""
+"""Runtimes of Envoy, as `runtime` names them; a `planner` and a `runtime` each."""
 SOURCES = Registry(
     {
         "manifests": "locallb.sources.manifests",
@@ -60,10 +60,10 @@ OUTPUTS = Registry(
         "names": "locallb.outputs.names",
     }
 )
-"""Who is told of addresses, in order: an `output` each, and an `entry` where a key of the stack turns it on."""
+"""Publishers of addresses, in order: an `output` each, and an `entry` if a key of the stack turns it on."""
 FRONTENDS = Registry(
     {
         "services": "locallb.frontends.services",
     }
 )
-"""Which kinds of objects get addresses, as `ObjectKind` names them; a `frontend` each."""
+"""Kinds of objects that get addresses, as `ObjectKind` names them; a `frontend` each."""

@@ -36,7 +36,7 @@ class PullPolicy(StrEnum):
 
 
 class Compat(StrEnum):
-    """The tools whose names and labels containers have beside our own."""
+    """Tools with names and labels that containers have in addition to our own."""
 
     GARDENER = "gardener"
 
@@ -46,7 +46,7 @@ KIND_NETWORK = "kind"
 
 
 class Sharing(StrEnum):
-    """Whether proxies belong to one Service each or are shared."""
+    """Whether each proxy belongs to one Service, or is shared."""
 
     PER_SERVICE = "per-service"
     """Each Service has a proxy of its own."""
@@ -80,7 +80,7 @@ class PodRouting(StrEnum):
 
 
 class ContainerSettings(Struct, frozen=True):
-    """How containers of proxies are made, with a runtime that makes them."""
+    """Settings of proxies' containers, for runtimes that make them."""
 
     image: ImageName = ImageName("")
     """The image's reference; empty for Envoy's official one."""
@@ -92,7 +92,7 @@ class ContainerSettings(Struct, frozen=True):
     """The Docker network on which ports are published; empty where containers use the host's."""
     pull: PullPolicy = PullPolicy.IF_NOT_PRESENT
     mirror: str = ""
-    """A registry, and possibly a path in it, that stands for the one that the image's reference names."""
+    """A registry, and optionally a path in it, in place of the registry in the image's reference."""
     compat: Compat | None = None
 
 
@@ -109,7 +109,7 @@ class Pool(Struct, frozen=True):
 
 
 class Classes(Struct, frozen=True):
-    """Which spec.loadBalancerClass is ours."""
+    """Our values of spec.loadBalancerClass."""
 
     default: bool = True
     """Services without a class are ours."""
@@ -129,7 +129,7 @@ class PortRange(Struct, frozen=True):
 
 
 class Headroom(Struct, frozen=True):
-    """What each pool must keep free: so many addresses, or such a part of them."""
+    """The part that each pool must keep free: a number of addresses, or a percentage."""
 
     number: int
     percent: bool = False
@@ -139,7 +139,7 @@ class Headroom(Struct, frozen=True):
 
 
 class Policies(Struct, frozen=True):
-    """What a preview refuses. They stop nothing else: `up` doesn't look at them."""
+    """Reasons to refuse a preview. They stop nothing else: `up` ignores them."""
 
     address_changes_forbidden: bool = False
     source_ranges_required: bool = False
@@ -176,7 +176,7 @@ class Settings(Struct, frozen=True):
     selector: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     """Only Services with all of these labels are ours."""
     runtime: str = "process"
-    """How proxies run: a word of `registry.RUNTIMES`."""
+    """Runtime of proxies: a word of `registry.RUNTIMES`."""
     policies: Policies = field(default_factory=Policies)
     container: ContainerSettings = field(default_factory=ContainerSettings)
     metrics: str = ""
@@ -192,10 +192,10 @@ class Settings(Struct, frozen=True):
     take_over: bool = False
     """Entries of other controllers go from the status of Services that are ours."""
     outputs: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
-    """What outputs that the stack turned on are to know, by their words."""
+    """Inputs of the enabled outputs, by output key."""
     pod_routes: PodRouting = PodRouting.OFF
     pod_cidrs: Mapping[ClusterName, tuple[IPNetwork, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    """Where clusters' pods have their addresses, of those that neither their source nor their Nodes say it of."""
+    """Pod ranges of clusters, unless their source or their Nodes name them."""
     finders: tuple[Finder, ...] = ()
     """More sources, found when they are read."""
     gateway_classes: frozenset[str] | None = None
@@ -206,7 +206,7 @@ class Settings(Struct, frozen=True):
     traffic_details: bool = False
     access_logs: bool = False
     traffic_metrics: int = 0
-    """How many ports the metrics have; 0: none, and no proxy is asked."""
+    """Number of ports in the metrics; 0: none, and no proxy is polled."""
     """Proxies count bytes and latencies as well."""
     http3: bool = False
     """Gateways and Ingresses serve HTTPS by HTTP/3 as well."""

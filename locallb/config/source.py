@@ -11,7 +11,7 @@ from locallb.model.identities import ClusterName, IPNetwork
 from locallb.model.network.routes import PodRoute
 
 LOOPBACK_BACKENDS = "loopbackBackends"
-"""The key of a running cluster whose Nodes and endpoints may have addresses of this host's loopback."""
+"""The key of a running cluster with Nodes and endpoints that may have addresses of this host's loopback."""
 
 
 class Entry(Protocol):
@@ -23,11 +23,11 @@ class Entry(Protocol):
 
     @property
     def live(self) -> bool:
-        """Whether it leads to running clusters."""
+        """Whether its sources are running clusters."""
 
     @property
     def place(self) -> str:
-        """Its location, to tell two of one name apart in messages."""
+        """Its location, which distinguishes sources of one name in messages."""
 
 
 class Finder(Entry, Protocol):
@@ -39,7 +39,7 @@ class Finder(Entry, Protocol):
 
     @property
     def is_foreign(self) -> bool:
-        """Whether others than this stack's user control what it finds."""
+        """Whether other users than this stack's control its results."""
 
 
 class Source(Entry, Protocol):
@@ -55,14 +55,14 @@ class Source(Entry, Protocol):
 
     @property
     def pod_cidrs(self) -> tuple[IPNetwork, ...]:
-        """The ranges of its pods' addresses; empty: those that its Nodes name."""
+        """The ranges of its pods' addresses; empty: the ranges that its Nodes name."""
 
     def with_pod_ranges(self) -> Source:
         """Return the same source, of which the CNI's ranges of pods are read too."""
 
     @property
     def node_routes(self) -> tuple[PodRoute, ...] | None:
-        """The ways to its Nodes, where they are pods of another cluster; None where that isn't the source's to say."""
+        """The routes to its Nodes, if they are pods of another cluster; None if the source doesn't define them."""
 
     def with_node_routes(self, ways: tuple[PodRoute, ...]) -> Source:
         """Return the same with these ways to its Nodes, where they are pods of another cluster."""

@@ -1,4 +1,4 @@
-"""How addresses are written into a status, as far as a stack may choose. Not here: the status itself."""
+"""Form of addresses in a status, as far as a stack may choose. Not here: the status itself."""
 
 from __future__ import annotations
 

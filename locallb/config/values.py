@@ -45,7 +45,7 @@ class Mistakes:
             self.add(key, f"must be a list, not {shown(value)}; write {example}")
 
     def texts(self, key: str, value: object, example: str) -> list[str]:
-        """Take `value` for a list of words, without those that aren't."""
+        """Parse `value` as a list of words; invalid items are left out."""
         return [
             text for item_key, item in self.items(key, value, example) if (text := self.text(item_key, item, example))
         ]
@@ -94,7 +94,7 @@ class Mistakes:
         return 0
 
     def unknown(self, prefix: str, given: Mapping[str, object], known: Collection[str]) -> None:
-        """Note every key that doesn't exist, with the nearest one that does."""
+        """Note every unknown key, with the nearest existing one."""
         for key in given:
             if key not in known:
                 near = get_close_matches(key, known, n=1)
@@ -103,7 +103,7 @@ class Mistakes:
 
 
 def parse_address(text: str) -> IPAddress | None:
-    """Read an address; None if it isn't one. A scope (`%eth0`) isn't part of an address that a Service can have."""
+    """Parse an address; None if it isn't one. A scope (`%eth0`) isn't part of an address that a Service can have."""
     try:
         return None if "%" in text else ip_address(text)
     except ValueError:

@@ -1,6 +1,6 @@
-"""Decides what of a release a cluster lacks: never an older one over a newer one, and never one channel over another.
+"""Decides which objects of a release a cluster lacks: never an older over a newer, nor one channel over another.
 
-Pure. What the API server itself would refuse, as Gateway API's own policy may, is asked of it and not judged here.
+Pure. Refusals of the API server, as by Gateway API's own policy, are found by requests to it and not judged here.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ DEFAULT = "standard"
 
 
 class Step(Struct, frozen=True):
-    """One object as the release has it, and what the cluster has in its place."""
+    """One object of the release, and the installed one in its place."""
 
     document: Document
     had: str
-    """The release of which it is there; empty where it isn't."""
+    """The installed release; empty if it isn't installed."""
     has: str
     """The release that is carried."""
 
@@ -44,13 +44,13 @@ class Step(Struct, frozen=True):
 
 
 class CrdPlan(Struct, frozen=True):
-    """What becomes of each object, in the order in which they are written."""
+    """The step for each object, in the order in which they are written."""
 
     version: str
     channel: str
     steps: tuple[Step, ...]
     refusal: str = ""
-    """Why nothing may be written: one sentence, or empty."""
+    """The reason that nothing may be written: one sentence, or empty."""
 
 
 def name_of(document: Document) -> Name:
@@ -59,13 +59,13 @@ def name_of(document: Document) -> Name:
 
 
 def names(bundle: Bundle) -> tuple[Name, ...]:
-    """Return every object of which has to be known whether it is there, whatever channel is wished."""
+    """Return every object that must be looked up in a cluster, in any channel."""
     all_names = (name_of(document) for documents in bundle.channels.values() for document in documents)
     return tuple(dict.fromkeys(all_names))
 
 
 def plan(bundle: Bundle, seen: Mapping[Name, Document], wished: str) -> CrdPlan:
-    """Decide by what a cluster has; without a wish, in the channel that it has, or else the standard one."""
+    """Decide by the installed objects; without a wish, in the installed channel, or else the standard one."""
     channels = _channels(seen)
     channel = wished or (channels.pop() if len(channels) == 1 and channels <= {*bundle.channels} else DEFAULT)
     steps = tuple(
@@ -82,7 +82,7 @@ def _channels(seen: Mapping[Name, Document]) -> set[str]:
 
 
 def _refusal(document: Document, name: Name, version: str, channel: str, *, mixed: bool) -> str:
-    """Return why an object that is there mustn't be written over, and so none of the others either."""
+    """Return the reason that an installed object must not be overwritten, which applies to the whole release."""
     kind, called = name
     if at(document, "metadata", "deletionTimestamp"):
         return f"{kind} {called} is being deleted; run this again once it is gone"
@@ -106,6 +106,6 @@ def _said(document: Document, annotation: str) -> str:
 
 
 def _parsed(version: str) -> tuple[int, int, int, bool] | None:
-    """Read a release so that later ones are greater: a candidate comes before what it is a candidate for."""
+    """Parse a release so that later ones are greater: a candidate precedes its release."""
     match = _RELEASE.fullmatch(version)
     return (int(match[1]), int(match[2]), int(match[3]), not match[4]) if match else None

@@ -1,7 +1,7 @@
-"""Holds objects of Gateway API against the structure that their definitions demand, as an API server does.
+"""Validates objects of Gateway API against the structure that their definitions demand, as an API server does.
 
-For objects that never met a server. The definitions' rules in CEL aren't run: those that decide what is served are
-checked where the fields are parsed. Not here: what a refused object means for its clients (`gateway.kinds`).
+For objects that never passed a server. The definitions' rules in CEL aren't run: the ones that affect served traffic
+are checked where the fields are parsed. Not here: the effect of a refused object on its clients (`gateway.kinds`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     import jsonschema_rs
 
 _CHANNEL = "experimental"
-"""The channel that has every kind and every field of the other one."""
+"""The channel with every kind and every field of the other one."""
 _MAX_FAULTS = 16
 """Faults of one object that are reported."""
 _NAMES = frozenset({"properties", "patternProperties"})
-"""Keywords whose keys are names of fields."""
+"""Keywords with keys that are names of fields."""
 _TEXTS = frozenset({"description", "default", "x-kubernetes-validations"})
 """Keywords that say nothing about the structure."""
 _KEYS = "x-kubernetes-list-map-keys"

@@ -1,4 +1,4 @@
-"""The group of a load balancer: its addresses, the proof that they are served, and what is published of it."""
+"""The group of a load balancer: its addresses, the proof that they are served, and its published data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from locallb.resources.codec import encode
 
 
 def balancer_group(placement: Placement, proxy: ServingProxy, routes: ObjectKey | None) -> Group:
-    """Return the group of a load balancer that `proxy` serves; `routes` are those that lead to its backends."""
+    """Return the group of a load balancer that `proxy` serves; `routes` is the owner of the routes to its backends."""
     root = ResourceKey(BALANCER, str(placement.key))
     claims = claims_of(placement)
     proof = _proof(placement, proxy, routes)
@@ -51,7 +51,7 @@ def rejection_group(rejection: Rejection) -> Group:
 
 
 def _claims(placement: Placement, claims: tuple[ResourceKey, ...], root: ResourceKey) -> Iterator[Resource]:
-    """Return the claims of addresses, after that of the Service: it must not vanish before what serves it."""
+    """Return the claims of addresses, after that of the Service: it must not vanish before its load balancer."""
     owner, needs = owner_fields(placement.owner), tuple[ResourceKey, ...]()
     if access := published_in(placement):
         needs = (ResourceKey(CLAIM, str(placement.key)),)

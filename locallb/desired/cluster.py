@@ -33,7 +33,7 @@ def routes_group(planned: PlannedRoutes) -> Group:
 
 
 def routes_of(owner: ObjectKey) -> ResourceKey:
-    """Return the resource that leads to the pods of a cluster, by the key of its routes."""
+    """Return the resource of the routes to a cluster's pods, by their owner."""
     return ResourceKey(POD_ROUTES, str(owner))
 
 

@@ -1,6 +1,6 @@
-"""All groups of a plan, each made again only where what it is made of changed.
+"""All groups of a plan, each made again only if its inputs changed.
 
-Not here: what a group consists of (`balancer`, `proxy`, `cluster`).
+Not here: the content of a group (`balancer`, `proxy`, `cluster`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Desired(Struct, frozen=True):
     by_owner: Mapping[ObjectKey, tuple[Group, ...]]
     """The groups of each load balancer, rejected Service and object, and of each that the stack has for itself."""
     digests: Mapping[ObjectKey, Digest]
-    """What the groups of each owner come to, proxies of the stack before the load balancers that need them."""
+    """Digests of each owner's groups, stack proxies before the load balancers that need them."""
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -33,7 +33,7 @@ class Desired(Struct, frozen=True):
 
 
 class _Served(Struct, frozen=True):
-    """What a load balancer has, with a proxy of its own where it has one."""
+    """Groups of a load balancer, including its own proxy if it has one."""
 
     groups: tuple[Group, ...]
     digest: Digest

@@ -42,7 +42,7 @@ class Claimed(Struct, frozen=True):
 
 
 class ServingProxy(Struct, frozen=True):
-    """What load balancers refer to of the proxy that serves them."""
+    """References to a proxy for the load balancers that it serves."""
 
     config: ResourceKey
     run: ResourceKey
@@ -61,13 +61,13 @@ class ServingProxy(Struct, frozen=True):
 
 
 def claims_of(placement: Placement) -> tuple[ResourceKey, ...]:
-    """Return the resources by which a load balancer claims its addresses, or ports of those that all Services share."""
+    """Return the resources by which a load balancer claims its addresses, or ports of shared ones."""
     kind = PORTS if placement.mapped else ADDRESS
     return tuple(ResourceKey(kind, address_name(placement.key, address)) for address in placement.addresses)
 
 
 def proxy_group(planned: PlannedProxy, claimed: Claimed | None = None) -> tuple[Group, ServingProxy]:
-    """Return the group of a proxy; one of the stack's waits for no addresses: it gets them one by one."""
+    """Return the group of a proxy; one of the stack waits for no addresses: it gets them one by one."""
     name = planned.proxy.name
     root, config = ResourceKey(PROXY, name), ResourceKey(CONFIG, name)
     run = run_planner(planned.run.runtime).desired(planned.run, planned.proxy, planned.owner)

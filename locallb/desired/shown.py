@@ -1,4 +1,4 @@
-"""What a plan shows of itself beside its resources: the stack's outputs; and which versions providers are asked for."""
+"""Displayed values of a plan besides its resources: the stack's outputs, and the requested versions of providers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from importlib.metadata import version
 from locallb.planning.planned import Plan
 
 _OUR_PACKAGE = "locallb"
-"""The package whose provider has no version of its own."""
+"""The package with a provider that has no version of its own."""
 
 
 def exports(plan: Plan) -> Mapping[str, object]:
@@ -22,7 +22,7 @@ def exports(plan: Plan) -> Mapping[str, object]:
 
 
 def exports_the_same(plan: Plan, other: Plan) -> bool:
-    """Return whether two plans have the same outputs, at once where most placements are the very same."""
+    """Return whether two plans have the same outputs, quickly if most placements are identical."""
     if len(plan.placements) != len(other.placements):
         return False
     both = zip(plan.placements, other.placements, strict=True)

@@ -1,7 +1,7 @@
-"""A marked block of ours in a text of somebody else's, such as /etc/hosts or a Corefile: found, inserted, removed.
+"""A marked block of ours in another program's text, such as /etc/hosts or a Corefile: found, inserted, removed.
 
-Pure. A block begins and ends with a comment that names it; whatever stands around it is kept byte for byte. Not here:
-what is in a block, and the writing of files.
+Pure. A block begins and ends with a comment that names it; the text around it is kept byte for byte. Not here: the
+content of a block, and the writing of files.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Ownership of a name in a zone that others write too: TXT records beside it, in the format of external-dns.
+"""Ownership of a name in a shared zone: TXT records in addition to its own, in the format of external-dns.
 
-Each record set of ours has a marker, a TXT record whose name begins with the type (`a-web.lab.example`) and whose text
-says which stack and which object has it. What has no marker of ours is somebody else's. Pure.
+Each record set of ours has a marker, a TXT record with a name that begins with the type (`a-web.lab.example`) and a
+text with the owning stack and object. A record set without our marker is foreign. Pure.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def marker_fault(name: str, zone: ZoneName) -> str:
 
 
 class Marker(Struct, frozen=True):
-    """Whose a record set is."""
+    """Owner of a record set."""
 
     owner: OwnerId
     """Which stack, in one word."""

@@ -1,7 +1,7 @@
 """The owner id in a stack's DNS markers: made at its first deployment and kept with its project.
 
-A stack that was deployed before there were such ids keeps the one of its project, name and directory, although another
-host may have the same: of a mark with it nobody can tell whose it is. Not here: marks (`markers`).
+A stack that was deployed before such ids existed keeps the one of its project, name and directory, although another
+host may have the same: the owner of a marker with it is then ambiguous. Not here: markers (`markers`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from locallb.model.identities import Home, OwnerId
 from locallb.storage import files, paths
 
 NAME = "dns-owner"
-"""Of the file, beside the stack's last readings."""
+"""Name of the file next to the stack's last readings."""
 _ID = re.compile(r"local-lb-[0-9a-f]{12}")
 
 

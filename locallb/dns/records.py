@@ -1,7 +1,7 @@
 """Assignment of requested names: each to one owner, in one zone, with valid records.
 
-Who is older keeps a name that several wish; everybody who doesn't get one is told why, in a sentence. Not here: where
-wishes come from (`planning.names`), and how a server is told.
+The oldest requester keeps a name; each refused one gets a reason, in a sentence. Not here: the source of requests
+(`planning.names`), and updates of a server.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from locallb.model.formatting import clipped, shown
 from locallb.model.identities import ClusterName, IPAddress, ObjectKey
 
 MOST_TTL = 7 * 24 * 3600
-"""Seconds of the longest TTL: whoever wrote more has mistaken the unit."""
+"""Maximum TTL in seconds: a greater one is a mistaken unit."""
 
 
 MOST_OF_OBJECT, MOST_OF_CLUSTER = 1_000, 10_000
-"""Names that one object, and all of a cluster, have in zones of servers that are told of each."""
+"""Maximum names of one object, and of a cluster, in zones of servers with updates for each name."""
 MOST_TARGETS = 32
 """Addresses of one name, which all are to fit into one datagram."""
 
@@ -56,7 +56,7 @@ class NameRequest(Struct, frozen=True):
     """Names that one object asks for, all with the same targets."""
 
     key: ObjectKey | None
-    """Whose they are; None for the stack's own."""
+    """Owner of the records; None for the stack's own."""
     names: tuple[str, ...]
     targets: tuple[str, ...]
     ttl: int
@@ -108,7 +108,7 @@ def assign(wishes: Iterable[NameRequest], settings: DnsSettings) -> Names:
 
 
 class _Room(Struct):
-    """How many names servers are told of, so that nobody's objects flood them."""
+    """Limits the names that servers get, so that no owner's objects flood them."""
 
     _taken: Counter[ObjectKey | ClusterName] = field(default_factory=Counter)
     _left_out: Counter[ObjectKey] = field(default_factory=Counter)
@@ -136,7 +136,7 @@ class _Room(Struct):
 
 
 def _name(name: str, wish: NameRequest, zones: Sequence[Zone]) -> Name | str:
-    """Return the name as it is given, or why it isn't; an empty reason where nobody need hear of it."""
+    """Return the name with its records, or the reason of its refusal; empty for one that isn't reported."""
     if fault := name_fault(name):
         return f"{shown(name)} can't be a name: {fault}"
     zone = zone_of(name, zones)

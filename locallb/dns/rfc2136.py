@@ -1,6 +1,6 @@
 """The client of a name server that takes updates (RFC 2136): reads a name, and sends one message for each change.
 
-The only module that talks to one. Not here: what a message says (`updates`), and whose a name is (`markers`).
+The only module that talks to one. Not here: the content of a message (`updates`), and a name's owner (`markers`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _DOUBTED = frozenset({dns.rcode.YXDOMAIN, dns.rcode.YXRRSET, dns.rcode.NXDOMAIN,
 
 
 class NameServerError(ClientError):
-    """A name server doesn't answer, or doesn't take what it is told: one sentence."""
+    """A name server doesn't answer, or refuses an update: one sentence."""
 
 
 class NameServer(Struct, frozen=True):
@@ -52,7 +52,7 @@ class NameServer(Struct, frozen=True):
         return f"zone {self.zone} at {host}:{self.port}"
 
     def serial(self) -> int | None:
-        """Return the zone's serial; None where that can't be told."""
+        """Return the zone's serial; None if it is unknown."""
         try:
             answer = self._asked(self.zone, "SOA")
         except NameServerError:

@@ -160,7 +160,7 @@ def _zone(word: str) -> tuple[str, str]:
 
 
 def _manager(config_map: ConfigMap) -> str:
-    """Return who writes the Corefile again by itself; empty if nobody is known to."""
+    """Return the controller that rewrites the Corefile; empty if none is known."""
     if at(config_map, "metadata", "labels", _RECONCILED[0]) == _RECONCILED[1]:
         return "the cluster's addon manager"
     if _OF_K3S in object_of(at(config_map, "metadata", "annotations")):

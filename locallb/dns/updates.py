@@ -1,7 +1,7 @@
-"""The content of an UPDATE (RFC 2136) that makes a name as desired and touches nothing of anybody else. Pure.
+"""The content of an UPDATE (RFC 2136) that makes a name as desired and touches no foreign records. Pure.
 
-Prerequisites hold what was seen until the server acts: markers of ours are as they were read, and where we have none,
-nobody has such records.
+Prerequisites make the server verify what was read: our markers are unchanged, and where we have none, no such records
+exist.
 """
 
 from __future__ import annotations
@@ -75,12 +75,12 @@ class Update(Struct, frozen=True):
 
 
 class Former(Struct, frozen=True):
-    """Whose records become ours."""
+    """Former owner of records that become ours."""
 
     marker: Marker | None = None
     """What we marked them with before."""
     owner: OwnerId = OwnerId("")
-    """Another owner, all of whose records of the name are taken over."""
+    """Another owner, from which all records of the name are taken over."""
 
 
 ONLY_OURS = Former()
@@ -132,7 +132,7 @@ def _sets(name: str, kinds: Iterable[str]) -> tuple[Set, ...]:
 
 
 def holder(owner: OwnerId, seen: ServerAnswer) -> str:
-    """Return who has what isn't a stack's, of a name that the server doesn't let it change; empty if nobody is seen."""
+    """Return the owner of records that the server protects from the stack; empty if none is seen."""
     marks = [texts for kind, texts in seen.markers.items() if kind not in seen.ours(owner)]
     marks += [seen.classic] if Marker.parse("".join(seen.classic)) else []
     marker = Marker.parse(marks[0][0]) if marks else None

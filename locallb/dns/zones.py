@@ -1,6 +1,6 @@
 """The value of the key `dns`: a stack's zones, each with the server that answers for it.
 
-Not here: how the key `dns` is parsed (`config.parsing.dns`), and what is told to servers.
+Not here: how the key `dns` is parsed (`config.parsing.dns`), and updates of servers.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Rfc2136(Struct, frozen=True):
     owner: OwnerId = OwnerId("")
     """Which owner the marks of names have; empty for the stack's own id."""
     take_over: OwnerId = OwnerId("")
-    """The owner whose names become ours where the stack has them; empty for nobody."""
+    """Owner from which the stack takes over names; empty for none."""
 
     def __str__(self) -> str:
         return place(self.address, self.port)
@@ -71,9 +71,9 @@ class DnsSettings(Struct, frozen=True):
     records: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     """Names of the stack itself: addresses, or one other name."""
     in_status: bool = False
-    """Statuses of Services, Gateways and Ingresses tell a name beside their addresses."""
+    """Statuses of Services, Gateways and Ingresses have a name in addition to their addresses."""
     in_clusters: bool = False
-    """The CoreDNS of running clusters is told of the zones."""
+    """The CoreDNS of running clusters is configured with the zones."""
 
     @property
     def embedded(self) -> tuple[Embedded, ...]:

@@ -72,10 +72,10 @@ class Rendered(Struct, frozen=True):
 
 @lru_cache(maxsize=1024)
 def render(proxy: Proxy) -> Rendered:
-    """Make the configuration of a proxy: the same proxy gives the same bytes, in whatever order it was put together.
+    """Make the configuration of a proxy: the same proxy gives the same bytes, in any order of its parts.
 
-    A listener whose upstream is missing or has no backends is left out, so that its clients are refused. Raises
-    ValueError for an upstream's name that can't be a file name.
+    A listener without an upstream or its backends is left out, so that its clients are refused. Raises ValueError for
+    an upstream's name that can't be a file name.
     """
     upstreams = {upstream.name: upstream for upstream in sorted(proxy.upstreams, key=lambda upstream: upstream.name)}
     served = {name for name, upstream in upstreams.items() if upstream.backends}

@@ -1,9 +1,9 @@
 """Access logs of connections and requests, which Envoy sends to a socket in the proxy's directory on request.
 
-Every filter chain gets a second one beside it, alike but for its log and found before it, as it names all addresses: so
-connections that were open when the log was asked for stay on a chain that isn't touched. A gate lets so many lines pass
-as its file says, and then no more until that is written again: closed it costs nothing, and whoever reads has to live.
-Pure. Not here: who reads (`traffic.reading`).
+Every filter chain gets a copy with the log, which matches first, because it names all addresses: so connections that
+were open when the log was requested stay on an unchanged chain. A gate passes as many lines as its file says, and then
+no more until that is written again: closed it costs nothing, and an active reader renews it. Pure. Not here: the reader
+(`traffic.reading`).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def logged(chain: JsonObject, listener: str, cluster: str) -> Message:
 
 
 def reader(name: str) -> Message:
-    """Make the cluster of whoever reads."""
+    """Make the cluster of the log's reader."""
     endpoint: Message = {"endpoint": {"address": {"pipe": {"path": f"./{SOCKET}"}}}}
     return typed(
         "envoy.config.cluster.v3.Cluster",

@@ -76,7 +76,7 @@ class EnvoyAdmin:
         self.directory = directory
 
     def ready(self) -> bool:
-        """Return whether it answers and has finished its start. False, not an error, if nobody answers."""
+        """Return whether it answers and has finished its start. False, not an error, without an answer."""
         try:
             return self._ask("GET", "/ready", accept=(200, 503)).strip() == "LIVE"
         except EnvoyAdminError:
@@ -133,7 +133,7 @@ class EnvoyAdmin:
     def failed_listeners(self) -> dict[str, str]:
         """Read the listeners of the last update that Envoy refused, by name, with its reason.
 
-        Includes a changed listener whose previous version is still active.
+        Includes a changed listener with a previous version that is still active.
         """
         mask = "name,error_state.details"
         document = self._json(f"/config_dump?resource=dynamic_listeners&mask={mask}")
@@ -172,7 +172,7 @@ class EnvoyAdmin:
         return {name: bool(count.get("healthy")) for name, count in members.items() if count.get("total")}
 
     def dump(self, resource: str, names: str) -> Sequence[JsonObject]:
-        """Read what it has of a kind, of those whose names match; an expression of 100 steps and more is refused."""
+        """Dump the resources of a kind by a regular expression of names; Envoy refuses one of 100 steps and more."""
         return self._json(f"/config_dump?resource={resource}&name_regex={quote(names, safe='')}").get("configs", [])
 
     def referred(self) -> frozenset[str]:
@@ -200,7 +200,7 @@ class EnvoyAdmin:
         return self._json("/clusters?format=json").get("cluster_statuses", [])
 
     def statistics(self, names: str) -> Sequence[JsonObject]:
-        """Read the statistics whose names match, histograms with each bin that it counts in."""
+        """Read the statistics that match `names`, histograms with each bin that Envoy counts in."""
         return self._json(f"/stats?format=json&histogram_buckets=detailed&filter={quote(names, safe='')}").get(
             "stats", []
         )

@@ -15,7 +15,7 @@ from locallb.model.serving import HeapBounds, Proxy
 ADMIN_SOCKET = "admin.sock"
 """File name of the admin interface in the proxy's directory."""
 ADMIN_MODE = 0o660
-"""A container's owner and group may ask, nobody else."""
+"""Mode of the admin socket: only a container's owner and group may connect."""
 ALONE = "--disable-hot-restart"
 """What keeps an Envoy from handing over to another one. Without it, and without a number of its own, two in one network
 namespace fight over one shared memory."""

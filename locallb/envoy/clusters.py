@@ -33,8 +33,9 @@ PANIC_PERCENT = 1
 """Below this share of healthy backends all of them are tried; with up to a hundred, that is when none is healthy.
 
 New backends count as unhealthy until their first check ended, and a busy machine can make every check late. With 0 the
-clients of that moment would be cut off (81 requests, when all backends were exchanged for ones whose check took 0.2 s).
-Envoy rounds it to a whole number, so nothing smaller would do."""
+clients of that moment would be cut off (81 requests, when all backends were exchanged for ones with checks of 0.2 s).
+Envoy rounds it to a whole number, so nothing smaller would do.
+"""
 MAX_CONNECTIONS = 1_000_000
 """Above the proxy's own limit: Envoy's default of 1024 is no limit that a load balancer should have."""
 _LIMITS: Message = {
@@ -67,7 +68,7 @@ _TCP: Message = {
 RECEIVED, SENT, LATENCY = "upstream_cx_rx_bytes_total", "upstream_cx_tx_bytes_total", "upstream_rq_time"
 """Statistics, seen from Envoy: what backends sent and got, and how many milliseconds they took to answer."""
 _KEPT = (".membership_healthy", ".membership_total", f".{RECEIVED}", f".{SENT}", f".{LATENCY}")
-"""Ends of the names of what a cluster counts that is told to: this replaces what the bootstrap says of it."""
+"""Suffixes of the statistics that are kept for a reported cluster: this replaces the bootstrap's own list."""
 _MEASURED: Message = {
     "typed_filter_metadata": {
         "envoy.stats_matcher": typed(
@@ -121,7 +122,7 @@ def _is_special(upstream: Upstream) -> bool:
 
 
 def _socket(upstream: Upstream, discovery: Discovery) -> Message:
-    """Make the socket: TLS where that is wanted, and before it whose connection it is."""
+    """Make the transport socket: TLS if configured, below the PROXY protocol header with the client's address."""
     inner = tls.upstream(upstream, upstream.tls, discovery) if upstream.tls else _PLAIN
     if upstream.proxy_protocol is None:
         return inner

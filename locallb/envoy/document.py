@@ -78,4 +78,4 @@ def settling_time(size: int) -> float:
 
 
 KEEPALIVE: Message = {"keepalive_time": 60, "keepalive_interval": 10, "keepalive_probes": 6}
-"""Seconds. A stream whose peer vanished is closed after two minutes; one that is merely idle never."""
+"""Seconds. A stream is closed two minutes after its peer vanished; an idle one never."""

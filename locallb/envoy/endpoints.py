@@ -11,8 +11,9 @@ from locallb.model.serving import Backend, HttpCheck, Upstream, distinct
 STANDBY = 1
 """The priority of standby backends where clients keep theirs: MAGLEV knows no degraded ones."""
 _FIRST, _BEHIND = 100, 1
-"""Weights of backends and of those that stand by. They count where no check passes and Envoy tries all: most attempts
-then go where the plan wants them, instead of anywhere with the chance of one Node among many."""
+"""Weights of backends and of standby backends. They count if no check passes and Envoy tries all: most attempts then go
+where the plan wants them, instead of anywhere with the chance of one Node among many.
+"""
 _WHOLE: Message = {"overprovisioning_factor": 1_000_000}
 """One healthy backend of thousands keeps all traffic: with Envoy's 140 %, 3 dead of 8 would send some to standbys."""
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")

@@ -1,9 +1,9 @@
-"""Fault injection for TCP connections, by a filter chain beside the one that serves.
+"""Fault injection for TCP connections, by an additional filter chain.
 
-The chain is like the other but for filters that draw a number for each connection, and it is found first because it
-names the port: so connections that are open stay on the chain that they are on, which isn't touched by a fault that
-comes or goes. Each filter compares the time of the connection with the fault's end, so that it ends by itself, whoever
-has stopped; from then on the chain serves as the other does. Not here: who ordered it.
+The chain equals the serving one except for filters that draw a number for each connection, and it matches first because
+it names the port: so open connections stay on their chain, which isn't touched by a fault that begins or ends. Each
+filter compares the time of the connection with the fault's end, so that the fault ends without an update; from then on
+the chain serves as the other does. Not here: the override itself.
 """
 
 from __future__ import annotations

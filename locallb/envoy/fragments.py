@@ -1,9 +1,9 @@
-"""Parts: the configuration of one Service in a proxy that serves several.
+"""Fragments: the configuration of one Service in a proxy that serves several.
 
-A proxy of the stack has one LDS and one CDS file, joined from the parts of all its Services. Every listener and cluster
-says in its metadata whose part it is and which version of itself, so that a part is told apart, taken out and proven
-without looking at the others'. Backends stand in the clusters (STATIC): an EDS file each would take an inotify instance
-each. Not here: reading and writing the files (the provider).
+A proxy of the stack has one LDS and one CDS file, joined from the fragments of all its Services. The metadata of every
+listener and cluster names its fragment and version, so that a fragment is identified, removed and verified without
+reading the others. Backends are in the clusters (STATIC): an EDS file each would take an inotify instance each. Not
+here: reading and writing the files (the provider).
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ class RenderedPart(Struct, frozen=True):
 
 
 class Tag(Struct, frozen=True):
-    """Whose part a listener or cluster is, and which version of itself."""
+    """Fragment and version of a listener or cluster."""
 
     part: PartId
     version: str
 
 
 class Tagged(Struct, frozen=True):
-    """A listener or cluster in a file: whose part it is (empty where it doesn't say), and its canonical JSON."""
+    """A listener or cluster in a file: its fragment (empty if it names none) and its canonical JSON."""
 
     part: PartId
     text: str
 
 
 def render_part(part: Part) -> RenderedPart:
-    """Make a part: the same part gives the same bytes, in whatever order it was put together.
+    """Make a fragment: the same one gives the same bytes, in any order of its content.
 
-    A listener whose upstream is missing or has no backends is left out, so that its clients are refused; requests for
-    such an upstream are answered 503. Routes, certificates and authorities stand inside, as endpoints do.
+    A listener without an upstream or its backends is left out, so that its clients are refused; requests for such an
+    upstream are answered 503. Routes, certificates and authorities are inline, as endpoints are.
     """
     upstreams = {upstream.name: upstream for upstream in part.upstreams if upstream.backends or upstream.http}
     listeners = {planned.name: listener(planned) for planned in part.listeners if planned.upstream in upstreams}
@@ -93,7 +93,7 @@ def joined(resources_by_name: Mapping[str, Tagged]) -> tuple[str, str]:
 
 
 def taken_apart(text: str) -> Mapping[str, Tagged]:
-    """Read what `joined` wrote; a file that somebody damaged has nothing in it."""
+    """Parse the output of `joined`; a damaged file counts as empty."""
     return {str(resource.get("name")): _tagged(resource) for resource in _resources(text)}
 
 
@@ -110,7 +110,7 @@ def _resources(text: str) -> Sequence[Message]:
 
 
 def as_files(listeners: Texts, clusters: Texts) -> Mapping[str, str]:
-    """Write a part as the files that would hold it alone, for whoever reads files."""
+    """Render a fragment as the files that would hold it alone, for readers of files."""
     named = {"lds.json": listeners, "cds.json": clusters}
     return {
         name: joined({name: Tagged(PartId(""), text) for name, text in texts.items()})[0]

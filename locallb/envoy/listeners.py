@@ -56,7 +56,7 @@ def listener(spec: Listener) -> Message:
 
 
 def _counted_as(spec: Listener) -> str:
-    """Return the name under which connections are counted: by the port that clients use, as whoever reads it knows."""
+    """Return the name of a listener's statistics: by the port that clients use, which a reader knows."""
     if spec.protocol is Protocol.UDP:
         return spec.upstream
     return upstream_name(spec.protocol, spec.port, Family.of(spec.address))
@@ -140,7 +140,7 @@ def _matcher(spec: Listener) -> Message:
 
 
 def ranges(networks: Iterable[IPNetwork]) -> list[Message]:
-    """Return the allowed sources once each and in order. Those of the other family match nobody, as they should."""
+    """Return the allowed sources, sorted and unique. Ranges of the other family match no client, as intended."""
     ordered = sorted(set(networks), key=get_mixed_type_key)
     return [{"address_prefix": str(n.network_address), "prefix_len": n.prefixlen} for n in ordered]
 

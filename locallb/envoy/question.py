@@ -25,15 +25,15 @@ class Reply(Enum):
     """It waits for an answer."""
     ANSWERED = "answered"
     ENDED = "ended"
-    """Whoever was asked has closed the connection without a word, most often by ending."""
+    """The queried process has closed the connection without an answer, most often by ending."""
 
 
 class QueueFullError(Exception):
-    """So many wait to be accepted that the kernel takes no more: nobody was asked."""
+    """The kernel's accept queue is full: the query was not sent."""
 
 
 class Question:
-    """Whether an Envoy answers at all. Raises QueueFullError, and OSError where nobody can be asked."""
+    """A query whether an Envoy answers at all. Raises QueueFullError, and OSError if it can't connect."""
 
     def __init__(self, directory: Path) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -42,7 +42,7 @@ class Question:
             with by_descriptor(directory) as short:
                 self._socket.connect(str(short / ADMIN_SOCKET))
             self.pid = _listener(self._socket)
-            """The process that listens; 0 where that isn't told."""
+            """Listening process; 0 if it is unknown."""
             self._socket.send(_REQUEST)
         except BlockingIOError:
             self._socket.close()

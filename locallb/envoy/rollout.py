@@ -136,7 +136,7 @@ def has_referred(version: str) -> bool:
 
 
 def document(text: str) -> JsonObject:
-    """Read a file; one that somebody damaged has nothing in it."""
+    """Parse a file; a damaged one counts as empty."""
     try:
         read = json.loads(text)
     except ValueError:

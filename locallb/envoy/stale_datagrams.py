@@ -1,8 +1,8 @@
-"""Datagrams that came while nobody served their port, and that nobody is to get later.
+"""Stale datagrams: received while their port had no listener, and never to be delivered.
 
-Envoy keeps the socket of a UDP listener that was removed until its drain time is over, and the kernel queues there what
-clients send. A listener that comes back takes the socket over with the queue. So it is made without an upstream first,
-which reads the queue and drops it. Pure: texts in, texts out; `push` takes them.
+Envoy keeps the socket of a removed UDP listener until its drain time is over, and the kernel queues there what clients
+send. A listener that comes back takes the socket over with the queue. So it is made without an upstream first, which
+reads the queue and drops it. Pure: texts in, texts out; `push` takes them.
 """
 
 from __future__ import annotations

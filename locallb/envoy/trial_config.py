@@ -41,7 +41,7 @@ def _each(response: str, change: Callable[[_Resource], _Resource]) -> str:
 
 
 def _unbound(listener: _Resource) -> _Resource:
-    """Bind it nowhere; Envoy binds one for UDP in any case: at a port of this host that nobody knows."""
+    """Unbind the listener; Envoy binds a UDP one in any case: at an ephemeral port of this host."""
     apart = {key: value for key, value in listener.items() if key != "additional_addresses"}
     if "udp_listener_config" in listener:
         return {**apart, "address": socket_address("127.0.0.1", 0, "UDP")}

@@ -35,13 +35,13 @@ _CAUSED_BY = "| caused by "
 _MAX_CAUSE = 200
 """Characters of a cause."""
 _ENDED_BY_OTHERS = frozenset({-signal.SIGKILL, -signal.SIGTERM})
-"""Exit codes of an Envoy that somebody else ended, most often the kernel for want of memory."""
+"""Exit codes of an Envoy that another process ended, most often the kernel for want of memory."""
 
 
 _MOST = 256
 """Verdicts that are remembered: of the same files they are the same, and several want to know them in one update."""
 LATELY = 5.0
-"""Seconds after a refusal within which somebody else may be about to ask the same."""
+"""Seconds after a refusal in which another process may repeat the same validation."""
 
 
 class NoVerdictError(ClientError):

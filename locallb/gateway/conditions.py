@@ -39,12 +39,12 @@ OF_PROGRAMMED: Mapping[Reason, str] = {
 }
 """The specification's reasons of Programmed; any other is Invalid."""
 LISTENERS_NOT_VALID = "ListenersNotValid"
-"""The reason of Accepted of a Gateway or ListenerSet of whose listeners some, or all, aren't served."""
+"""The reason of Accepted of a Gateway or ListenerSet with unserved listeners: some, or all."""
 _LONGEST = 1024
 
 
 class Trouble(NamedTuple):
-    """Why something isn't as it should be: a reason of the specification, and a sentence."""
+    """A problem: a reason of the specification, and a sentence."""
 
     reason: str
     message: str
@@ -58,7 +58,7 @@ def verdict(kind: str, trouble: Trouble | None, reason: str = "", message: str =
 
 
 def ordered(kind: str, message: str) -> Condition:
-    """Return a condition of our own, whose reason is its name."""
+    """Return a condition of our own; its reason is its name."""
     return Condition(kind, "True", kind.rpartition("/")[2], message[:_LONGEST])
 
 

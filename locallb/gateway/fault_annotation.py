@@ -1,4 +1,4 @@
-"""The annotation `local-lb.dev/fault`: the fault that it orders, and what of it has no effect.
+"""The annotation `local-lb.dev/fault`: the fault that it orders, and its parts without effect.
 
 Not here: the syntax of a fault (`faults`), and when a fault ends.
 """
@@ -11,7 +11,7 @@ from typing import Any
 from locallb.model.faults import Fault, parse_fault
 
 FAULT_ANNOTATION = "local-lb.dev/fault"
-"""What shall go wrong, of a Service, a Gateway, a route or an Ingress, as `parse_fault` reads it."""
+"""The fault of a Service, a Gateway, a route or an Ingress, as `parse_fault` reads it."""
 
 
 def fault_in(annotations: Mapping[str, str]) -> Fault | None:

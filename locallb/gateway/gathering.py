@@ -20,9 +20,9 @@ class RoutesByParent(Struct):
     _routes: Sequence[Route] = ()
     _made: Mapping[Reference, tuple[Route, ...]] = field(default_factory=dict)
     _numbers: Mapping[Reference, int] = field(default_factory=dict)
-    """Where each of the parents stands that were asked for together."""
+    """Indexes of the last requested parents."""
     _together: tuple[Sequence[Reference], list[tuple[Route, ...]]] | None = None
-    """Those, and their routes."""
+    """The last requested parents, and their routes."""
 
     def of(self, routes: Sequence[Route]) -> Mapping[Reference, tuple[Route, ...]]:
         """Return the routes of each parent, in order; no two have a name together."""

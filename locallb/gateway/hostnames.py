@@ -26,16 +26,16 @@ def covering(name: str) -> tuple[str, ...]:
 
 
 def intersection(name: str, other: str) -> str | None:
-    """Return the names that both match: the more specific one; None if there are none."""
+    """Return the more specific name, if it is included in the other; else None."""
     if covers(name, other):
         return other
     return name if covers(other, name) else None
 
 
 def intersections(listener: str, route: Iterable[str] | None) -> tuple[str, ...]:
-    """Return what a listener and a route have in common; a route without hostnames takes all of the listener's.
+    """Return the common hostnames of a listener and a route; a route without hostnames takes all of the listener's.
 
-    None is a route whose hostnames are no request's.
+    None is a route with hostnames that match no request.
     """
     names = () if route is None else tuple(route) or ("",)
     both = (intersection(listener, name) for name in names)

@@ -79,7 +79,7 @@ KINDS: Mapping[str, ApiKind] = {
 
 
 CLUSTER_SCOPED = frozenset(kind.name for kind in KINDS.values() if not kind.namespaced)
-"""Those without a namespace."""
+"""Kinds without a namespace."""
 
 
 def kind_of_object(document: Document, kinds: Mapping[str, ApiKind] = KINDS) -> ApiKind | None:
@@ -93,7 +93,7 @@ def kind_of_object(document: Document, kinds: Mapping[str, ApiKind] = KINDS) -> 
 
 
 def parse_api_object(document: Document, kinds: Mapping[str, ApiKind] = KINDS) -> ApiObject | None:
-    """Read an object of one of the kinds. Never raises; None where it has no name, or is of no kind that is read."""
+    """Parse an object of one of the kinds. Never raises; None if it has no name, or another kind."""
     kind = kind_of_object(document, kinds)
     meta = parse_meta(document, namespaced=kind.namespaced) if kind else None
     parsed = kind.parse(meta, document) if kind and meta else None
@@ -101,7 +101,7 @@ def parse_api_object(document: Document, kinds: Mapping[str, ApiKind] = KINDS) -
 
 
 def _refused(parsed: ApiObject | None, why: str) -> ApiObject | None:
-    """Return an object that isn't understood: one that requests are for as refused, any other as absent."""
+    """Return an object that isn't understood: as refused if it receives requests, else None."""
     if not isinstance(parsed, Gateway | ListenerSet | Route | BackendTlsPolicy | Ingress):
         return None
     problem = "; ".join(filter(None, (why, parsed.problem)))
@@ -111,9 +111,9 @@ def _refused(parsed: ApiObject | None, why: str) -> ApiObject | None:
 
 
 def with_faults(parsed: ApiObject, document: Document, faults: Sequence[StructuralFault]) -> ApiObject | None:
-    """Return an object with these faults: a rule or listener that has one is refused, for any other the whole object.
+    """Return an object with these faults: a faulty rule or listener is refused, for any other fault the whole object.
 
-    What the parser refused by itself keeps that reason. None where nothing of it can be used any more.
+    Parts that the parser refused keep their reason. None if no part can be used.
     """
     if isinstance(parsed, Route):
         return _route_with_faults(parsed, faults)

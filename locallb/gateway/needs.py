@@ -1,4 +1,4 @@
-"""Which objects of a live cluster Gateways need, in stages, so that nothing else is requested.
+"""Objects of a live cluster that Gateways need, in stages, so that nothing else is requested.
 
 Classes are requested first, then Gateways if a class is ours, then all else if there is a Gateway. Not here: requests,
 and which GatewayClasses a stack chooses (`translation.our_classes`).
@@ -38,7 +38,7 @@ _NAMES: Mapping[type[ApiObject], str] = {
 _SECRET, _CONFIG_MAP = ("", SECRET), ("", CONFIG_MAP)
 
 KnownObjects = Mapping[str, Collection[ObjectOfCluster]]
-"""By kind, all that there is of it; kinds of which that isn't known are absent."""
+"""All objects by kind; kinds with unknown contents are absent."""
 
 
 def kind_of(api_object: ApiObject) -> str:
@@ -63,7 +63,7 @@ def of_kinds(known: KnownObjects, *kinds: str) -> Collection[GatewayObjects]:
 
 
 def wanted_kinds(served: Collection[str], known: KnownObjects) -> tuple[str, ...]:
-    """Return which kinds are to be known, of those that a cluster serves and of core ones."""
+    """Return the needed kinds: served ones and core ones."""
     if not {CLASS, GATEWAY} <= set(served):
         return ()
     if not any(our_classes(objects, None) for objects in of_kinds(known, CLASS)):
@@ -74,7 +74,7 @@ def wanted_kinds(served: Collection[str], known: KnownObjects) -> tuple[str, ...
 
 
 def our_gateways(objects: GatewayObjects) -> tuple[Gateway, ...]:
-    """Return the Gateways whose class is one of ours."""
+    """Return the Gateways of our classes."""
     classes = {gateway_class.meta.key.name for gateway_class in our_classes(objects, None)}
     return tuple(gateway for gateway in objects.gateways if gateway.class_name in classes)
 

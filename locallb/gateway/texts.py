@@ -1,6 +1,6 @@
-"""Texts about Gateways for the user: one line for each route that is served, one sentence for what isn't.
+"""Texts about Gateways for the user: one line for each served route, one sentence for each unserved part.
 
-Not here: statuses, which say the same to the cluster (`status`).
+Not here: statuses, which report the same to the cluster (`status`).
 """
 
 from __future__ import annotations
@@ -98,9 +98,9 @@ def _behind(candidates: Iterable[Target], targets: Mapping[UpstreamName, Backend
 
 
 def sentences(objects: GatewayObjects, bound: Collection[BoundGateway], memory: AnyMemo | None = None) -> Iterator[str]:
-    """Return what of a cluster's listeners, routes and policies isn't taken, and what leads nowhere, each once.
+    """Return sentences about a cluster's refused listeners, routes and policies, and unresolved references, each once.
 
-    `memory` has the sentences of each Gateway from before.
+    `memory` caches the sentences of each Gateway.
     """
     memory = memory or Memo()
     shared, reported = shared_objects(objects, memory), set[Reference]()
@@ -122,7 +122,7 @@ def sentences(objects: GatewayObjects, bound: Collection[BoundGateway], memory: 
 def refusals(
     objects: GatewayObjects, bound: Collection[BoundGateway], memory: AnyMemo
 ) -> Mapping[ObjectKey, tuple[str, ...]]:
-    """Return what of each Gateway's listeners and routes isn't taken, where there is anything."""
+    """Return sentences about refused parts of each Gateway's listeners and routes, if any."""
     of_gateways = zip(bound, _of_each(shared_objects(objects, memory), bound, memory), strict=True)
     return {
         gateway.key: tuple(chain.from_iterable(said for _, said in groups))
@@ -142,7 +142,7 @@ def _of_each(
 
 
 def _sentences(gateway: BoundGateway, backends: Backends) -> list[tuple[Reference | None, list[str]]]:
-    """Return the sentences about one Gateway; those of a route with its reference, as others may repeat them."""
+    """Return the sentences about one Gateway; those of a route with its reference, as other Gateways may share them."""
     of_listeners = [f"{gateway.key} {refusal}" for listener in gateway.listeners if (refusal := listener.refusal)]
     if problem := annotation_problem(gateway.gateway.meta.annotations, routed=True):
         of_listeners.append(f"{gateway.key}: {problem}")
@@ -155,7 +155,7 @@ def _sentences(gateway: BoundGateway, backends: Backends) -> list[tuple[Referenc
 
 
 def _asked_in_vain(gateway: BoundGateway) -> Iterator[str]:
-    """Explain at which ports clients aren't asked for the certificate that the Gateway wants to be asked for there."""
+    """Explain the ports without client certificate validation although the Gateway configures it."""
     spoken = {
         listener.listener.port for listener in gateway.listeners if listener.listener.protocol == ListenerProtocol.HTTPS
     }

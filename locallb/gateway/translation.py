@@ -1,7 +1,7 @@
-"""Translates Gateway API objects into the requests of each Gateway: addresses, ports, and what is served there.
+"""Translates Gateway API objects into the requests of each Gateway: addresses, ports, and traffic to serve.
 
-Gateways are planned as Services are: the result is a `Service` of the model whose key names the kind, and for each port
-what the proxy serves. This is independent of addresses, endpoints and this host. Not here: hosts and routes (`routes`),
+Gateways are planned as Services are: the result is a `Service` of the model with a key that names the kind, and the
+traffic of each port. It is independent of addresses, endpoints and this host. Not here: hosts and routes (`routes`),
 and statuses (`status`).
 """
 
@@ -48,15 +48,15 @@ class BoundGateway(Bound, frozen=True, kw_only=True):
     sets: tuple[ListenerSet, ...]
     attachment: Attachment
     services: frozenset[Named] = frozenset()
-    """Those to which policies matter."""
+    """Services to which policies apply."""
     resolved: Trouble | None = None
-    """Why what backends are to be shown can't be."""
+    """The reason that backends can't be shown the configured certificate."""
     without_room: tuple[str, ...] = ()
-    """Which Services aren't spoken to because others have all the room for authorities."""
+    """Services that aren't reached because others use all the room for authorities."""
 
     @property
     def hostnames(self) -> tuple[str, ...]:
-        """The hostnames of the listeners that serve, and of the routes that are attached there."""
+        """Return the hostnames of served listeners, and of their attached routes."""
         serving = [
             (number, listener.listener.hostname) for number, listener in enumerate(self.listeners) if listener.serves
         ]
@@ -95,10 +95,10 @@ def bind(
     memory: AnyMemo | None = None,
     authority: LocalAuthority | None = None,
 ) -> tuple[BoundGateway, ...]:
-    """Bind all that a cluster has, for the classes of these names (None: all of our controller).
+    """Bind all Gateways of a cluster, for the classes of these names (None: all of our controller).
 
-    `authority` makes certificates for listeners that name none; None: those serve nothing. `memory` has those that were
-    bound before: each is bound again for objects of its own, or what all share.
+    `authority` makes certificates for listeners without one; None: these serve nothing. `memory` caches earlier
+    bindings: each Gateway is bound again if its own or shared objects changed.
     """
     memory, cluster = memory or Memo(), objects.cluster
     ours = {gateway_class.meta.key.name for gateway_class in our_classes(objects, names)}
@@ -126,7 +126,7 @@ def _in_order(gateways: Iterable[Gateway], ours: Collection[str]) -> tuple[tuple
 
 
 def shared_objects(objects: GatewayObjects, memory: AnyMemo) -> GatewayObjects:
-    """Return what routes and listeners of any Gateway may refer to: as one object for as long as it is equal."""
+    """Return the objects that routes and listeners of any Gateway may refer to: identical while they are equal."""
     shared = replace(objects, classes=(), gateways=(), listener_sets=(), routes=())
     same: GatewayObjects = memory.of((objects.cluster, "shared"), lambda known: known, shared)
     return same
@@ -219,7 +219,7 @@ def _by_port(listeners: Sequence[BoundListener]) -> Iterable[tuple[tuple[int, Pr
 
 
 def _want(gateway: Gateway, key: ObjectKey, ports: tuple[ServicePort, ...]) -> Service:
-    """Make the Service as which it is planned: the families are those of the addresses that it asks for."""
+    """Make the Service as which it is planned: its families are those of its requested addresses."""
     meta = gateway.meta
     asked = {Family.of(address.address): address.address for address in reversed(gateway.addresses) if address.address}
     families = tuple(family for family in Family if family in asked) or (Family.IPV4,)

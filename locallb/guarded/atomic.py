@@ -1,7 +1,7 @@
-"""Files that are complete or absent: written under a temporary name and renamed, and what killed writers left of them.
+"""Files that are complete or absent: written under a temporary name and renamed; removal of dead writers' files.
 
-Who writes a temporary file keeps it locked, so whatever nobody locks is a dead writer's. Errors are the system's; who
-calls translates them. Not here: what is written.
+A writer keeps its temporary file locked, so an unlocked one is a dead writer's. Errors are the system's; callers
+translate them. Not here: what is written.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 def temporary_name(path: Path) -> Path:
-    """Return the name of a new file beside `path`."""
+    """Return the name of a new file next to `path`."""
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}{ENDING}")
 
 
@@ -107,7 +107,7 @@ def put_link(path: Path, to: str) -> None:
 
 
 def discard(path: Path) -> None:
-    """Remove what can't be completed; an error of that is nobody's first concern, and hides no other."""
+    """Remove an incomplete file; an error of the removal is suppressed, so that it doesn't hide the first one."""
     with suppress(OSError):
         path.unlink(missing_ok=True)
 
@@ -124,7 +124,7 @@ def remove_abandoned(directory: Path) -> None:
 
 
 def remove_abandoned_of(path: Path) -> None:
-    """Remove what dead writers of one file left beside it; what can't be removed stays."""
+    """Remove a file's temporary files of dead writers; what can't be removed stays."""
     for beside in path.parent.glob(f".{escape(path.name)}.*{ENDING}"):
         match = _NAME.fullmatch(beside.name)
         if match and match["name"] == path.name:

@@ -1,6 +1,6 @@
-"""Locks of files and directories (flock), which end with whoever holds them, however that ends.
+"""Locks of files and directories (flock), which end with the process that holds them, however that ends.
 
-Not here: the engine's leases of its own files, and who may wait for whom and how long.
+Not here: the engine's leases of its own files, and limits of waits.
 """
 
 from __future__ import annotations
@@ -22,10 +22,7 @@ def opened(path: Path, *, make: bool = True) -> int:
 
 
 def taken(descriptor: int, *, shared: bool = False) -> bool:
-    """Lock what is open there, alone or with others who share it; return False if somebody's lock hinders that.
-
-    Raises OSError where nothing can be locked.
-    """
+    """Try to lock `descriptor`, exclusively or shared; return False if another process holds it."""
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -34,7 +31,7 @@ def taken(descriptor: int, *, shared: bool = False) -> bool:
 
 
 def wait(descriptor: int) -> None:
-    """Lock what is open there alone, as soon as nobody else has it. Raises OSError where nothing can be locked."""
+    """Lock `descriptor` exclusively, waiting for other holders. Raises OSError if locking is impossible."""
     fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
@@ -44,10 +41,7 @@ def give_back(descriptor: int) -> None:
 
 
 def kept() -> Iterator[tuple[int, str]]:
-    """Return which process holds a lock on what, as the kernel tells everybody: its pid, and `major:minor:inode`.
-
-    Raises OSError.
-    """
+    """Return the locks with their holders, by the kernel's public list: pid, and `major:minor:inode`."""
     for words in map(str.split, _KERNELS.read_text(encoding="ascii").splitlines()):
         if len(words) >= _FIELDS and words[1] == "FLOCK":
             yield int(words[4]), words[5]

@@ -1,7 +1,7 @@
-"""Whether nobody but trusted users can decide what a path leads to, as sshd (StrictModes) and Git (safe.directory) ask.
+"""Whether only trusted users control the target of a path, as sshd (StrictModes) and Git (safe.directory) require.
 
-Trusted are root, the user who runs this, and under sudo the user who called it. Each directory and link of the path is
-checked, from `/` on. Once all of them are fixed, no other user can replace anything between this check and its use.
+Trusted are root, the user that runs this, and under sudo the user that called it. Each directory and link of the path
+is checked, from `/` on. Once all of them are fixed, no other user can replace anything between this check and its use.
 """
 
 from __future__ import annotations

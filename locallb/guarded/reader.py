@@ -1,7 +1,7 @@
-"""The one way to read a file that may be anything: whole or not at all, of a bounded size, without ever waiting.
+"""The one way to read a file of unknown type: whole or not at all, of a bounded size, without ever waiting.
 
 Only regular files are read; a pipe, a device, a socket or a directory under the name is refused with a reason. Links
-are followed, because users have them, unless the caller says otherwise. Not here: whose a file is (`owners`).
+are followed, because users have them, unless the caller disables that. Not here: a file's owner (`owners`).
 """
 
 from __future__ import annotations
@@ -41,10 +41,7 @@ def unfit(path: Path, why: str = "it is no regular file") -> UnfitError:
 
 @contextmanager
 def opened(path: Path, *, follow: bool = True) -> Iterator[BinaryIO]:
-    """Open a regular file to be read, and close it whatever happens. Raises OSError with a reason that can be told.
-
-    Python leaves the descriptor of a directory open that it refuses to make a file of.
-    """
+    """Open a regular file to be read, and close it at the end. Raises OSError with a printable reason."""
     try:
         descriptor = os.open(path, _FLAGS if follow else _FLAGS | os.O_NOFOLLOW)
     except OSError as error:
@@ -95,7 +92,7 @@ def read_up_to(descriptor: int, most: int) -> bytes:
 
 
 def read(path: Path, most: int) -> bytes:
-    """Read a regular file of at most `most` bytes. Raises OSError with a reason that can be told."""
+    """Read a regular file of at most `most` bytes. Raises OSError with a printable reason."""
     with opened(path) as file:
         require_regular(path, os.fstat(file.fileno()), most)
         data = read_up_to(file.fileno(), most + 1)
@@ -115,7 +112,7 @@ def read_if_there(path: Path, most: int) -> bytes | None:
 
 
 def require_regular(path: Path, status: os.stat_result, most: int) -> None:
-    """Refuse what is no regular file, or a larger one. Raises OSError with a reason that can be told."""
+    """Refuse anything but a regular file, and a larger one. Raises OSError with a printable reason."""
     _require_file(path, status)
     if status.st_size > most:
         raise unfit(path, _too_large(most))

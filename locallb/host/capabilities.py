@@ -27,18 +27,18 @@ NO_MACOS = (
     "local-lb doesn't serve on macOS: run it in a Linux machine that forwards its ports of 127.0.0.1, with the"
     " clusters' Docker in that machine, and have the stack say `local-lb:portMapping: loopback`"
 )
-"""Nobody has tried that yet."""
+"""Untested."""
 _WSLS = "microsoft"
 """What kernels of WSL2 have in their release."""
 
 
 def is_macos() -> bool:
-    """Return whether this is macOS, which has no routes and limits as Linux has them. Nobody has tried it there."""
+    """Return whether this is macOS, which lacks Linux's routes and limits. Untested there."""
     return sys.platform == "darwin"
 
 
 def is_wsl(release: str) -> bool:
-    """Return whether a Linux with this release of its kernel runs in Windows. Nobody has tried it there."""
+    """Return whether the kernel's release is one of Linux in Windows. Untested there."""
     return _WSLS in release.lower()
 
 

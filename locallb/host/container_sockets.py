@@ -17,7 +17,7 @@ from locallb.storage import files
 
 DOCKER = "/var/run/docker.sock"
 PODMAN = "CONTAINER_HOST"
-"""The variable by which Podman's own command is told where its service is."""
+"""Environment variable with the address of Podman's service."""
 _ROOTS = "/run/podman/podman.sock"
 CONTEXT = "DOCKER_CONTEXT"
 """The variable that names a context of Docker, before its configuration does."""

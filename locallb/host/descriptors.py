@@ -23,7 +23,7 @@ _MARK = f"{PROXY_MARK}=".encode()
 
 
 class DescriptorsError(ClientError):
-    """It can't be told what processes hold: one sentence."""
+    """The open sockets of processes can't be read: one sentence."""
 
 
 class SocketOwners(Struct):
@@ -71,7 +71,7 @@ def inotify_holders() -> list[tuple[int, str]]:
 
 @contextmanager
 def _hidden_or_gone() -> Iterator[None]:
-    """Pass over a process whose descriptors can't be seen. Raises DescriptorsError for what isn't about it."""
+    """Skip a process with unreadable descriptors. Raises DescriptorsError for errors that aren't about it."""
     try:
         yield
     except OSError as error:

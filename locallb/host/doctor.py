@@ -152,7 +152,7 @@ def _pools(seen: HostInspection) -> Iterator[Finding]:
 
 
 def _weight(*, partly: bool) -> Level:
-    """Return how much it matters that a prefix can't be had: less where Services get addresses beside it."""
+    """Return the severity of an unavailable prefix: a warning if Services get other addresses as well."""
     return Level.WARNING if partly else Level.PROBLEM
 
 

@@ -40,7 +40,7 @@ _NET_BIND_SERVICE, _NET_ADMIN = 10, 12
 """The numbers of the capabilities."""
 _LOOPBACK = IPv4Network("127.0.0.0/8")
 _SCRATCH = "127.255.255.254"
-"""Where ports are tried; nobody listens just there."""
+"""Address for trial binds, without other listeners."""
 _NONLOCAL = "/proc/sys/net/{}/ip_nonlocal_bind"
 """Where it is on, any address can be bound, whosever it is."""
 _IPV6_ADDRESSES = "/proc/net/if_inet6"
@@ -89,7 +89,7 @@ def with_routes(facts: HostFacts, pools: Iterable[Pool], *, strict: bool) -> Hos
 
 
 def _leads_whoever_asks(route: Route) -> bool:
-    """Return whether a route is a way for all clusters: those that we make to pods are for one each."""
+    """Return whether a route is for all clusters: our own routes to pods are for one each."""
     return route.is_way and not route.is_default and route.protocol != POD_PROTOCOL
 
 

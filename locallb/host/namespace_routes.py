@@ -1,7 +1,7 @@
 """Routes in the network namespace of a process, read from /proc, which needs no right to enter it.
 
-The tables there say whose a route is by its metric alone. In a pod /proc has the pod's processes, and others under the
-numbers of those that the engine names. Not here: this host's own routes (`netlink`).
+In these tables only the metric identifies a route's owner. In a pod /proc has the pod's processes, and other ones under
+the numbers that the engine names. Not here: this host's own routes (`netlink`).
 """
 
 from __future__ import annotations

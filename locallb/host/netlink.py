@@ -106,7 +106,7 @@ def rules() -> tuple[Rule, ...]:
 
 
 def _listed(what: str, ask: int, answer: int) -> Iterator[bytes]:
-    """Return what there is of a kind, as the kernel's messages have it. Raises RouteError."""
+    """List all entries of a kind as the kernel's messages. Raises RouteError."""
     for family in _FAMILIES:
         try:
             yield from _dump(_ROUTE.pack(family, 0, 0, 0, 0, 0, 0, 0, 0), ask, answer)
@@ -115,7 +115,7 @@ def _listed(what: str, ask: int, answer: int) -> Iterator[bytes]:
 
 
 def _dump(body: bytes, ask: int, answer: int) -> list[bytes]:
-    """List what there was in a moment in which nobody changed it. Raises OSError."""
+    """List the entries at a moment without concurrent changes. Raises OSError."""
     for attempt in range(_TRIES):
         try:
             return [data for kind, data in talk(ask, DUMP, body) if kind == answer]
@@ -126,7 +126,7 @@ def _dump(body: bytes, ask: int, answer: int) -> list[bytes]:
 
 
 def add_local(prefix: IPNetwork) -> None:
-    """Make every address of `prefix` this host's own. Raises RouteError; one that is there already is an error."""
+    """Make every address of `prefix` this host's own. Raises RouteError, also for an existing one."""
     _change(_NEW, _CREATE_NEW, prefix, "added")
 
 

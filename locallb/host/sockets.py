@@ -37,7 +37,7 @@ class Row(Struct, frozen=True):
     state: str
     inode: str
     user: int = 0
-    """The number of the user whose it is."""
+    """Owner's user id."""
 
 
 def holder(address: IPAddress, port: int, protocol: Protocol) -> str:
@@ -86,7 +86,7 @@ def _established(places: Collection[tuple[IPAddress, int]], process: int) -> lis
 
 
 def users(places: Collection[tuple[IPAddress, int]]) -> dict[tuple[IPAddress, int], int]:
-    """Return whose each of these established TCP sockets of this host is, as far as that is known."""
+    """Return the user of each of these established TCP sockets of this host, as far as it is known."""
     with suppress(SocketError):
         found = {(row.address, row.port): row.user for row in rows(Protocol.TCP, _ESTABLISHED)}
         return {place: found[place] for place in places if place in found}
@@ -105,7 +105,7 @@ def connect(address: IPAddress, port: int, seconds: float) -> None:
 
 
 def bind(address: str, port: int, protocol: Protocol) -> None:
-    """Bind and let go at once. Raises OSError, whose number is a fact of this host."""
+    """Bind and close at once. Raises OSError with an errno that is a fact of this host."""
     stream = protocol is Protocol.TCP
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM if stream else socket.SOCK_DGRAM) as probe:

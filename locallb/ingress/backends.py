@@ -19,7 +19,7 @@ _WHOEVER = BackendTls("", believes_all=True)
 
 
 class IngressBackends:
-    """Finds them, and notes what leads nowhere."""
+    """Finds backends, and records unresolved references."""
 
     def __init__(self, objects: GatewayObjects, key: ObjectKey) -> None:
         self._objects = objects
@@ -34,7 +34,7 @@ class IngressBackends:
     def upstream(
         self, ingress: Ingress, backend: IngressBackend, spoken: BackendProtocol | None = None
     ) -> UpstreamName:
-        """Return the name of a backend's upstream; empty where it leads nowhere."""
+        """Return the name of a backend's upstream; empty if it can't be resolved."""
         port = self._port(ingress, backend)
         if isinstance(port, int):
             route = Route(RouteKind.HTTP, ingress.meta)
@@ -66,7 +66,7 @@ class IngressBackends:
 
 
 def _spoken(target: BackendTarget, spoken: BackendProtocol | None) -> BackendTarget:
-    """Return a target that is spoken to as an annotation says; a BackendTLSPolicy says more, and comes after it."""
+    """Return a target with the protocol of an annotation; a BackendTLSPolicy has more settings, and precedes it."""
     if spoken is None:
         return target
     return target._replace(speaks=spoken.speaks, tls=_WHOEVER if spoken.by_tls else None, app_protocol="")

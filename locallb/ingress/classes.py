@@ -1,4 +1,4 @@
-"""Selects the Ingresses that are ours, and groups those that share an address. Not here: what is served there."""
+"""Selects the Ingresses that are ours, and groups them by shared address. Not here: what is served there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EXAMPLES = 3
 
 
 def our_classes(objects: GatewayObjects, settings: IngressSettings) -> frozenset[str]:
-    """Return the classes that are served: those of our controller, or the one that the stack names."""
+    """Return the served classes: all of our controller, or the one that the stack names."""
     controllers = {ingress_class.meta.key.name: ingress_class.controller for ingress_class in objects.ingress_classes}
     if settings.is_off:
         return frozenset()
@@ -26,7 +26,7 @@ def our_classes(objects: GatewayObjects, settings: IngressSettings) -> frozenset
 
 
 def class_of(ingress: Ingress, objects: GatewayObjects) -> str:
-    """Return the class of an Ingress: where it names none the default one, if there is one; else empty."""
+    """Return the class of an Ingress: without a class name the default one, if any; else empty."""
     if ingress.class_name is not None:
         return ingress.class_name
     return next(
@@ -44,12 +44,12 @@ def of_our_classes(objects: GatewayObjects, settings: IngressSettings) -> tuple[
 
 
 def our_ingresses(objects: GatewayObjects, settings: Settings) -> tuple[Ingress, ...]:
-    """Return those that the stack selects, the oldest first."""
+    """Return the Ingresses that the stack selects, the oldest first."""
     return tuple(ingress for ingress in of_our_classes(objects, settings.ingress) if _is_selected(ingress, settings))
 
 
 def grouped(objects: GatewayObjects, settings: Settings) -> Mapping[ObjectKey, tuple[Ingress, ...]]:
-    """Return the Ingresses that have an address together, the oldest first, by what gets it."""
+    """Return the Ingresses that share an address, the oldest first, by the key of its owner."""
     groups: dict[ObjectKey, list[Ingress]] = {}
     for ingress in our_ingresses(objects, settings):
         key = _key(ingress, class_of(ingress, objects), objects.cluster, settings.ingress.address)
@@ -99,7 +99,7 @@ def _left_out(objects: GatewayObjects, ingresses: list[Ingress], why: str) -> st
 
 
 def class_notices(objects: GatewayObjects, settings: IngressSettings) -> Iterator[str]:
-    """Return why the class that the stack names isn't served, and what of classes nobody reads."""
+    """Yield why the class that the stack names isn't served, and notices about unread parts of classes."""
     for ingress_class in objects.ingress_classes:
         name = clipped(ingress_class.meta.key.name)
         if (

@@ -1,9 +1,9 @@
 """The routes of each host, merged from all Ingresses that share an address, in order of precedence.
 
-A request takes the rule of its very host, then of the wildcard above it, then one without a host: of each the exact
+A request takes the rule of exactly its host, then of the wildcard above it, then one without a host: of each the exact
 path first, then the longest prefix, then the older Ingress. A host without paths goes to the default backend of its
-Ingress, as by the path /. What no rule takes goes to the default backend of an
-Ingress that has the host, else to the oldest one there is. Not here: TLS (`tls`), and backends (`translation`).
+Ingress, as by the path /. Requests without a rule go to the default backend of an Ingress that has the host, else to
+the oldest one. Not here: TLS (`tls`), and backends (`translation`).
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ from locallb.model.http.serving import ANY, HttpRoutes, VirtualHost
 
 Routes: TypeAlias = tuple[Route, ...]
 Act: TypeAlias = Callable[[Ingress, str, IngressPath], Routes]
-"""Says what becomes of requests for a path of a host, or, without a match, for what no rule takes: the routes to be
-asked one after the other, each with the path."""
+"""Returns the routes of a path of a host, or, without a match, of all requests without a rule: tried one after the
+other, each with the path.
+"""
 UNAVAILABLE = Answer(503)
-"""What is answered where a path leads nowhere, or isn't understood."""
+"""The answer if a path has no backend, or isn't understood."""
 MISDIRECTED = 421
-"""What a client is answered who asks for a host on a connection to another one: it connects again."""
+"""Status for a request to another host than the connection's: the client then connects again."""
 _WILDCARD = "*."
 _ESCAPED = re.compile(r"\\(?=.)")
 
@@ -60,7 +61,7 @@ class _Entry(NamedTuple):
     routes: Routes
     namespace: str
     among_others: tuple[bool, int]
-    """Its rank among those of other namespaces: of a refused path that of the part which is understood."""
+    """Its rank among paths of other namespaces: for a refused path the rank of its understood part."""
 
 
 class Hosts(Struct):
@@ -70,12 +71,12 @@ class Hosts(Struct):
     """As `HttpRoutes` has it."""
     conflicts: list[Conflict] = field(default_factory=list)
     shadowed: list[tuple[Ingress, Ingress]] = field(default_factory=list)
-    """Those whose default backend takes requests of their own hosts only, with the older one that has the rest."""
+    """Ingresses with a default backend for requests of their own hosts only, with the older one for the rest."""
     _entries: dict[str, list[_Entry]] = field(default_factory=dict)
     _defaults: dict[str, Routes] = field(default_factory=dict)
-    """By host that of the oldest Ingress with a rule for it; with no host that of the oldest one."""
+    """Default backends by host, of the oldest Ingress with a rule for it; without host, of the oldest Ingress."""
     _default_of: Ingress | None = None
-    """Whose default backend takes what no rule takes."""
+    """The Ingress with the default backend for requests that no rule matches."""
     _owners: dict[tuple[str, PathKind, str], Ingress] = field(default_factory=dict)
     _paths: set[tuple[str, PathMatch]] = field(default_factory=set)
 
@@ -89,7 +90,7 @@ class Hosts(Struct):
 
     @property
     def names(self) -> frozenset[str]:
-        """The hosts that rules name; empty for every other one."""
+        """Return the hosts of rules; empty for every other one."""
         return frozenset((*self._entries, *self._defaults))
 
     def table(self, names: Iterable[str]) -> HttpRoutes:
@@ -99,9 +100,9 @@ class Hosts(Struct):
         return HttpRoutes(hosts, self.by_source)
 
     def table_within(self, names: Iterable[str], below: Iterable[str], elsewhere: Iterable[str]) -> HttpRoutes:
-        """Return what a TLS connection to one of `names` may ask for: these hosts, and those `below`.
+        """Return the routes of a TLS connection to one of `names`: of these hosts, and of hosts `below`.
 
-        All others are sent away, those `elsewhere` too, although a wildcard among `names` stands for them.
+        Requests to all other hosts are answered 421, also to hosts `elsewhere` that a wildcard among `names` covers.
         """
         away = (Route(Match(), Answer(MISDIRECTED)),)
         others = [VirtualHost(tuple(sorted(domains)), away) for domains in (elsewhere, (ANY,)) if domains]
@@ -164,9 +165,9 @@ class Hosts(Struct):
 
 
 def within_bounds(ingresses: Sequence[Ingress], most: int) -> Iterator[Ingress]:
-    """Return Ingresses, the oldest first; who comes late and wants more than is left is refused, and others go on.
+    """Return Ingresses, the oldest first; a later one that exceeds the remaining room is refused, others are served.
 
-    Requests for hosts of one that is refused are refused, of at most so many hosts again.
+    Requests for hosts of a refused one are refused, of at most so many hosts again.
     """
     room, left = _Room(most), most
     for ingress in ingresses:
@@ -183,13 +184,13 @@ def within_bounds(ingresses: Sequence[Ingress], most: int) -> Iterator[Ingress]:
 
 
 class _Room(Struct):
-    """How many routes of all hosts there may be yet: each host has its own, and those of hosts that stand for it."""
+    """Remaining number of routes of all hosts: each host has its own, and those of wildcards that cover it."""
 
     left: int
     _routes: Counter[str] = field(default_factory=Counter)
-    """Of each host, with one for its default, of which it has but one, whatever the number of its Ingresses."""
+    """Routes of each host, plus one for its only default, whatever the number of its Ingresses."""
     _under: Counter[str] = field(default_factory=Counter)
-    """For how many hosts each stands."""
+    """Number of hosts that each covers."""
 
     def takes(self, ingress: Ingress) -> bool:
         """Return whether there is room for an Ingress, and take it."""
@@ -242,7 +243,7 @@ _EVERYTHING = (Match(), Match(EVERY_PATH))
 
 
 def above(name: str) -> tuple[str, ...]:
-    """Return the wildcard that stands for a name: of one label, so that none stands for another wildcard."""
+    """Return the wildcard that covers a name: of one label, so that none covers another wildcard."""
     _, dot, rest = name.partition(".")
     return (f"{_WILDCARD}{rest}",) if dot and not name.startswith(_WILDCARD) else ()
 

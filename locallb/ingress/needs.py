@@ -1,7 +1,7 @@
-"""Which objects of a live cluster Ingresses need, in stages, so that nothing else is requested.
+"""Objects of a live cluster that Ingresses need, in stages, so that nothing else is requested.
 
-Classes are asked for first, then Ingresses where a class is ours, then Secrets and Services where an Ingress is of such
-a class. Not here: requests, and which of them a stack selects (`classes`).
+Classes are requested first, then Ingresses if a class is ours, then Secrets and Services if an Ingress is of such
+a class. Not here: requests, and the stack's selection (`classes`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _EVERY_CLASS = IngressSettings()
 
 
 def wanted_kinds(served: Collection[str], known: KnownObjects) -> tuple[str, ...]:
-    """Return which kinds are to be known, of those that may be read and of core ones."""
+    """Return the needed kinds: readable ones and core ones."""
     if not {CLASS, INGRESS} <= set(served):
         return ()
     if not any(our_classes(objects, _EVERY_CLASS) for objects in of_kinds(known, CLASS)):
@@ -31,7 +31,7 @@ def wanted_kinds(served: Collection[str], known: KnownObjects) -> tuple[str, ...
 
 
 def named_objects(objects: Iterable[ObjectOfCluster]) -> frozenset[Reference]:
-    """Return the Secrets that they name as certificates, in their own namespaces: nobody reads others."""
+    """Return the Secrets that Ingresses name as certificates, in their own namespaces: others are never read."""
     return frozenset(
         Reference("", SECRET, Named(ingress.meta.key.namespace, entry.secret))
         for of_cluster in gathered(objects).values()

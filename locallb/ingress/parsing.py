@@ -1,7 +1,7 @@
 """Parses Ingresses and their classes. Never raises: a malformed object keeps its problem.
 
-The bounds of the API are checked again, because manifests never met an API server. Not here: whose an Ingress is
-(`classes`).
+The bounds of the API are checked again, because manifests never passed an API server. Not here: which controller an
+Ingress belongs to (`classes`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DEFAULT_ANNOTATION = "ingressclass.kubernetes.io/is-default-class"
 _MOST = 1000
 _ODD_PATHS = ("//", "/./", "/../", "%2f", "%2F", "#")
 _EXPRESSIONS = frozenset("()[]{}|^$*\\+")
-"""What makes a path of the type ImplementationSpecific an expression for others."""
+"""Characters that make a path of the type ImplementationSpecific an expression for other controllers."""
 
 
 class _PathType(StrEnum):
@@ -45,7 +45,7 @@ class _PathType(StrEnum):
 
 
 def parse_ingress_class(meta: Meta, data: Mapping[object, object]) -> IngressClass:
-    """Read an IngressClass; one that names no controller is nobody's."""
+    """Parse an IngressClass; one without a controller belongs to none."""
     is_default = meta.annotations.get(DEFAULT_ANNOTATION) == "true"
     try:
         spec = spec_of(data)
@@ -71,7 +71,7 @@ def parse_ingress(meta: Meta, data: Mapping[object, object]) -> Ingress:
 
 
 def _default(spec: Fields) -> IngressBackend | None:
-    """Read the default backend; one that can't be understood stays, so that nobody else answers in its place."""
+    """Parse the default backend; an invalid one stays, so that no other backend answers in its place."""
     if spec.get("defaultBackend") is None:
         return None
     try:
@@ -94,7 +94,7 @@ def _tls(spec: Fields) -> tuple[tuple[IngressTls, ...], tuple[str, ...]]:
 
 
 def _entry(path: str, item: object) -> tuple[IngressTls | None, list[str]]:
-    """Read an entry; None where nothing of it is left. One that lost all its hosts isn't for every name."""
+    """Parse an entry; None if no part of it is valid. One that lost all its hosts isn't for every name."""
     hosts: list[str] = []
     refused: list[str] = []
     try:
@@ -113,7 +113,7 @@ def _entry(path: str, item: object) -> tuple[IngressTls | None, list[str]]:
 
 
 def _rule(path: str, item: object) -> IngressRule:
-    """Read a rule; what is understood of one that isn't served stays, as nobody else may get its requests."""
+    """Parse a rule; the valid parts of an unserved one stay, as no other rule may get its requests."""
     try:
         fields = Fields.of(path, item)
     except FieldError as error:
@@ -149,14 +149,14 @@ def _path(where: str, item: object) -> IngressPath:
 
 
 def refused_path(path: IngressPath, *, ignores_case: bool = False) -> IngressPath:
-    """Return a path that can't be compared with all that it might match, at the precedence that it might have."""
+    """Return an unservable path that matches all requests it might match, at its highest possible precedence."""
     match = beginning_of_expression(path.written, ignores_case=ignores_case)
     rank = (path.is_specific, -len(path.written.rstrip("/"))) if path.written else FIRST
     return replace(path, match=match, rank=rank)
 
 
 def _match(fields: Fields) -> PathMatch:
-    """Read how a path is compared. ImplementationSpecific is Prefix here, and `/*` at its end what it is for others."""
+    """Parse the comparison of a path. ImplementationSpecific is Prefix here; `/*` at its end is as elsewhere."""
     if fields.get("pathType") is None:
         raise FieldError(f"{fields.at('pathType')} is missing; use {' or '.join(_PathType)}")
     kind, path = fields.choice("pathType", _PathType.PREFIX), fields.text("path")
@@ -174,7 +174,7 @@ def _match(fields: Fields) -> PathMatch:
 
 
 def _backend(fields: Fields) -> IngressBackend:
-    """Read a backend; one that is no Service stays, with the reason, so that nobody else answers in its place."""
+    """Parse a backend; one without a Service stays, with the reason, so that no other backend answers in its place."""
     if fields.get("resource") is not None:
         return IngressBackend(problem=f"{fields.at('resource')} names no Service; only `service` is served")
     service = fields.inner("service")

@@ -1,6 +1,6 @@
 """The addresses requested by Ingresses that share one: the oldest decides, and the others get a notice.
 
-Not here: who may have an address (`planning.addresses`).
+Not here: permissions to use an address (`planning.addresses`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Requested(NamedTuple):
 
 
 def requested(key: ObjectKey, ingresses: Sequence[Ingress]) -> Requested:
-    """Return what Ingresses ask for, the oldest first; `key` is what gets it. All of a class ask for nothing."""
+    """Return the requests of Ingresses, the oldest first; `key` is their owner. All of a class request nothing."""
     asking = [ingress for ingress in ingresses if _asks(ingress)]
     if asking and not key.namespace:
         why = f"{ADDRESSES_ANNOTATION} isn't heard where all Ingresses of a class have one address; set"

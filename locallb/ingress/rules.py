@@ -21,7 +21,7 @@ from locallb.model.identities import UpstreamName
 
 _TO_HTTPS = 308
 _CHALLENGE = "/.well-known/acme-challenge"
-"""What is asked for by plain HTTP so that there be a certificate: nobody is sent to HTTPS from there."""
+"""Path of ACME challenges by plain HTTP, before a certificate exists: never redirected to HTTPS."""
 
 
 class Canaried(NamedTuple):
@@ -54,7 +54,7 @@ class Rules:
                     self._canaries.setdefault(place, Canaried(ingress, path.backend, canary))
 
     def canary_troubles(self) -> Iterator[tuple[Ingress, str]]:
-        """Return which canaries have nothing beside them."""
+        """Yield canaries without a main Ingress for their path, with the reason."""
         for place, entry in self._canaries.items():
             if place not in self._taken:
                 where = f"{place[1] or 'every host'}{place[2]}"
@@ -73,10 +73,10 @@ class Rules:
                     yield ingress, f"{why}; name one in spec.tls"
 
     def plain(self, ingress: Ingress, host: str, path: IngressPath, certified: Mapping[str, str], https: int) -> Routes:
-        """Return what becomes of a request by plain HTTP.
+        """Return the routes of a request by plain HTTP.
 
-        Hosts in `certified` have a certificate at the port `https`, which an Ingress of the namespace there names. That
-        of another namespace sends nobody to HTTPS unless the Ingress says that it must be.
+        Hosts in `certified` have a certificate at the port `https`, named by an Ingress of the given namespace. A
+        certificate of another namespace causes no redirect to HTTPS unless the Ingress requires one.
         """
         policy = self._policies[ingress.meta.key]
         if (
@@ -96,7 +96,7 @@ class Rules:
         return self.secured(ingress, host, path)
 
     def secured(self, ingress: Ingress, host: str, path: IngressPath) -> Routes:
-        """Return what becomes of a request by TLS, or of one by plain HTTP that isn't sent there."""
+        """Return the routes of a request by TLS, or by plain HTTP without a redirect."""
         routes, fault = self._served(ingress, host, path), ingress.meta.failing
         return tuple(replace(route, fault=fault) for route in routes) if fault else routes
 
@@ -150,7 +150,7 @@ class Rules:
 
 
 def standing_for(host: str, certified: Container[str]) -> list[str]:
-    """Return the names with a certificate that stand for a host."""
+    """Return the names with a certificate that cover a host."""
     return [name for name in (host, *above(host), "") if name in certified]
 
 

@@ -31,7 +31,7 @@ def ingress_statuses(
 def served_in_words(
     bound: BoundIngresses, ingress: Ingress, addresses: Sequence[IPAddress], ports: Sequence[ServicePort]
 ) -> str:
-    """Say what of an Ingress is served where: at the port for TLS only hosts that have a certificate."""
+    """Describe the served parts of an Ingress and their addresses: at the TLS port only hosts with a certificate."""
     secured, hosts = bound.secured.get(ingress.meta.key, ()), ingress.hosts or ("",)
     plain = [port for port in ports if port.port != bound.tls_port]
     if len(secured) == len(hosts) or len(plain) == len(ports):

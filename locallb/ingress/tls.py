@@ -1,6 +1,6 @@
 """Certificates for the hosts of Ingresses: of several the one of the oldest Ingress.
 
-Not here: what is served behind it (`hosts`), and keys.
+Not here: the routes behind TLS (`hosts`), and keys.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from locallb.model.snapshot import LocalAuthority
 
 
 class TlsProblem(NamedTuple):
-    """Why an entry of spec.tls shows no certificate for a name."""
+    """The reason that an entry of spec.tls shows no certificate for a name."""
 
     ingress: Ingress
     message: str
@@ -87,10 +87,10 @@ def _local(ingress: Ingress, entry: IngressTls, authority: LocalAuthority) -> Lo
 
 
 def chains(shown: Certificates, hosts: Hosts) -> Iterator[Chain]:
-    """Return what becomes of TLS connections: a chain for each certificate, and one for names that no other has.
+    """Yield the chains of TLS connections: one for each certificate, and one for all other names.
 
     A host is served by the chain that a connection to it takes, and by that of every other name: not by each of all the
-    wildcards that stand for it.
+    wildcards that cover it.
     """
     by_name = {name: presented for name, presented in shown.by_name.items() if name}
     names: dict[AnyCertificate, list[str]] = {}
@@ -112,5 +112,5 @@ def chains(shown: Certificates, hosts: Hosts) -> Iterator[Chain]:
 
 
 def _nearest(host: str, names: Container[str], *, itself: bool = True) -> str:
-    """Return the most specific of some names that stands for a host; empty if none does."""
+    """Return the most specific of `names` that covers a host; empty if none does."""
     return next((name for name in covering(host) if name in names and (itself or name != host)), "")

@@ -1,6 +1,6 @@
-"""Translates Ingresses that share an address into what is served there, and notices about what isn't.
+"""Translates Ingresses that share an address into the traffic to serve, and notices about unserved parts.
 
-They are planned as one Service is, as a Gateway is; nothing here knows addresses, endpoints or this host.
+They are planned as one Service is, as a Gateway is; nothing here depends on addresses, endpoints or this host.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from locallb.model.objects import EMPTY, FamilyPolicy, Service, ServicePort
 from locallb.model.snapshot import LocalAuthority
 
 MOST_TOLD = 50
-"""Troubles that are told of one Ingress."""
+"""Limit of troubles reported for one Ingress."""
 
 
 class IngressTrouble(NamedTuple):
-    """What isn't served of an Ingress."""
+    """An unserved part of an Ingress."""
 
     of: Named
     message: str
@@ -55,13 +55,13 @@ class BoundIngresses(Bound, frozen=True, kw_only=True):
 
     ingresses: tuple[Ingress, ...]
     troubles: tuple[IngressTrouble, ...] = ()
-    """What of which of them isn't served."""
+    """The unserved parts, by Ingress."""
     tls_port: int = 0
     """The port at which hosts with a certificate are served."""
     secured: Mapping[Named, tuple[str, ...]] = field(default_factory=dict)
-    """The hosts of each Ingress that are served there; an empty one stands for every host."""
+    """The hosts of each Ingress that are served by TLS; an empty one means every host."""
     shadowed: frozenset[Named] = frozenset()
-    """Those of which nothing is: they have a default backend only, and an older one has it, too."""
+    """Unserved Ingresses: they have only a default backend, and an older Ingress has one too."""
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -85,9 +85,9 @@ def bind_ingresses(
     memory: AnyMemo | None = None,
     authority: LocalAuthority | None = None,
 ) -> tuple[BoundIngresses, ...]:
-    """Bind all that a cluster has; `memory` has those that were bound before.
+    """Bind all Ingresses of a cluster; `memory` caches earlier bindings.
 
-    `authority` makes certificates for hosts without a Secret; None: those aren't served by TLS.
+    `authority` makes certificates for hosts without a Secret; None: such hosts aren't served by TLS.
     """
     memory = memory or Memo()
     shared = replace(

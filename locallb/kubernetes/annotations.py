@@ -15,7 +15,7 @@ from locallb.model.formatting import any_of, clipped, shown
 from locallb.model.objects import ADDRESSES_ANNOTATION, PORTS_ANNOTATION
 
 PREFIX = "local-lb.dev/"
-"""What annotations of ours begin with."""
+"""Prefix of our annotations."""
 SHARING_ANNOTATION = f"{PREFIX}sharing-key"
 """Services of one key may share an address; any text."""
 BACKENDS_ANNOTATION = f"{PREFIX}backends"
@@ -23,7 +23,7 @@ BACKENDS_ANNOTATION = f"{PREFIX}backends"
 PROXY_PROTOCOL_ANNOTATION = f"{PREFIX}proxy-protocol"
 """The PROXY protocol towards backends: `v1` or `v2`."""
 NAME_IN_STATUS_ANNOTATION = f"{PREFIX}name-in-status"
-"""Whether the status tells a name beside each address: `true` or `false`."""
+"""Whether the status has a name next to each address: `true` or `false`."""
 _OURS = (
     *(ADDRESSES_ANNOTATION, SHARING_ANNOTATION, BACKENDS_ANNOTATION, PROXY_PROTOCOL_ANNOTATION),
     *(FAULT_ANNOTATION, NAME_IN_STATUS_ANNOTATION),
@@ -31,7 +31,7 @@ _OURS = (
 
 
 class Decision(StrEnum):
-    """What an annotation says of something that is done or not."""
+    """Value of a yes-or-no annotation."""
 
     YES = "true"
     NO = "false"
@@ -46,7 +46,7 @@ def annotation_path(name: str) -> str:
 
 
 def chosen(annotations: Mapping[str, str], name: str, words: type[_Word]) -> _Word | None:
-    """Read an annotation that is one of `words`; None where it is absent. Raises FieldError for anything else."""
+    """Parse an annotation with one of `words`; None if it is absent. Raises FieldError for anything else."""
     if name not in annotations:
         return None
     value = annotations[name].strip()
@@ -56,7 +56,7 @@ def chosen(annotations: Mapping[str, str], name: str, words: type[_Word]) -> _Wo
 
 
 def unread_annotations(data: Mapping[object, object]) -> tuple[str, ...]:
-    """Return what to say of annotations that look like ours and that nobody reads: they are misspelt."""
+    """Return sentences about unknown annotations that look like ours: they are misspelt."""
     names = object_of(at(data, "metadata", "annotations"))
     misspelt = tuple(
         f"the annotation {clipped(name)} is unknown; use {any_of(_OURS)}, or remove it"

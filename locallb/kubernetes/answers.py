@@ -32,11 +32,11 @@ class ListPage(Struct, frozen=True):
     version: str
     """From which a watch goes on."""
     more: str
-    """What to ask the next page with; empty on the last one."""
+    """The `continue` token of the next page; empty on the last one."""
 
 
 class WatchLine(Struct, frozen=True):
-    """A line of a watch: what happened to an object, or in place of one what went wrong."""
+    """A line of a watch: an event of an object, or an error."""
 
     type: str
     object: Object
@@ -50,7 +50,7 @@ def whole(text: bytes) -> Object:
 
 
 def list_page(text: bytes, api: str, kind: str) -> ListPage:
-    """Read a page of a list; items of a list don't say what they are, so that is added. Raises AnswerError."""
+    """Parse a page of a list; adds the type to its items, which lack it. Raises AnswerError."""
     document = _mapping(_json(text), "the list")
     if document.get("kind", f"{kind}List") != f"{kind}List":
         raise AnswerError(f"the list is a {document['kind']!s:.60} instead of a {kind}List")
@@ -79,7 +79,7 @@ def watch_line(text: bytes, api: str, kind: str) -> WatchLine:
 
 
 def listed(value: object, api: str, kind: str) -> Object:
-    """Check an object of that kind and add what it is. Raises AnswerError."""
+    """Check an object of that kind and add its type. Raises AnswerError."""
     document = _mapping(value, f"a {kind}")
     metadata = _mapping(document.get("metadata"), f"the metadata of a {kind}")
     if document.get("kind", kind) != kind:

@@ -1,7 +1,7 @@
-"""Kubernetes events about an object of a live cluster: which ones, when one is new, how many at most.
+"""Kubernetes events about an object of a live cluster: their content, which are new, and their limit.
 
-Events are words for people (`kubectl describe service`): best effort, gone after an hour. What stays true is said by
-status and condition (`service_status`). Not here: who sends them, and the time.
+Events are texts for people (`kubectl describe service`): best effort, gone after an hour. Lasting facts are in
+status and condition (`service_status`). Not here: sending them, and the time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ UNAVAILABLE = "UnAvailableLoadBalancer"
 """Upstream's reasons, those of k8s.io/cloud-provider's service controller."""
 BURST = 25
 SECONDS_A_TOKEN = 300
-"""At most so many at once for a Service, and one more every five minutes: client-go's own limit."""
+"""Seconds until one more event is allowed for a Service, above the burst: client-go's own limit."""
 LONGEST_NOTE, LONGEST_WORD = 1024, 128
 """Bytes of UTF-8 that the API takes as an event's note and as its reporting instance; more is refused as a whole."""
 _OF_THE_OBJECT = OF_THE_OBJECT | {INCOMPATIBLE_FILTERS, INVALID_ROUTE_KINDS, UNSUPPORTED}
@@ -41,7 +41,7 @@ _MOST_PORTS = 10
 
 
 class Allowance(Struct, frozen=True):
-    """How many events a Service may still be told: a bucket that fills with time."""
+    """Remaining events of a Service: a bucket that fills with time."""
 
     tokens: int = BURST
     since: int = 0
@@ -90,12 +90,12 @@ def _warning(problem: Problem) -> Event:
 
 
 def shortened(text: str, most: int = LONGEST_NOTE) -> str:
-    """Cut a text to so many bytes of UTF-8, between two characters."""
+    """Cut a text to `most` bytes of UTF-8, between two characters."""
     return text.encode(errors="replace")[:most].decode(errors="ignore")
 
 
 def news(before: Sequence[Event], after: Sequence[Event]) -> tuple[Event, ...]:
-    """Return what hasn't been told; who served already and serves otherwise now was updated."""
+    """Return the events that weren't sent yet; a Service that served already and changed is reported as updated."""
     served = any(event.reason == ENSURED for event in before)
     fresh = [event for event in after if event not in before]
     return tuple(

@@ -24,17 +24,17 @@ _SILENT = ObservedStatus()
 
 
 class FrontendRead(Struct, frozen=True):
-    """What one object means. Neither `wanted` nor `malformed`: it gets nothing, and that is fine."""
+    """Parse result of one object. Neither `wanted` nor `malformed`: it gets nothing, which is no error."""
 
     wanted: Service | None = None
     malformed: MalformedService | None = None
     observed_status: ObservedStatus = _SILENT
-    """What it says of what is ours to write."""
+    """Its status, as far as it is ours to write."""
     notices: tuple[str, ...] = ()
     external_ips: frozenset[IPAddress] = frozenset()
-    """Addresses that it takes for others."""
+    """Addresses of other hosts that it claims for itself."""
     left_out: str = ""
-    """Why it counts for nothing, where its user must hear of it."""
+    """The reason that it is ignored, if its user must be notified."""
 
 
 class Frontend(Struct, frozen=True):
@@ -45,13 +45,13 @@ class Frontend(Struct, frozen=True):
     name: str
     """The API's `kind`."""
     plural: str
-    """How paths name it."""
+    """Its name in paths."""
     read: Callable[[ClusterName, Document], FrontendRead]
     """Reads one object. Never raises."""
     refused: Callable[[ClusterName, Document, str], MalformedService]
-    """Makes of an object one that gets nothing, for a reason that is told."""
+    """Makes a rejected object, which gets nothing, with a reason to publish."""
     publication: Callable[[Placement | Rejection], Published]
-    """Says all that its status shall say of ours."""
+    """Returns our complete part of the desired status."""
     observed_status: Callable[[Document], ObservedStatus]
     published: Callable[..., Published]
     publishing: Callable[..., Mapping[str, object] | None]

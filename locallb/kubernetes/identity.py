@@ -16,7 +16,7 @@ _OF_CLUSTERS = {"Node", "Namespace", *pod_ranges.VERSIONS, *CLUSTER_SCOPED, "Ing
 
 
 class Identity(Struct, frozen=True, order=True):
-    """What an object is called within its cluster; fields that aren't texts are empty."""
+    """Name of an object within its cluster; fields that aren't texts are empty."""
 
     kind: str
     namespace: str

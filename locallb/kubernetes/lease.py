@@ -1,8 +1,8 @@
-"""Leader election by a Lease (coordination.k8s.io/v1): what to do next, purely, from what was seen and the time.
+"""Leader election by a Lease (coordination.k8s.io/v1): the next step, purely, from the observed record and the time.
 
-The rules are client-go's, with two more. A term counts from the moment at which its renewal was asked for, not
+The rules are client-go's, with two more. A term counts from the moment at which its renewal was requested, not
 answered, and every term has a number that grows, so that a later leader's is always the greater one. All times are of
-this process's monotonic clock; what other clocks wrote into the Lease is never compared with it. Not here: requests,
+this process's monotonic clock; times of other clocks in the Lease are never compared with it. Not here: requests,
 threads, and what a leader may do.
 """
 
@@ -34,7 +34,7 @@ class Term(Struct, frozen=True):
 
     number: int
     until: float
-    """From then on it doesn't count, whatever the Lease says."""
+    """End of the term, whatever the Lease says."""
 
 
 class Candidate(Struct, frozen=True):
@@ -76,13 +76,13 @@ def wanted_term(candidate: Candidate, now: float, least: int = 0) -> int | None:
 
 
 def won(candidate: Candidate, record: LeaseRecord, asked: float, now: float) -> Candidate:
-    """Note that the Lease was written for it; it was asked for at `asked`."""
+    """Note that the Lease was written for it, by a request sent at `asked`."""
     until = asked + candidate.timing.renew_deadline
     return replace(candidate, seen=record, since=now, term=Term(record.term, until))
 
 
 def lease_record(lease: JsonObject) -> LeaseRecord:
-    """Read a Lease; what is missing or odd counts as nobody's."""
+    """Parse a Lease; missing or invalid fields count as no holder."""
     spec = object_of(lease.get("spec"))
     transitions = spec.get("leaseTransitions")
     number = transitions if isinstance(transitions, int) else 0
@@ -92,7 +92,7 @@ def lease_record(lease: JsonObject) -> LeaseRecord:
 
 
 class Validity(NamedTuple):
-    """How long a Lease counts unless it is renewed, by the clocks of this host and of who wrote it.
+    """Validity of a Lease unless it is renewed, by the clocks of this host and of its writer.
 
     To be shown, never to act on.
     """
@@ -101,7 +101,7 @@ class Validity(NamedTuple):
     duration: timedelta
 
     def is_current(self, now: datetime) -> bool:
-        """Return whether somebody renewed it in time, for sure within twice its duration, however clocks were set."""
+        """Return whether it was renewed in time: certain within twice its duration, however clocks were set."""
         return timedelta() <= self.until - now <= 2 * self.duration
 
     def end(self, now: datetime) -> str:

@@ -1,7 +1,7 @@
-"""Pod ranges of Nodes: spec.podCIDRs, or what the CNI keeps in objects of its own.
+"""Pod ranges of Nodes: spec.podCIDRs, or ranges that the CNI keeps in objects of its own.
 
-Calico gives Nodes blocks of its pools as they need them (BlockAffinity), Cilium ranges by the Node (CiliumNode); what
-spec.podCIDRs say is then nobody's, or the same. What can't be read is told and left out. Pure. Not here: routes.
+Calico gives Nodes blocks of its pools as they need them (BlockAffinity), Cilium ranges by the Node (CiliumNode); then
+spec.podCIDRs are unused, or the same. Unreadable objects are left out with a notice. Pure. Not here: routes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ VERSIONS = {CALICO: "crd.projectcalico.org/v1", CILIUM: "cilium.io/v2"}
 
 
 def read_cidrs(listed: Iterable[tuple[str, object]]) -> tuple[tuple[IPNetwork, ...], tuple[str, ...]]:
-    """Read ranges, each with where it stands, and say of each that is none what is wrong. Nothing is no range."""
+    """Parse ranges, each with its path, and return a sentence for each invalid one. Empty is no range."""
     networks, odd = [], []
     for path, item in listed:
         try:
@@ -34,13 +34,13 @@ def read_cidrs(listed: Iterable[tuple[str, object]]) -> tuple[tuple[IPNetwork, .
 
 
 def parse_pod_ranges(_cluster: ClusterName, data: Mapping[object, object]) -> PodRanges | None:
-    """Take an object of a CNI as the ranges of a Node; None if it says nothing that counts. Raises FieldError."""
+    """Parse an object of a CNI as the ranges of a Node; None if it has none. Raises FieldError."""
     document = Fields("", data)
     return _READERS[str(data.get("kind"))](document, document.inner("spec"))
 
 
 def _of_calico(_document: Fields, spec: Fields) -> PodRanges | None:
-    """Read a block: it counts once it is confirmed, and no more when it is to go. `deleted` is a text there."""
+    """Parse a block: it counts once it is confirmed, until it is being deleted. `deleted` is a text there."""
     node, state = spec.text("node"), spec.text("state")
     if not node or state != "confirmed" or spec.get("deleted") in {True, "true"}:
         return None

@@ -1,7 +1,7 @@
-"""The minimal RBAC rights in a cluster: what each of our requests needs, and nothing else.
+"""The minimal RBAC rights in a cluster: the needs of our requests, and nothing else.
 
-deploy/rbac*.yaml and the component `components.access` say the same; tests hold both to this, and the API server's
-audit log tells that none of those for Services is unused.
+deploy/rbac*.yaml and the component `components.access` have the same rules; tests compare both with these, and the API
+server's audit log shows that each right for Services is used.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ RULES = (
     Rule("discovery.k8s.io", "endpointslices", ("list", "watch")),
     Rule("events.k8s.io", "events", ("create",)),
 )
-"""What serving needs, in every namespace. `watch` is for `locallb watch`."""
+"""Rights to serve Services, in every namespace. `watch` is for `locallb watch`."""
 ELECTION_RULES = (
     Rule("coordination.k8s.io", "leases", ("create",)),
     Rule("coordination.k8s.io", "leases", ("get", "update"), (NAME,)),
 )
-"""What leader election needs, in the namespace of its Lease: this one by default. One that is made has no name yet."""
+"""Rights of leader election, in the namespace of its Lease: this one by default. A Lease to create has no name yet."""
 _KINDS = (
     "gatewayclasses",
     "gateways",
@@ -59,23 +59,23 @@ GATEWAY_RULES = (
     *(Rule(_GROUP, f"{kind}/status", ("patch",)) for kind in _KINDS),
     Rule("", "namespaces", ("list", "watch")),
 )
-"""What serving Gateways needs besides, in every namespace."""
+"""Additional rights to serve Gateways, in every namespace."""
 INGRESS_RULES = (
     Rule("networking.k8s.io", "ingressclasses", ("list", "watch")),
     Rule("networking.k8s.io", "ingresses", ("get", "list", "watch")),
     Rule("networking.k8s.io", "ingresses/status", ("patch",)),
 )
-"""What serving Ingresses needs besides, in every namespace."""
+"""Additional rights to serve Ingresses, in every namespace."""
 SECRET_RULES = (Rule("", "secrets", ("get",)),)
-"""What certificates need: where the Secrets are that Gateways and Ingresses name, and nowhere else."""
+"""Rights to read certificates: only in the namespaces of the Secrets that Gateways and Ingresses name."""
 AUTHORITY_RULES = (Rule("", "configmaps", ("get",)),)
-"""What authorities of others need: where the ConfigMaps are that Gateways and policies name, and nowhere else."""
+"""Rights to read other authorities: only in the namespaces of the ConfigMaps that Gateways and policies name."""
 CERTIFICATE_RULES = (Rule("", "secrets", ("watch",)), Rule("", "configmaps", ("watch",)))
-"""What hearing of another certificate or authority at once needs besides, likewise: nobody need give it."""
+"""Optional rights in the same namespaces, to notice a changed certificate or authority at once."""
 RANGE_RULES = (
     Rule("crd.projectcalico.org", "blockaffinities", ("list", "watch")),
     Rule("cilium.io", "ciliumnodes", ("list", "watch")),
 )
 """Where pods are that Calico or Cilium gives addresses: for routes to them."""
 CLUSTER_DNS_RULES = (Rule("", "configmaps", ("get", "patch"), ("coredns", "coredns-custom")),)
-"""What zones in clusters need, in the namespace kube-system: two ConfigMaps by their names."""
+"""Rights for zones in clusters, in the namespace kube-system: two ConfigMaps by their names."""

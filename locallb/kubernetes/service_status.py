@@ -18,15 +18,15 @@ from locallb.planning.planned import Placement, PlannedPort, Rejection
 SERVES = "Serves"
 """The condition's reason where nothing is wrong."""
 MAPPED = "Loopback"
-"""The reason of the condition that tells of mapped ports; its message is `80/TCP=127.0.0.1:18080`, comma-separated."""
+"""The reason of the condition for mapped ports; its message is `80/TCP=127.0.0.1:18080`, comma-separated."""
 LONGEST_MESSAGE = 1024
 """Characters of a condition's message."""
 CONDITION_NOT_AN_ERROR = frozenset({Reason.NO_BACKENDS})
-"""A port without backends is told by condition and event; the port itself has no error."""
+"""A port without backends is reported by condition and event; the port itself has no error."""
 
 
 def publication(planned: Placement | Rejection) -> Published:
-    """Return all that a Service's status shall say of ours.
+    """Return our complete part of a Service's desired status.
 
     One ingress entry for each address, every port in each, in the order that the stack says.
     """
@@ -51,7 +51,7 @@ def _told_of_mapping(placement: Placement) -> Iterator[Condition]:
 
 
 def _told_of_orders(placement: Placement) -> Iterator[Condition]:
-    """Return what somebody ordered to go wrong: nobody shall hunt it."""
+    """Return conditions for ordered faults, so that users don't search for their cause."""
     for notice in ordered_of(placement.notices):
         yield Condition(f"{DOMAIN}/{notice.reason}", "True", notice.reason, notice.message[:LONGEST_MESSAGE])
 
@@ -63,7 +63,7 @@ def _ordered(placement: Placement) -> Sequence[IPAddress]:
 
 
 def _not_serving(problems: Sequence[Problem], ingress: tuple[Ingress, ...] = ()) -> Published:
-    """Return that it doesn't serve, or not everything: the first problem's reason, and everybody's sentence."""
+    """Return the status of a Service that isn't served, at least in part: the first reason, and all sentences."""
     sentences = "; ".join(dict.fromkeys(problem.message for problem in problems))[:LONGEST_MESSAGE]
     return Published(ingress, (Condition(SERVING, "False", problems[0].reason, sentences),))
 

@@ -2,9 +2,9 @@
 
 The finalizer, the ingress entries with our addresses, the conditions with our prefix and one annotation are ours;
 everything else in metadata and status belongs to others and is written back as it was read. Every patch carries the
-resourceVersion that was read, so that it fails (409) where somebody wrote meanwhile. Whether a patch would change
-anything is one decision (`differences`), for the provider, which has the Service, and for the watch, which has what
-matters of it (`ObservedStatus`). Not here: when what is true, and requests.
+resourceVersion that was read, so that it fails (409) after another write. Whether a patch would change anything is one
+decision (`differences`), for the provider, which has the Service, and for the watch, which has its relevant part
+(`ObservedStatus`). Not here: which status is true when, and requests.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from locallb.model.objects import PORTS_ANNOTATION
 from locallb.model.status_entries import Condition, EntryName, Ingress, IngressPort
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
-"""Upstream's finalizer of load balancers: the Service stays until everything that serves it is gone."""
+"""Upstream's finalizer of load balancers: the Service stays until it is no longer served."""
 DOMAIN = "local-lb.dev"
 SERVING = f"{DOMAIN}/Serving"
-"""The condition that tells whether every port serves, and why not."""
+"""The condition that reports whether every port serves, and the reason if not."""
 PORT_MAPPING = f"{DOMAIN}/PortMapping"
-"""The condition that tells where clients find ports on an address that all Services share."""
+"""The condition that reports where clients find ports on an address that all Services share."""
 Live: TypeAlias = JsonObject
 """A Service as the API gives it."""
 _CONDITION = Condition.__struct_fields__
 
 
 class Published(Struct, frozen=True):
-    """What we say in the status of a Service."""
+    """Our part of a Service's status."""
 
     ingress: tuple[Ingress, ...] = ()
     conditions: tuple[Condition, ...] = ()
 
     @property
     def mapped(self) -> str:
-        """The text of the annotation; empty where there shall be none."""
+        """The text of the annotation; empty if it must be absent."""
         return next((condition.message for condition in self.conditions if condition.type == PORT_MAPPING), "")
 
 
@@ -48,12 +48,12 @@ NOTHING = Published()
 
 
 class ObservedStatus(Struct, frozen=True):
-    """What a Service says of what is ours to write."""
+    """Observed status of a Service, as far as it is ours to write."""
 
     claimed: bool = False
     """Our finalizer is on it."""
     ingress: tuple[Ingress, ...] = ()
-    """Everybody's entries."""
+    """All entries, also of other controllers."""
     conditions: tuple[Condition, ...] = ()
     """Ours."""
     mapped: str = ""
@@ -61,7 +61,7 @@ class ObservedStatus(Struct, frozen=True):
 
 
 def observed_status(live: Mapping[Any, Any]) -> ObservedStatus:
-    """Read what a Service says. Anybody may have written it: what makes no sense is left out. Never raises."""
+    """Parse a Service's status. It is untrusted: invalid entries are left out. Never raises."""
     metadata, status = object_of(live.get("metadata")), object_of(live.get("status"))
     entries = objects_of(at(status, "loadBalancer", "ingress"))
     conditions = objects_of(status.get("conditions"))
@@ -77,9 +77,9 @@ def observed_status(live: Mapping[Any, Any]) -> ObservedStatus:
 def differences(
     seen: ObservedStatus, ours: Collection[str], wanted: Published, *, alone: bool = False
 ) -> tuple[str, ...]:
-    """Name what a patch would change: addresses, ipMode, hostname, ports, conditions, annotation; none if all is well.
+    """Name the parts a patch would change: addresses, ipMode, hostname, ports, conditions, annotation; empty if none.
 
-    What others have beside ours is theirs, wherever it stands. The arguments are those of `publishing`.
+    Entries of other controllers don't count, in any position. The arguments are those of `publishing`.
     """
     mine = {*ours, *(entry.ip for entry in wanted.ingress)}
     said = [entry for entry in seen.ingress if alone or entry.ip in mine]
@@ -113,12 +113,12 @@ def has_finalizer(live: Live) -> bool:
 
 
 def claiming(live: Live) -> Mapping[str, object] | None:
-    """Make the patch that adds our finalizer; None if it is there."""
+    """Make the patch that adds our finalizer; None if it exists."""
     return None if has_finalizer(live) else _patch(live, finalizers=[*_finalizers(live), FINALIZER])
 
 
 def releasing(live: Live) -> Mapping[str, object] | None:
-    """Make the patch that takes our finalizer away; None if it isn't there."""
+    """Make the patch that removes our finalizer; None if it is absent."""
     if not has_finalizer(live):
         return None
     return _patch(live, finalizers=[finalizer for finalizer in _finalizers(live) if finalizer != FINALIZER])
@@ -127,15 +127,14 @@ def releasing(live: Live) -> Mapping[str, object] | None:
 def publishing(
     live: Live, ours: Collection[str], wanted: Published, now: str, *, alone: bool = False
 ) -> Mapping[str, object] | None:
-    """Make the patch after which the status says `wanted`, in place of all that was ours; None if it says so.
+    """Make the patch that replaces our part of the status by `wanted`; None if nothing would change.
 
     Args:
         live: the Service as it is.
         ours: addresses that we published before; those of `wanted` count as well.
-        wanted: what it shall say; NOTHING withdraws it.
+        wanted: the desired status; NOTHING withdraws it.
         now: the time, RFC 3339, for conditions that change their status.
-        alone: entries of others go; conditions of others stay in any case.
-
+        alone: remove entries of other controllers; their conditions stay in any case.
     """
     if not differences(observed_status(live), ours, wanted, alone=alone):
         return None

@@ -1,8 +1,8 @@
 """The pace of lists and watches of one follower: pure, with time and randomness as arguments.
 
-A watch that lived is opened again at once; one that ends soon is, a few times, and then less and less often. A list
-that failed, or that the server forgot at once, comes again a second later at first. Whatever the server answers, a
-follower sends no more than `MOST` requests in a second. Not here: what is asked, and the pages of a list.
+A watch that lasted is opened again at once; one that ends soon is, a few times, and then less and less often. A list
+that failed, or that the server forgot at once, is repeated after a second at first. Whatever the server answers, a
+follower sends no more than `MOST` requests in a second. Not here: the requests, and the pages of a list.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from locallb.model.pacing import Backoff, Pace
 CALM = 10.0
 """Seconds that a watch must live for earlier failures to count no more."""
 LISTS = Pace(first=1.0, longest=3.0, floor=1.0, calm=CALM)
-"""A cluster is near, and nobody tells of its return."""
+"""Pace of lists: a cluster is near, and its return causes no event."""
 WATCHES = Pace(first=0.2, longest=5.0, calm=CALM)
 MOST = 6
 """Requests in a second: a list of three pages, a watch, and two more."""

@@ -14,7 +14,7 @@ from locallb.model.identities import Owner
 from locallb.model.snapshot import MappedPort, Place
 
 _Held = Place | None
-"""None is all of the address: of whoever has that, or says what nobody understands."""
+"""Place of a claim; None for the whole address, which an unreadable claim holds as well."""
 
 
 class AddressClaims:
@@ -34,7 +34,7 @@ class AddressClaims:
         return self._owners.get(owner, ())
 
     def in_the_way(self, ports: Collection[MappedPort]) -> Sequence[ClaimFile]:
-        """Return those that may hinder who wants `ports`, or all of the address where there are none."""
+        """Return claims that may conflict with `ports`, or with the whole address if there are none."""
         if not ports:
             return self.entries
         places = (None, *_places(ports))

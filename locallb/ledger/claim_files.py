@@ -42,7 +42,7 @@ TURN = Lock()
 _MANY = 8
 """Claims of one address from which on it is worth the while to remember them: those of ports of 127.0.0.1."""
 _READ: dict[tuple[Path, IPAddress], Memo[ClaimFile | None]] = {}
-"""What was read of such addresses, for whoever has `TURN`."""
+"""Cached claim files of these addresses, guarded by `TURN`."""
 _OTHERS = 0o055
 _OPEN = 0o644
 
@@ -53,7 +53,7 @@ class ClaimFiles(Struct, frozen=True):
     path: Path
 
     def are_there(self) -> bool:
-        """Return whether the directory was made. Raises LedgerError where that can't be told, or it isn't one."""
+        """Return whether the directory exists. Raises LedgerError if that is unknown, or it isn't a directory."""
         try:
             mode = self.path.stat().st_mode
         except FileNotFoundError:
@@ -67,9 +67,9 @@ class ClaimFiles(Struct, frozen=True):
 
     @contextmanager
     def locked(self, *, shared: bool = False) -> Iterator[list[str]]:
-        """Hold the ledger, alone to write or `shared` to read, and give the names in it.
+        """Lock the ledger, exclusively to write or `shared` to read, and yield the names in it.
 
-        It goes on without the lock where somebody keeps that. A writer clears what one that was stopped left half done.
+        Without the lock if another process keeps it. A writer removes what a stopped writer left half done.
         """
         with self.opened() as descriptor, TURN:
             if not lock.take(descriptor, shared=shared):
@@ -112,10 +112,10 @@ class ClaimFiles(Struct, frozen=True):
         return entries
 
     def held_by(self, owner: Owner, address: IPAddress, names: Iterable[str]) -> Sequence[ClaimFile]:
-        """Read what one owner has of an address; others' claims that can't be read hide nothing that has its name.
+        """Read one owner's claims of an address; unreadable claims of others don't hide the one under its name.
 
-        Raises LedgerError where its own can't be read, or nothing is found beside one that may be its own: a stop while
-        a claim was handed over leaves it under the earlier owner's name.
+        Raises LedgerError if its own can't be read, or if nothing is found next to an unreadable one that may be its
+        own: a stop during a handover leaves a claim under the earlier owner's name.
         """
         named = read_entry(self.path / entry_name(address, owner), address)
         if named and named.claim.unread:

@@ -1,7 +1,7 @@
 """One claim as a file of the ledger: `<address>~<digest of the owner>.json`, and what its content means.
 
-Whatever lies there is read without following links, waiting or trusting: others may write into a shared ledger. Only
-names and content: who may claim what, and when it is written, is decided in `ledger`.
+Files are read without following links, waiting or trusting: others may write into a shared ledger. Only names and
+content: permission to claim, and the time of writing, are decided in `ledger`.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ class ClaimFile(Struct, frozen=True):
 
 
 def read_entry(path: Path, address: IPAddress) -> ClaimFile | None:
-    """Read a claim; whatever is wrong with it makes the owner UNKNOWN. None if it is gone.
+    """Read a claim; if its content is invalid, its owner is UNKNOWN. None if it is gone.
 
-    One that a failing disk doesn't give is `unread`: who has the address keeps it, and nobody else gets it. Raises
-    LedgerError where the host lacks what it takes to read any.
+    A claim that a failing disk doesn't return is `unread`: its owner keeps the address, and no other gets it. Raises
+    LedgerError if the host lacks the resources to read any.
     """
     try:
         file = files.find_shared(path, LARGEST)
@@ -152,7 +152,7 @@ def entry_name(address: IPAddress | None, owner: Owner) -> str:
 
 @lru_cache(maxsize=8192)
 def address_in(name: str) -> IPAddress | None:
-    """Return whose claim a file is, by its name; None if it is none."""
+    """Return the address of a claim file by its name; None if it isn't one."""
     if match := _NAME.fullmatch(name):
         with suppress(ValueError):
             return ip_address(match["address"])
@@ -170,11 +170,11 @@ class UnderWay(NamedTuple):
 
 
 def claimed_in(path: Path) -> UnderWay | None:
-    """Read from an unfinished file what somebody is about to claim; None if that is nobody's work any more.
+    """Read a claim in progress from an unfinished file; None if its writer has ended.
 
-    Where a failing disk doesn't tell, somebody may. That nobody may look at this one file is no such case: every
-    writer's may be looked at, but not what somebody has mounted over one. Raises LedgerError where the host lacks what
-    it takes to look at any.
+    If a failing disk hides it, it counts as in progress. A file that this user may not read doesn't: every writer's
+    file is readable, but not one that is mounted over it. Raises LedgerError if the host lacks the resources to read
+    any.
     """
     match = _UNFINISHED.fullmatch(path.name)
     address = address_in(match["name"]) if match else None
@@ -191,7 +191,7 @@ def claimed_in(path: Path) -> UnderWay | None:
 
 
 def unfinished(names: Iterable[str]) -> list[str]:
-    """Return the names of files that are being written, or whose writer was stopped before they had their names."""
+    """Return the names of unfinished files, of a writer that still runs or was stopped before the rename."""
     return [name for name in names if name[0] == "." and name.endswith(files.UNFINISHED)]
 
 

@@ -12,7 +12,7 @@ from locallb.storage import paths
 
 
 class ContendedError(LedgerError):
-    """Somebody else is about to claim the address: look again."""
+    """Another process is about to claim the address: read again."""
 
 
 def refuse_copy(what: str, old: Owner, new: Owner) -> None:
@@ -42,10 +42,10 @@ def is_within(places: frozenset[Place], held: frozenset[Place]) -> bool:
 def refuse_others(
     held: Iterable[ClaimFile], owner: Owner, sharing: SharingKey, ports: Collection[MappedPort] = (), *, alone: bool
 ) -> None:
-    """Raise LedgerError for a claim that can't be understood, and if `alone` for one that doesn't share.
+    """Raise LedgerError for an unreadable claim, and if `alone` for one that doesn't share.
 
-    Claims of ports are no hindrance to each other, whoever has them, as long as they have no port in common. Nor is one
-    that can't be read just now to who takes nothing new.
+    Claims of ports of any owner don't conflict as long as they have no port in common. Nor does a claim that is
+    temporarily unreadable conflict with an owner that takes nothing new.
     """
     for entry in held:
         if entry.claim.unread and not alone:

@@ -1,9 +1,10 @@
 """The ledger: the owner of each address of this host, for every stack and user at once.
 
-A directory has a file per claim (`claims`) with the owner's full identity, written beside and linked into place: it is
-whole or absent wherever a writer stops. Writers exclude each other by a lock on the directory, which the kernel drops
-with its holder. Where somebody keeps it, a file beside says who is about to claim what; who sees another's gives way.
-A file that can't be understood is an unknown owner's claim: reported, never removed. Not here: which address to choose.
+A directory has a file per claim (`claims`) with the owner's full identity, written under a temporary name and linked
+into place: it is whole or absent wherever a writer stops. Writers exclude each other by a lock on the directory, which
+the kernel drops with its holder. If another process keeps the lock, a temporary file announces a claim; a writer that
+sees another's announcement gives way. A file that can't be understood is an unknown owner's claim: reported, never
+removed. Not here: which address to choose.
 """
 
 from __future__ import annotations
@@ -52,10 +53,10 @@ class Ledger:
         return last_term(self._files, home)
 
     def claims(self, memory: Memo[ClaimFile | None] | None = None) -> tuple[Claim, ...]:
-        """Read every claim, sorted; those of owners whose project is gone and of UNKNOWN are among them.
+        """Read every claim, sorted, including ones of UNKNOWN and of owners with a removed project.
 
-        `memory` of earlier reads saves work. Raises LedgerError where the ledger can't be read; a single claim that
-        can't be is `unread`.
+        `memory` of earlier reads saves work. Raises LedgerError if the ledger can't be read; a single claim that can't
+        be is `unread`.
         """
         if not self._files.are_there():
             return ()
@@ -66,9 +67,9 @@ class Ledger:
             )
 
     def holds(self, address: IPAddress, owner: Owner, ports: tuple[MappedPort, ...] = ()) -> bool:
-        """Return whether `address`, or just `ports` of it, is `owner`'s: so says its file, or one left by a stop.
+        """Return whether `owner` has `address`, or just `ports` of it, by its file or one left by a stopped run.
 
-        Raises LedgerError where that can't be told, as one of the files can't be read.
+        Raises LedgerError if that is unknown, because one of the files can't be read.
         """
         if not self._files.are_there():
             return False
@@ -123,7 +124,7 @@ class Ledger:
         return _QUEUES.get(key) or _QUEUES.setdefault(key, Joined(self.claim_all))
 
     def claim_all(self, wanted: Sequence[ClaimRequest]) -> list[LedgerError | None]:
-        """Claim several at once, as one by one in this order, each tried once; return why those that fail do."""
+        """Claim several addresses, as if one by one in this order, each once; return the error of each, or None."""
         with self._files.locked() as names:
             for home in {claim.owner.home for claim in wanted}:
                 require_leader(self._files, home, self._election)

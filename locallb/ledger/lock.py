@@ -1,6 +1,6 @@
-"""The advisory lock on a shared directory: any user who may read the directory can take it, and keep it.
+"""The advisory lock on a shared directory: any user with read access to the directory can take it, and keep it.
 
-It only avoids collisions; what is written is exclusive without it (`ledger`). So nobody waits for it for ever, and a
+It only avoids collisions; what is written is exclusive without it (`ledger`). So waits for it are bounded, and a
 process that was seen to keep it is not waited for again. Not here: what is done under it.
 """
 

@@ -1,7 +1,7 @@
-"""Writes claims: beside, then linked into place, exclusive without the lock; a batch shares each directory listing.
+"""Writes claims: under a temporary name, then linked into place, exclusive without the lock; one listing per batch.
 
-Of two who are about to claim one address, at least one sees the other: each has written its file before it looks. Not
-here: the lock, whose claims are there already, and who comes again because it gave way (`ledger`).
+Of two writers that are about to claim one address, at least one sees the other: each writes its file before it reads
+the directory. Not here: the lock, existing claims, and the retry of a writer that gave way (`ledger`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from locallb.storage import files
 
 
 class ClaimRequest(Struct, frozen=True):
-    """A claim that shall be: with a key for `sharing`, others of the same stack who have it are no hindrance."""
+    """A requested claim; with a `sharing` key, claims of the same stack and key don't conflict with it."""
 
     address: IPAddress
     owner: Owner
@@ -34,7 +34,7 @@ class ClaimRequest(Struct, frozen=True):
 
     @property
     def places(self) -> frozenset[Place]:
-        """What nobody else may have at the address; empty for all of it."""
+        """Exclusive places at the address; empty for all of it."""
         return places_of(self.ports)
 
     @property
@@ -44,9 +44,9 @@ class ClaimRequest(Struct, frozen=True):
 
 
 def rounds(wanted: Iterable[ClaimRequest]) -> list[list[ClaimRequest]]:
-    """Return claims in rounds, so that in each nobody wants what another wants: who does comes after that one.
+    """Split claims into batches without conflicting addresses, in order.
 
-    Those who want other ports of one address have a round together.
+    Claims of different ports of one address share a batch.
     """
     made: list[list[ClaimRequest]] = []
     last: dict[IPAddress, _Round] = {}
@@ -70,7 +70,7 @@ class _Round(Struct):
     places: set[Place] = field(default_factory=set)
 
     def admits(self, claim: ClaimRequest) -> bool:
-        """Return whether nobody in it wants what `claim` does."""
+        """Return whether `claim` conflicts with no claim of this batch."""
         return not self.owners or (are_apart(claim.places, self.places) and claim.owner not in self.owners)
 
 
@@ -131,7 +131,7 @@ def _impossible(ledger: ClaimFiles, claim: ClaimRequest, error: Exception) -> Le
 
 
 def _given_way(ledger: ClaimFiles, beside: Mapping[ClaimRequest, Path]) -> Iterator[tuple[ClaimRequest, LedgerError]]:
-    """Find those that another has by now, or is about to have."""
+    """Find claims that another owner has by now, or is about to have."""
     names, mine = ledger.all_names(), {path.name for path in beside.values()}
     rivals: dict[IPAddress, list[Path]] = {}
     for name in set(unfinished(names)) - mine:
@@ -148,10 +148,9 @@ def _given_way(ledger: ClaimFiles, beside: Mapping[ClaimRequest, Path]) -> Itera
 
 
 def _contended(claim: ClaimRequest, rivals: Iterable[Path]) -> LedgerError | None:
-    """Return that somebody else is about to claim some of it, or that this can't be told; None if nobody is.
+    """Return the error if another process is about to claim some of it, or that is unknown; else None.
 
-    Whoever claims ports of the address, all of them others than those of `claim`, is no rival. Raises LedgerError where
-    the host lacks what it takes to tell.
+    A claim of other ports of the address is no conflict. Raises LedgerError if the host lacks the resources to check.
     """
     for path in rivals:
         entry = read_entry(path, claim.address)
@@ -163,9 +162,9 @@ def _contended(claim: ClaimRequest, rivals: Iterable[Path]) -> LedgerError | Non
 
 
 def _withdrawn(ledger: ClaimFiles, linked: Sequence[ClaimRequest]) -> Iterator[tuple[ClaimRequest, LedgerError]]:
-    """Take claims back if there is another one all the same: its writer was stopped for long and went on.
+    """Remove claims that conflict with another after all: its writer was suspended for long and went on.
 
-    So is a claim whose address can't be looked at again.
+    Also removes a claim if its address can't be read again.
     """
     for claim, problem in _refused(ledger, linked):
         with suppress(LedgerError):  # a claim that stays is its owner's still, who is told what kept it from serving

@@ -1,6 +1,6 @@
-"""The terms of leaders: the last one in which somebody wrote for a stack, a file for each stack of the ledger.
+"""The terms of leaders: the last one with a write for a stack, a file for each stack of the ledger.
 
-Not here: who is elected (`kubernetes.api.election`), and whether this process is (`limits.fence`).
+Not here: the election (`kubernetes.api.election`), and whether this process leads (`limits.fence`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from locallb.storage import files
 
 
 def last_term(ledger: ClaimFiles, home: Home) -> int:
-    """Return the last term in which a leader of this stack wrote here; -1 if there was none, or that is no term.
+    """Return the last term in which a leader of this stack wrote here; -1 if there is none, or it is invalid.
 
-    Raises LedgerError where the host can't read it: whoever isn't the leader any more mustn't be taken for one.
+    Raises LedgerError if the host can't read it: a former leader must not be taken for the current one.
     """
     try:
         return int(files.read_shared(_file(ledger, home), LARGEST) or -1)
@@ -33,7 +33,7 @@ def last_term(ledger: ClaimFiles, home: Home) -> int:
 
 
 def require_leader(ledger: ClaimFiles, home: Home, election: Fence) -> None:
-    """Stop whoever isn't the leader of its stack; a later term than any before is written down, under the lock.
+    """Refuse a former leader of the stack; a later term than any before is written down, under the lock.
 
     Raises NotLeaderError, LedgerError.
     """
@@ -49,9 +49,9 @@ def require_leader(ledger: ClaimFiles, home: Home, election: Fence) -> None:
 
 
 def _file(ledger: ClaimFiles, home: Home) -> Path:
-    """Name the file of a stack's term; where another user has put something under that name, one beside it.
+    """Name the file of a stack's term; if another user has put something there, a name with our user id.
 
-    What nobody may look at is another user's as well, such as what is mounted there.
+    An inaccessible file counts as another user's as well, such as a mount point.
     """
     path = ledger.path / f"{TERM}{digest([home.project, home.stack, home.root])[:16]}"
     try:

@@ -26,7 +26,7 @@ class ClaimKey(NamedTuple):
 
 
 class StateClaimError(ClientError):
-    """A state doesn't say whose a claim of it is: one sentence."""
+    """A state lacks the owner of one of its claims: one sentence."""
 
 
 class NamedResource(Resource, Protocol):
@@ -38,7 +38,7 @@ class NamedResource(Resource, Protocol):
 
 
 def every_claim(ledger: Ledger) -> tuple[Claim, ...]:
-    """Return the claims of a ledger, to find those that nobody needs. Raises LedgerError where one can't be read."""
+    """Return the claims of a ledger, to find unused ones. Raises LedgerError if one can't be read."""
     claims = ledger.claims()
     for claim in claims:
         if claim.unread:

@@ -1,6 +1,6 @@
 """Leftovers on this host: claims, proxies' directories and processes that no state knows.
 
-Lists this stack's, and also those of projects whose directory is gone. Removes only this stack's, never another
+Lists this stack's, and also ones of projects with a missing directory. Removes only this stack's, never another
 project's.
 """
 
@@ -88,7 +88,7 @@ def routes_in(resources: Iterable[Resource]) -> set[str]:
 
 
 def remove(leftovers: Sequence[Leftover]) -> tuple[Leftover, ...]:
-    """Remove those that are ours; gives what was removed. Raises ClientError."""
+    """Remove our leftovers; return the removed ones. Raises ClientError."""
     removed = tuple(leftover for leftover in leftovers if leftover.ours)
     for leftover in sorted(removed, key=_turn):
         _remove(leftover)
@@ -157,7 +157,9 @@ def _ours(owner: Owner | None, home: Home) -> bool:
 
 
 def _shown(owner: Owner | None, home: Home) -> bool:
-    """Check whether a thing is lost: this stack's, nobody's, or of a project that is gone. Others' is at work."""
+    """Check whether a thing is a leftover: this stack's, without owner, or of a removed project. Others may be in
+    use.
+    """
     return owner is None or _ours(owner, home) or not _exists(Path(owner.home.root))
 
 

@@ -28,7 +28,7 @@ class LeftName(Struct, frozen=True, order=True):
     server: NameServer
 
     def let_go(self) -> None:
-        """Remove it, unless somebody else has it by now. Raises NameServerError."""
+        """Remove it, unless another owner has it by now. Raises NameServerError."""
         if update := removing(self.name, self.marker, self.server.look(self.name)):
             self.server.send(update, 0)
 

@@ -1,6 +1,6 @@
-"""Desired resources as data: what a plan wants to exist, in groups of one root each.
+"""Desired resources as data: the resources of a plan, in groups of one root each.
 
-Not here: what a plan wants (`desired`), and how that is given to Pulumi (`components`).
+Not here: the content of a plan (`desired`), and passing it to Pulumi (`components`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CANONICAL = msgspec.json.Encoder(order="sorted")
 
 
 class ResourceKey(NamedTuple):
-    """Which resource of a stack: its type token and its name."""
+    """Key of a resource in a stack: its type token and its name."""
 
     type: str
     name: str
@@ -31,7 +31,7 @@ class Ref(Struct, frozen=True, array_like=True):
     key: ResourceKey
     fields: tuple[str, ...]
     template: str = ""
-    """A text with a pair of braces for each field; empty for the value of the only field as it is."""
+    """A text with a pair of braces for each field; empty for the unchanged value of the only field."""
 
     def value(self, *outputs: object) -> object:
         """Return the input, given the outputs of the other resource. Numbers come as floats from an engine."""
@@ -47,15 +47,15 @@ class Resource(Struct, frozen=True):
 
     key: ResourceKey
     inputs: Mapping[str, object]
-    """JSON-like values; at any depth a Ref may stand for one."""
+    """JSON-like values; a Ref may replace one at any depth."""
     parent: ResourceKey | None = None
     """None for a root, which is a child of the stack."""
     needs: tuple[ResourceKey, ...] = ()
-    """What must exist before, besides what its inputs refer to."""
+    """Resources that must exist before, in addition to references in its inputs."""
     follows: tuple[ResourceKey, ...] = ()
-    """As `needs`, but only those that are being brought about or exist already: no part of the digest."""
+    """As `needs`, but only if they are being applied or exist already: no part of the digest."""
     outputs: Mapping[str, object] | None = None
-    """Those of a component, with values as inputs have them; None for a custom resource."""
+    """Outputs of a component, with values as inputs have them; None for a custom resource."""
 
     @property
     def references(self) -> Iterator[Ref]:
@@ -85,7 +85,7 @@ def references(value: object) -> Iterator[Ref]:
 
 
 class Group(Struct, frozen=True):
-    """A root with all that is below it: what is updated together."""
+    """A root with all its descendants, which are updated together."""
 
     members: tuple[Resource, ...]
     """The root first."""
@@ -103,9 +103,9 @@ def group_of(
     members: Sequence[Resource],
     within: tuple[Digest, ...] = (),
 ) -> Group:
-    """Make a group; `within` are the digests of groups whose changes count as its own.
+    """Make a group; `within` are the digests of groups with changes that count as its own.
 
-    The digest is of canonical JSON of the values, never of how types of ours are named: renaming one updates nothing.
+    The digest is of canonical JSON of the values, never of the names of our types: renaming one updates nothing.
     """
     described = [(each.key, each.inputs, each.parent, each.needs, each.outputs) for each in (root, *members)]
     digest = Digest(hashlib.sha256(_CANONICAL.encode([described, within])).hexdigest())

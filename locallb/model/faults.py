@@ -29,7 +29,7 @@ _LONGEST = 3600 * 1000
 
 
 class Delay(Struct, frozen=True):
-    """How much later requests go on."""
+    """Delay of requests."""
 
     milliseconds: int
     share: int = WHOLE
@@ -56,7 +56,7 @@ class Delay(Struct, frozen=True):
 
 
 class Failure(Struct, frozen=True):
-    """What requests are answered with, in place of a backend's answer."""
+    """The answer to requests in place of a backend's."""
 
     status: int
     share: int = WHOLE
@@ -87,9 +87,9 @@ class Fault(Struct, frozen=True):
     refuse: int = 0
     """Connections that are reset as soon as they are made."""
     hang: int = 0
-    """Those never answered, once the client has sent something."""
+    """Share of connections never answered, once the client has sent something."""
     reset: int = 0
-    """Those closed, once the client has sent something."""
+    """Share of connections closed, once the client has sent something."""
     delay: Delay | None = None
     """Requests that wait."""
     status: Failure | None = None
@@ -157,7 +157,7 @@ _SHARES = "refuse", "hang", "reset"
 
 
 class Down(Struct, frozen=True):
-    """Backends that count as if they refused, to the end that whoever serves them ends it by."""
+    """Backends marked down until `until`; Envoy enforces the expiry."""
 
     names: frozenset[str]
     """Of Nodes and Pods, and addresses."""
@@ -180,7 +180,7 @@ _Ends = TypeVar("_Ends", Fault, Down)
 
 
 class Order(Struct, frozen=True):
-    """What was ordered for one Service by a command, beside what its annotation says."""
+    """An override of one Service by a command, in addition to its annotation."""
 
     fault: Fault | None = None
     """Counts instead of the annotation's."""
@@ -197,7 +197,7 @@ NO_ORDER = Order()
 
 
 def at_time(order: _Ends | None, now: str) -> _Ends | None:
-    """Return what was ordered unless it is over at that time, written as ends are."""
+    """Return an override unless it expired by `now`, written as ends are."""
     return order if order and order.until > now else None
 
 

@@ -1,8 +1,8 @@
 """Typed access to the fields of an untrusted object: each reader gives the value of one kind, or raises FieldError.
 
-A FieldError is one half sentence with the field's path, its value and the remedy; whoever knows the object completes
-it. Absent and null are the same, as for the Kubernetes API. `at`, `text_of` and their like pass over what is of another
-kind, where there is nobody to be told. Not here: what the fields mean.
+A FieldError is one half sentence with the field's path, its value and the remedy; the caller completes it with the
+object. Absent and null are the same, as for the Kubernetes API. `at`, `text_of` and similar readers skip values of
+another kind, for callers that report nothing. Not here: what the fields mean.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def as_address(path: str, text: str) -> IPAddress:
 
 
 def at(value: object, *names: str) -> object:
-    """Return the field at the end of these names, each within the one before; None where they lead nowhere."""
+    """Return the field at a path of names; None if the path doesn't exist."""
     for name in names:
         value = object_of(value).get(name)
     return value

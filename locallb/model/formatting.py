@@ -1,6 +1,6 @@
 """Formatting of untrusted values for messages: short, printable, on one line, at a bounded cost.
 
-Not here: the sentences themselves; each stands where its mistake is found.
+Not here: the sentences themselves; each is written where its mistake is found.
 """
 
 from __future__ import annotations

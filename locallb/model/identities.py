@@ -24,13 +24,13 @@ NodeName = NewType("NodeName", str)
 _SERVICE_PARTS = 3
 PROCESS = "process"
 _DOCKER = "docker"
-"""The word of the runtime whose runs are processes of this host."""
+"""Name of the runtime with runs that are processes of this host."""
 Uid = NewType("Uid", str)
 """metadata.uid; empty in manifests that never were in a cluster."""
 
 
 ProxyName = NewType("ProxyName", str)
-"""What a proxy is called: as the key of the Service whose own it is, or `shared-1` or the like; never a path."""
+"""Name of a proxy: the key of the one Service that it serves, or `shared-1` or the like; never a path."""
 
 
 ProxyId = NewType("ProxyId", str)
@@ -38,15 +38,15 @@ ProxyId = NewType("ProxyId", str)
 
 
 PartId = NewType("PartId", str)
-"""Twelve hex digits, one for each Service of a stack: what it has of a proxy of the stack."""
+"""Twelve hex digits, one for each Service of a stack: its share of a stack proxy."""
 
 
 UpstreamName = NewType("UpstreamName", str)
-"""What a proxy calls the backends of a port, unique in it, such as `tcp-8080-ipv4`; empty for none."""
+"""A proxy's name for the backends of a port, unique in it, such as `tcp-8080-ipv4`; empty for none."""
 
 
 ContainerId = NewType("ContainerId", str)
-"""What an engine calls a container: 64 hex digits."""
+"""An engine's identifier of a container: 64 hex digits."""
 
 
 ImageName = NewType("ImageName", str)
@@ -62,19 +62,19 @@ ZoneName = NewType("ZoneName", str)
 
 
 OwnerId = NewType("OwnerId", str)
-"""Who has a name in a zone that others write too: the word in its marker, by default a stack's own."""
+"""Owner of a name in a zone with several writers: the text in its marker, by default a stack's own."""
 
 
 Fingerprint = NewType("Fingerprint", str)
-"""sha256 of a whole certificate, hex; empty for one that isn't there yet."""
+"""sha256 of a whole certificate, hex; empty if none exists yet."""
 
 
 Digest = NewType("Digest", str)
-"""sha256 of what something is made of, hex: equal ones mean that nothing has changed. Empty for unknown."""
+"""sha256 of something's inputs, hex: equal ones mean that nothing has changed. Empty for unknown."""
 
 
 SharingKey = NewType("SharingKey", str)
-"""What Services of a stack say alike that may hold an address together; empty for one that shares none."""
+"""Common key of a stack's Services that may share an address; empty if a Service shares none."""
 
 
 class Protocol(StrEnum):
@@ -103,12 +103,12 @@ def place(address: IPAddress, port: int) -> str:
 
 
 def in_place(address: IPAddress) -> str:
-    """Write an address as it stands before a port, and in URLs: `[fd00::5]`."""
+    """Format an address as before a port, and in URLs: `[fd00::5]`."""
     return f"[{address}]" if address.version == 6 else str(address)  # noqa: PLR2004 - IP version 6
 
 
 class ObjectKind(StrEnum):
-    """What kind of object gets addresses, or is told of those. Its value is the part of a key that names it."""
+    """Kind of an object with addresses, or with a status about them. Its value is the kind's part of a key."""
 
     SERVICE = "services"
     GATEWAY = "gateways"
@@ -131,9 +131,9 @@ ROUTED = OF_INGRESSES | {ObjectKind.GATEWAY}
 
 
 class ObjectKey(NamedTuple):
-    """Which object of a stack: unique at any moment, reused after deletion (then with another uid).
+    """Key of an object of a stack: unique at any moment, reused after deletion (then with another uid).
 
-    A proxy that is the stack's has such a key too, as its owner: its name, and neither cluster nor namespace. A tuple,
+    A stack proxy has such a key too, as its owner: its name, and neither cluster nor namespace. A tuple,
     because keys are hashed, compared and sorted some ten thousand times a plan.
     """
 
@@ -162,7 +162,7 @@ class ObjectKey(NamedTuple):
 
 
 class RunIdentity(NamedTuple):
-    """Which run of Envoy serves a proxy: another one has to prove itself again.
+    """Identity of an Envoy's run: another run has to prove itself again.
 
     Prints as `<pid>@<start>` for a process and as `<runtime>:<id>` for any other, as states of all versions have it.
     """
@@ -181,7 +181,7 @@ class RunIdentity(NamedTuple):
 
     @property
     def container(self) -> str:
-        """How its container is named in states: by its id, before which another runtime than Docker's stands."""
+        """Return its container's name in states: its id, prefixed by the runtime unless that is Docker."""
         return self.id if self.runtime == _DOCKER else str(self)
 
     @classmethod
@@ -192,7 +192,7 @@ class RunIdentity(NamedTuple):
 
 
 class Home(NamedTuple):
-    """Which stack of this host: whose claims, proxies and state these are. `root` is the project's real path."""
+    """Identity of a stack on this host: the owner of claims, proxies and state. `root` is the project's real path."""
 
     project: str
     stack: str

@@ -1,6 +1,6 @@
-"""The cache of pure computations. It saves work and decides nothing: with it and without it the result is the same.
+"""The cache of pure computations. It saves work and decides nothing: results are the same without it.
 
-Not here: what was applied to the world, and what others reported about it.
+Not here: applied changes, and observed facts.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _Given = tuple[Any, ...]
 
 
 class Memo(Struct, Generic[_Made]):
-    """Knows by key what a pure function returned last, and from which arguments.
+    """Caches the last result of a pure function by key, with its arguments.
 
-    Equal arguments: the function isn't called. An equal result: the former object is returned, so that all that depend
-    on it find identical arguments. What isn't asked for until `evict_unused` is forgotten. For one thread and one
-    purpose; nobody may change arguments or results.
+    Equal arguments: the function isn't called. An equal result: the former object is returned, so that dependent
+    functions find identical arguments. Entries unused until `evict_unused` are dropped. For one thread and one
+    purpose; arguments and results must not be changed.
     """
 
     _frame: _Given = ()
@@ -42,7 +42,7 @@ class Memo(Struct, Generic[_Made]):
         return known[1]
 
     def within(self, *frame: object) -> None:
-        """Forget everything that was made within another frame: whatever `make` uses besides `given`."""
+        """Clear the cache if the frame changed: inputs of `make` besides `given`."""
         if frame != self._frame:
             self._frame, self._before, self._now = frame, {}, {}
 
@@ -72,13 +72,13 @@ class Memo(Struct, Generic[_Made]):
 
 
 AnyMemo: TypeAlias = Memo[Any]
-"""One for results of several types: under each key stands one type, which the caller names."""
+"""A memo of several types of results: each key has one type, known to the caller."""
 
 
 def few_replaced(before: Sequence[object], now: Sequence[object], most: int = 10) -> Sequence[int] | None:
-    """Return where another object stands now than before; None where there are more or fewer, or more than `most` such.
+    """Return the indexes of replaced objects; None if the lengths differ, or more than `most` were replaced.
 
-    For an index of so many objects that to put a few in their places is far cheaper than to make it again.
+    For an index of so many objects that replacing a few is far cheaper than making it again.
     """
     if len(before) != len(now):
         return None

@@ -1,6 +1,6 @@
-"""Names and digests that must be the same at every run: made here and nowhere else.
+"""Names and digests that must be the same in every run: made only here.
 
-Nothing that comes from a cluster becomes part of a path: directories are named by digest, files by our own words.
+Nothing from a cluster becomes part of a path: directories are named by digest, files by constants.
 """
 
 from __future__ import annotations
@@ -82,10 +82,10 @@ def proxy_owner(home: Home, name: ProxyName) -> Owner:
 
 
 def part_id(service: ObjectKey) -> PartId:
-    """Name what a Service has of a proxy that others may use too: twelve hex digits."""
+    """Name a Service's share of a proxy that other Services may use too: twelve hex digits."""
     return PartId(digest(["part", str(service)])[:PROXY_ID_DIGITS])
 
 
 def metric_of(home: Home) -> int:
-    """Return the metric of a stack's routes: it tells whose they are, and is so high that anybody else's go first."""
+    """Return the metric of a stack's routes: it identifies their owner, and is so high that all others go first."""
     return _METRICS | int(digest([home.project, home.stack, home.root]), 16) % (1 << _METRIC_BITS)

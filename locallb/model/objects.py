@@ -30,10 +30,10 @@ from locallb.model.reasons import Problem
 
 EMPTY: Mapping[str, str] = MappingProxyType({})
 ADDRESSES_ANNOTATION = "local-lb.dev/addresses"
-"""Addresses that a Service or an Ingress asks for, comma-separated, at most one per family: `127.77.0.5,fd00::5`."""
+"""Requested addresses of a Service or an Ingress, comma-separated, at most one per family: `127.77.0.5,fd00::5`."""
 
 PORTS_ANNOTATION = "local-lb.dev/mapped-ports"
-"""What we write where the ports of a Service are found at others of 127.0.0.1: the API has no field for that."""
+"""Our annotation with the ports of 127.0.0.1 by which a Service is reached: the API has no field for that."""
 
 
 class FamilyPolicy(StrEnum):
@@ -48,15 +48,15 @@ class BackendChoice(StrEnum):
     """Where connections go first: to pods or to NodePorts."""
 
     AUTO = "auto"
-    """To pods where this host has a route to all of a port's endpoints that leads there for certain."""
+    """To pods if this host certainly has a route to all of a port's endpoints."""
     PODS = "pods"
-    """To pods wherever EndpointSlices are known, whatever the routes say."""
+    """To pods if EndpointSlices are known, regardless of routes."""
     NODE_PORTS = "nodePorts"
     """To pods only where there is no NodePort."""
 
 
 class ProxyProtocol(StrEnum):
-    """The version of the PROXY protocol in which a backend is told whose connection it is."""
+    """The version of the PROXY protocol by which a backend learns the client's address."""
 
     V1 = "v1"
     V2 = "v2"
@@ -78,9 +78,9 @@ class ServicePort(Struct, frozen=True):
     node_port: int = 0
     target_port: int | str | None = None
     mapped: int = 0
-    """The port at which clients find it on a loopback address that all Services share; 0 where that isn't planned."""
+    """The port for clients on a loopback address that all Services share; 0 if none is planned."""
     app_protocol: str = ""
-    """appProtocol, by which links to it are made; empty where it has none, or one that isn't a text."""
+    """appProtocol: the protocol of links to it; empty if absent, or not a text."""
 
     @property
     def number(self) -> int:
@@ -119,9 +119,9 @@ class Service(Struct, frozen=True):
     backends: BackendChoice | None = None
     """The annotation `local-lb.dev/backends`; None for what the stack says."""
     fault: Fault | None = None
-    """The annotation `local-lb.dev/fault`; None where nothing shall go wrong."""
+    """The annotation `local-lb.dev/fault`; None without a fault."""
     ordered: Order = NO_ORDER
-    """What commands ordered."""
+    """Overrides by commands."""
     name_in_status: bool | None = None
     """The annotation `local-lb.dev/name-in-status`; None for what the stack says."""
     proxy_protocol: ProxyProtocol | None = None
@@ -139,7 +139,7 @@ class Service(Struct, frozen=True):
     hostnames: tuple[str, ...] = ()
     """Entries of status.loadBalancer.ingress that have a name only."""
     was_served: bool = False
-    """Its status says by our condition that it got an address of local-lb, whatever it serves now."""
+    """By our condition in its status it once got an address of local-lb, whatever its current state."""
 
     @property
     def failing(self) -> Fault | None:
@@ -151,7 +151,7 @@ class Service(Struct, frozen=True):
 
     @property
     def ends(self) -> tuple[str, ...]:
-        """When what is ordered for it is over, as far as that ends by itself."""
+        """Return the ends of its overrides that expire."""
         return tuple(order.until for order in (self.failing, self.ordered.down) if order)
 
 
@@ -179,11 +179,11 @@ class Node(Struct, frozen=True):
     pod_cidrs: tuple[IPNetwork, ...] = ()
     """Where its pods have their addresses: spec.podCIDRs, or the ranges that the CNI keeps in objects of its own."""
     odd: tuple[str, ...] = ()
-    """What of it can't be read and is left out: a sentence each."""
+    """Sentences about its unreadable parts, which are left out."""
 
 
 class PodRanges(Struct, frozen=True):
-    """Ranges that the CNI gave a Node's pods, as an object of its own says it."""
+    """Ranges that the CNI gave a Node's pods, by an object of its own."""
 
     node: NodeName
     networks: tuple[IPNetwork, ...]
@@ -222,7 +222,7 @@ class EndpointSlice(Struct, frozen=True):
 
 
 class Discovery(StrEnum):
-    """How a proxy learns its endpoints: EDS files (one inotify instance a cluster), or inside the CDS file (none)."""
+    """Discovery of a proxy's endpoints: EDS files (one inotify instance a cluster), or inside the CDS file (none)."""
 
     EDS = "eds"
     STATIC = "static"

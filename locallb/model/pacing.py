@@ -1,8 +1,8 @@
 """Back-off and rate limits: the one implementation for everything that is tried more than once.
 
-`Pace` is the policy, `Backoff` the history: whoever tries asks `wait` first and reports how the attempt ended. `Quota`
+`Pace` is the policy, `Backoff` the history: the caller checks `wait` before an attempt and reports its result. `Quota`
 limits the rate of many callers, `Credit` grants a caller a few extra. All times are seconds of one monotonic clock. Not
-here: threads, clocks, randomness, and what is tried.
+here: threads, clocks, randomness, and the attempts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MOST_STEPS = 64
 
 
 class Pace(Struct, frozen=True):
-    """How often something is tried at most."""
+    """Limits on the frequency of attempts."""
 
     first: float
     """Seconds to wait after the first failure."""
@@ -34,7 +34,7 @@ class Pace(Struct, frozen=True):
     """By which part of itself chance may lengthen a wait, so that what failed together isn't tried together."""
 
     def delay(self, failures: int, chance: float = 0.0) -> float:
-        """Return the seconds to wait after so many failures in a row; `chance` is from 0 to 1."""
+        """Return the seconds to wait after `failures` in a row; `chance` is from 0 to 1."""
         if failures < 1:
             return self.floor
         grown = self.first * self.factor ** min(failures - 1, _MOST_STEPS)
@@ -78,14 +78,14 @@ class Backoff(Struct, frozen=True):
         return Backoff(self.pace, failures, at, math.inf, now + self.pace.floor)
 
     def succeeded(self, now: float) -> Backoff:
-        """Note that an attempt succeeded, or that what succeeded before still does."""
+        """Note that an attempt succeeded, or that an earlier success still holds."""
         since = min(self.well_since, now)
         failures = 0 if now - since >= self.pace.calm else self.failures
         earliest = now + self.pace.floor
         return Backoff(self.pace, failures, earliest, since, earliest)
 
     def hurried(self, now: float) -> Backoff:
-        """Try as soon as the floor allows: what made it fail may be gone. The row of failures goes on."""
+        """Retry as soon as the floor allows: the cause of failures may be gone. The count of failures continues."""
         return replace(self, not_before=min(self.not_before, max(now, self._earliest)))
 
 
@@ -96,12 +96,12 @@ class Credit(Struct):
     life: float = 0.0
     """Seconds."""
     _ends: OrderedDict[str, float] = field(default_factory=OrderedDict)
-    """Until when those of each count who brought some; what ends first comes first."""
+    """Time at which each object's turns expire, the earliest first."""
     _left: deque[tuple[float, int]] = field(default_factory=deque)
-    """How many turns are left until when, in the same order; none of which nothing is left."""
+    """Number of remaining turns and their end, in the same order; only positive numbers."""
 
     def bring(self, who: str, now: float, times: int = 1) -> None:
-        """Note that an object changed, counted so many times. More changes in its life bring none."""
+        """Note that an object changed, counted `times` times. More changes in its life add nothing."""
         self._forget(now)
         if who not in self._ends:
             self._ends[who] = now + self.life
@@ -114,7 +114,7 @@ class Credit(Struct):
         return bool(self._left)
 
     def spend(self, now: float) -> None:
-        """Note that one was taken, if there was one."""
+        """Use up one turn, if any remains."""
         if self.is_left(now):
             end, left = self._left.popleft()
             if left > 1:
@@ -135,9 +135,9 @@ class Quota(Struct):
     span: float = 1.0
     """Seconds."""
     owed: int = 0
-    """How many more than `most` there may be, if the last ones are owed to a waiting caller."""
+    """Number of turns above `most` that may be taken if the last ones are owed to a waiting caller."""
     credit: Credit = field(default_factory=Credit)
-    """Turns besides those, taken where there is no other."""
+    """Extra turns, taken if no other is free."""
     _taken: deque[float] = field(default_factory=deque)
     """When the last turns were taken, as many as may count, in order."""
 
@@ -158,7 +158,7 @@ class Quota(Struct):
         self.credit.bring(who, now, times)
 
     def allow(self, most: int) -> None:
-        """Grant so many turns from now on. What was forgotten of earlier turns was too long ago to count."""
+        """Set the limit of turns. Dropped earlier turns were too long ago to count."""
         self.most = most
         self._forget()
 

@@ -1,6 +1,6 @@
-"""The outside party for which an operation on a resource waits, by the resource's type and inputs, as data.
+"""The outside party that an operation on a resource waits for, by the resource's type and inputs, as data.
 
-One that hangs holds up what waits for the same party, and nothing else. Not here: how that is done (`engine.core`).
+A hanging party delays only operations on itself. Not here: scheduling (`engine.core`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MOST = 16
 
 
 class Room(NamedTuple):
-    """How much a party bears at a time: so many operations, or batches of all that waits; and how long one may take."""
+    """Capacity of a party: concurrent operations, or batches of all that waits; and the duration limit of one."""
 
     width: int = MOST
     is_batch: bool = False
@@ -71,7 +71,7 @@ def _certificate(inputs: Mapping[str, object]) -> str:
 
 
 def _routes(inputs: Mapping[str, object]) -> str:
-    """Return whose routes they are: this host's, or those of a container's own network."""
+    """Return the owner of routes: this host, or a container's own network."""
     return DOCKER if inputs.get("container") else NETLINK
 
 

@@ -15,7 +15,7 @@ class Reason(StrEnum):
     POOL_EXHAUSTED = "PoolExhausted"
     """No free address in any pool that the Service may use."""
     NO_POOL = "NoPool"
-    """No pool for this Service: none of the family, or none whose namespaces or selector allow it."""
+    """No pool for this Service: none of the family, or none with namespaces or a selector that allow it."""
     OUT_OF_POOL = "OutOfPool"
     """The requested address is in no pool."""
     SELECTOR_MISMATCH = "SelectorMismatch"
@@ -52,9 +52,9 @@ class Reason(StrEnum):
     LISTENERS_NOT_VALID = "ListenersNotValid"
     """None of a Gateway's listeners can be served now: the address stays, clients are refused."""
     SERVED_BY_ANOTHER = "ServedByAnother"
-    """Its status has addresses of another controller, and nothing says that it shall be ours."""
+    """Its status has addresses of another controller, and nothing requests ours."""
     PROXY_DOWN = "ProxyDown"
-    """The Service's proxy can't be brought back: the address stays claimed and isn't told until it serves again."""
+    """The Service's proxy can't be repaired: the address stays claimed and isn't published until it serves again."""
 
 
 WITHOUT_ADDRESS = frozenset(
@@ -87,7 +87,7 @@ OF_THE_HOST = frozenset(
         Reason.PORT_IN_USE,
     }
 )
-"""Reasons that may clear without an event: what is in the way is another process, stack or setting of this host."""
+"""Reasons that may clear without an event: the obstacle is another process, stack or setting of this host."""
 
 
 OF_THE_OBJECT = frozenset(

@@ -1,4 +1,4 @@
-"""What a proxy serves: listeners, upstreams and backends, independent of Envoy (`envoy` makes its configuration)."""
+"""Listeners, upstreams and backends of a proxy, independent of Envoy (`envoy` makes its configuration)."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Upstream(Struct, frozen=True):
     standby: tuple[Backend, ...] = ()
     """Backends that take over when none of `backends` is healthy and they are."""
     proxy_protocol: ProxyProtocol | None = None
-    """How backends are told whose connection it is; health checks say nothing of it."""
+    """How backends learn the client's address; health checks don't send it."""
     http: HttpBackends | None = None
     """Requests go there, from HTTP listeners; None: connections or datagrams."""
     measured: bool = False
@@ -122,11 +122,11 @@ class Listener(Struct, frozen=True):
     source_ranges: tuple[IPNetwork, ...] = ()
     client_ip_affinity: bool = False
     container_port: int = 0
-    """Where Envoy listens inside of a container whose ports Docker publishes, on every address there; 0: just here."""
+    """Envoy's port inside a container with ports that Docker publishes, on every address there; 0: the port itself."""
     patient: bool = False
-    """Whether a client that no backend accepts is held for about a second, in which another one may be configured."""
+    """Whether a client without an accepting backend is held for about a second, until another may be configured."""
     fault: Fault | None = None
-    """What shall go wrong with its connections, of TCP."""
+    """The fault of its TCP connections."""
     detour: Detour | None = None
     """Where they go instead for a while, of TCP."""
     log: str = ""
@@ -183,13 +183,13 @@ class HeapBounds(Struct, frozen=True):
     """Bytes beyond which it refuses; 0 for no bounds of its memory at all, as a proxy of an earlier version has none,
     which only a replacement could bound."""
     ends_stalled: bool = True
-    """Whether it ends requests that don't move then: those of earlier versions wait for their backends."""
+    """Whether it then ends stalled requests: proxies of earlier versions wait for their backends."""
     counts_rejected: bool = True
     """Whether it counts requests that it rejects by their form, where it serves HTTP: earlier versions don't."""
 
 
 class Proxy(Struct, frozen=True):
-    """One Envoy: what it is called, how it discovers endpoints and what it serves."""
+    """One Envoy: its name, its discovery of endpoints and its traffic."""
 
     name: ProxyName
     id: ProxyId
@@ -197,16 +197,17 @@ class Proxy(Struct, frozen=True):
     listeners: tuple[Listener, ...] = ()
     upstreams: tuple[Upstream, ...] = ()
     published: tuple[PublishedPort, ...] = ()
-    """Empty where Envoy binds the addresses itself. Ports without backends are among them, so that backends which come
-    and go need no other container."""
+    """Empty if Envoy binds the addresses itself. Ports without backends are included, so that added and removed
+    backends need no other container.
+    """
     http: tuple[HttpListener, ...] = ()
     may_serve_http: bool = False
-    """HTTP listeners may come while it runs: its bootstrap, which never changes, has what those need."""
+    """HTTP listeners may be added while it runs: its bootstrap, which never changes, has their requirements."""
     names: tuple[NameListener, ...] = ()
     heap: HeapBounds | None = None
     """None for what a process of this host may have."""
     udp_only: bool = False
-    """It is made anew before it serves anything but UDP, so that no stream ever depends on its drain time."""
+    """It is replaced before it serves anything but UDP, so that no stream ever depends on its drain time."""
 
     @property
     def bounded(self) -> bool:
@@ -229,7 +230,7 @@ class Proxy(Struct, frozen=True):
 
 
 class Part(Struct, frozen=True):
-    """What one Service has of a proxy that is the stack's."""
+    """One Service's share of a stack proxy."""
 
     id: PartId
     """Its upstreams' names begin with it."""

@@ -1,6 +1,6 @@
-"""All inputs of a plan, read at one moment: Kubernetes objects, addresses that are held, facts of the host.
+"""All inputs of a plan, read at one moment: Kubernetes objects, held addresses, facts of the host.
 
-Frozen data, as sources produce it. Not here: the Kubernetes objects themselves (`objects`), and how inputs are read.
+Frozen data, as sources produce it. Not here: the Kubernetes objects themselves (`objects`), and reading inputs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _NO_HEALTH_PORTS: Mapping[ClusterName, frozenset[Family]] = MappingProxyType({})
 
 
 class Access(Struct, frozen=True):
-    """How a live cluster's API is reached: by reference, never with a credential in it."""
+    """Access to a live cluster's API: by reference, never with a credential in it."""
 
     kubeconfig: str
     """Path of the kubeconfig, absolute."""
@@ -65,7 +65,7 @@ class MappedPort(NamedTuple):
 
     @property
     def place(self) -> Place:
-        """What is exclusively its own there."""
+        """Its exclusive part of the address."""
         return self.number, self.protocol
 
     def __str__(self) -> str:
@@ -93,15 +93,15 @@ class Claim(Struct, frozen=True):
     address: IPAddress
     owner: Owner
     ports: tuple[MappedPort, ...] = ()
-    """What is held of an address that many share by its ports; empty where it is held as a whole."""
+    """Claimed ports of a shared address; empty if the whole address is claimed."""
     problem: str = ""
-    """Why its owner is unknown, and what to do; empty where it is known."""
+    """The reason that its owner is unknown, and the remedy; empty if it is known."""
     unread: bool = False
     """It can't be read just now, and may say anything."""
 
     @property
     def places(self) -> frozenset[Place]:
-        """What nobody else may have at the address; empty for all of it."""
+        """Return its exclusive part of the address; empty for all of it."""
         return places_of(self.ports)
 
     @property
@@ -116,13 +116,13 @@ class Claim(Struct, frozen=True):
 
 
 class HeldProxy(Struct, frozen=True):
-    """What a Service's own proxy is like that runs, as far as it shall stay so."""
+    """Properties of a Service's running own proxy that must not change."""
 
     service: ObjectKey
     discovery: Discovery | None
     """None where it serves nothing yet."""
     upstreams: int = 1
-    """How many files it watches besides listeners and clusters where it uses EDS: endpoints, routes, secrets."""
+    """Number of files it watches besides listeners and clusters if it uses EDS: endpoints, routes, secrets."""
     patient: bool | None = None
     """Whether its listeners hold clients (`serving.Listener.patient`); None where it has none for TCP."""
     may_fail: bool | None = None
@@ -134,14 +134,14 @@ class HeldProxy(Struct, frozen=True):
 
 
 class HeldProxyAssignment(NamedTuple):
-    """Which of the stack's proxies serves a Service, by the proxy's name."""
+    """The stack proxy that serves a Service, by the proxy's name."""
 
     service: ObjectKey
     proxy: ProxyName
     patient: bool | None = None
     """As `HeldProxy` has it."""
     whole: bool = False
-    """Nobody else can be served by it: it is among the proxies of their own as well."""
+    """It serves no other Service: it is among their own proxies as well."""
 
 
 class Socket(Struct, frozen=True):
@@ -168,25 +168,25 @@ class Subnet(Struct, frozen=True):
     taken: frozenset[IPAddress] = frozenset()
     """Addresses of other owners' containers."""
     chosen: frozenset[ProxyId] = frozenset()
-    """Proxies of this stack whose container has an address that Docker chose."""
+    """Proxies of this stack in containers with an address that Docker chose."""
 
 
 class HostFacts(Struct, frozen=True):
-    """What this host allows. The defaults are those of a host without limits, for tests and previews elsewhere."""
+    """Limits of this host. The defaults are of a host without limits, for tests and previews elsewhere."""
 
     unprivileged_port_start: int = 0
     """First port that we may bind: net.ipv4.ip_unprivileged_port_start, or 0 with CAP_NET_BIND_SERVICE."""
     watches: int = 1_000_000
-    """inotify instances that all our proxies together may take (fs.inotify.max_user_instances less what others use)."""
+    """Limit of inotify instances of all our proxies (fs.inotify.max_user_instances less the use of other processes)."""
     sockets: tuple[Socket, ...] = ()
     addresses: HostAddresses | None = None
-    """Which addresses are this host's; None where no host is known: then every address counts as its own."""
+    """Addresses of this host; None if no host is known: then every address counts as its own."""
     routed: tuple[IPNetwork, ...] | None = None
-    """What this host has a route to, the default route apart; None where that isn't known."""
+    """Networks to which this host has a route, except the default route; None if unknown."""
     routes: tuple[Route, ...] = ()
-    """Routes that the kernel asks for every packet, whatever they say of their destination; empty where unknown."""
+    """Routes that the kernel reads for every packet, whatever their destination; empty if unknown."""
     diversions: tuple[Diversion, ...] = ()
-    """What rules lead elsewhere than those routes."""
+    """Destinations that rules lead elsewhere than those routes."""
     envoy: str = ""
     """The version of Envoy that is installed."""
     user: int = 0
@@ -196,11 +196,11 @@ class HostFacts(Struct, frozen=True):
     may_route: bool = True
     """This user may change routes, or Docker does it for them."""
     subnets: tuple[Subnet, ...] = ()
-    """Those of the Docker network on which ports are published."""
+    """Subnets of the Docker network on which ports are published."""
 
 
 class Contents(Struct, frozen=True):
-    """How much one source had, whatever became of it."""
+    """Number of objects in one source, used or not."""
 
     cluster: ClusterName
     kinds: Mapping[str, int]
@@ -233,16 +233,16 @@ class Snapshot(Struct, frozen=True):
     """Addresses in this stack's own state."""
     proxies: tuple[HeldProxy, ...] = ()
     stack_proxies: tuple[ProxyName, ...] = ()
-    """Names of the proxies in the state that are the stack's and not one Service's: shared ones and spares."""
+    """Names of the stack proxies in the state, which belong to no single Service: shared ones and spares."""
     http_proxies: frozenset[ProxyName] = frozenset()
-    """Those of them to which HTTP may come."""
+    """Stack proxies that serve HTTP."""
     heaps: Mapping[ProxyName, HeapBounds] = field(default_factory=lambda: _NO_HEAPS)
     """The bounds of their heaps, as `HeldProxy` has it; absent where nothing shows it."""
     assignments: tuple[HeldProxyAssignment, ...] = ()
-    """Who is served by one of those."""
+    """The Services of the stack proxies."""
     host: HostFacts = field(default_factory=HostFacts)
     access: Mapping[ClusterName, Access] = field(default_factory=lambda: _NO_ACCESS)
-    """The live clusters: those whose Services are told what they got."""
+    """Access to the live clusters, to publish statuses of their Services."""
     health_ports: Mapping[ClusterName, frozenset[Family]] = field(default_factory=lambda: _NO_HEALTH_PORTS)
     """The families in which Nodes answer on kube-proxy's health port, by cluster; absent: in none."""
     node_routes: Mapping[ClusterName, tuple[PodRoute, ...]] = field(default_factory=lambda: _NO_ROUTES)
@@ -250,14 +250,14 @@ class Snapshot(Struct, frozen=True):
     external_ips: frozenset[IPAddress] = frozenset()
     """spec.externalIPs of Services of any type: kube-proxy takes them for its own on every Node."""
     contents: tuple[Contents, ...] = ()
-    """How much each source has, as far as that is known."""
+    """Number of objects in each source, if known."""
     gateway_api: tuple[ObjectOfCluster, ...] = ()
     """Gateway API's objects, and what they refer to; empty where no source has any."""
     orders: Mapping[ObjectKey, Order] = field(default_factory=lambda: _NO_ORDERS)
-    """What commands ordered, for Services and for what isn't among `services`."""
+    """Overrides by commands, also of Services that aren't among `services`."""
     name_servers: tuple[tuple[IPAddress, int], ...] = ()
     """Where the stack's own name server answers by the state, and with which port."""
     authority: LocalAuthority | None = None
-    """Who makes certificates for hosts without a Secret; None where the stack doesn't want that."""
+    """Authority of certificates for hosts without a Secret; None if the stack disables that."""
     hints: tuple[str, ...] = ()
-    """What sources say would be better, for information."""
+    """Proposed improvements from sources, for information."""

@@ -11,7 +11,7 @@ from typing import Protocol
 ADDRESS = "locallb:index:LoopbackAddress"
 PORTS = "locallb:index:LoopbackPorts"
 CLAIMS = frozenset({ADDRESS, PORTS})
-"""What has a claim in the ledger."""
+"""Types of resources with a claim in the ledger."""
 CERTIFICATE = "locallb:index:LocalCertificate"
 SERVED_CERTIFICATE = "locallb:index:ServedCertificate"
 CONFIG = "locallb:index:ProxyConfig"
@@ -31,13 +31,13 @@ CLUSTER_ROUTES = "locallb:index:ClusterRoutes"
 GATEWAY_OBJECT = "locallb:index:GatewayObject"
 CLUSTER_ZONES = "locallb:index:ClusterZones"
 ROOTS = (BALANCER, PROXY, CLUSTER_ROUTES, GATEWAY_OBJECT, CLUSTER_ZONES)
-"""What stands below the stack: each is updated by itself, with what it consists of."""
+"""Resources directly below the stack: each is updated by itself, with its children."""
 CONTAINER = "docker:index/container:Container"
 PODMAN_CONTAINER = "locallb:index:PodmanContainer"
 
 
 class Resource(Protocol):
-    """What is needed of a resource in a state."""
+    """The needed fields of a resource in a state."""
 
     @property
     def type(self) -> str:

@@ -17,14 +17,14 @@ class IngressPort(Struct, frozen=True):
     port: int
     protocol: str
     error: str = ""
-    """Why it isn't served; empty while it is."""
+    """The reason that it isn't served; empty while it is."""
 
 
 class EntryName(NamedTuple):
     """The name of an ingress entry."""
 
     hostname: str = ""
-    """A name of the load balancer; empty where it shall not be told, or has none."""
+    """A name of the load balancer; empty if it has none, or must not be published."""
 
 
 NAMELESS = EntryName()

@@ -29,9 +29,9 @@ OBSTACLES = {
 }
 """What keeps a file from being written, and nothing else."""
 SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-"""The host has no more of something just now: nothing is known of what was asked for, least of all that it is gone."""
+"""The host has run out of a resource just now: the result is unknown, and must not count as absent."""
 FAILING = frozenset({errno.EIO, errno.ESTALE})
-"""The disk or the server that has it fails: of this one file nothing is known, others may be read."""
+"""The disk or its server fails: this one file is unreadable, others may be readable."""
 UNTOLD = SCARCE | FAILING
 """Either."""
 
@@ -40,11 +40,11 @@ _SAID = {
     "Too many open files": errno.EMFILE,
     "Cannot allocate memory": errno.ENOMEM,
 }
-"""What the C library calls these, for errors of libraries that pass on nothing but words."""
+"""Texts of the C library, for errors of libraries that pass on only the text."""
 
 
 def refusal(error: OSError) -> str:
-    """Return what the system says, and what to do where that is known."""
+    """Return the system's message, with a known remedy."""
     what, remedy = words_of(error), REMEDIES.get(error.errno or 0)
     return f"{what}; {remedy}" if remedy else what
 
@@ -65,23 +65,23 @@ def has_remedy(error: BaseException | None) -> bool:
 
 
 def reason(error: Exception) -> str:
-    """Return the same of an error of the system, and what any other one says."""
+    """Return the message of a system error with its remedy, or of any other error."""
     return refusal(error) if isinstance(error, OSError) else str(error)
 
 
 def told(error: OSError) -> str:
-    """Return what the system refuses, with the file that it is about, if it is about one."""
+    """Return the system's message, with the file of the error, if any."""
     return f"{error.filename}: {refusal(error)}" if error.filename else refusal(error)
 
 
 def refuse_scarcity(error: OSError, what: str, kind: Callable[[str], Exception]) -> None:
-    """Raise an error of `kind` where the host lacks what it takes to look: whatever was looked for may be there."""
+    """Raise an error of `kind` if the host lacks the resources to read: the object may exist."""
     if error.errno in SCARCE:
         raise kind(f"{what}: {told(error)}") from error
 
 
 def scarcity(error: BaseException) -> str:
-    """Return what the host has no more of, and what helps, where an error of a library is about that; or nothing."""
+    """Return the exhausted resource of the host, and the remedy; empty if the error has another cause."""
     text = str(error)
     return next((f"{words}; {REMEDIES[number]}" for words, number in _SAID.items() if words in text), "")
 

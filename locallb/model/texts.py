@@ -17,13 +17,13 @@ import msgspec
 from locallb.model.formatting import clipped
 
 FAULT = "local-lb.dev/fault"
-"""The field in which an object that was cleaned keeps what is wrong with it: half a sentence."""
+"""The field with the fault of a cleaned object: half a sentence."""
 DEEPEST = 200
 """Objects and lists within each other that are accepted."""
 MOST_ALIASED = 1 << 20
-"""Characters that the aliases of a YAML text may stand for in all, also where one names another."""
+"""Limit of characters that the aliases of a YAML text expand to, also if one names another."""
 _SUSPICIOUS = re.compile(rb"\\[ubf]|\x7f|\xc2[\x80-\x9f]")
-"""What JSON shows of a control character; backslashes of texts look alike at times."""
+"""JSON escapes of control characters; escaped backslashes in texts may look alike."""
 _HALVES = re.compile("[\ud800-\udfff]")
 _UNWRITABLE = re.compile("[\x00\ud800-\udfff]")
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -32,7 +32,7 @@ _JSON = msgspec.json.Encoder()
 
 
 def cleaned(document: Mapping[_Key, object]) -> dict[_Key, object]:
-    """Return an object as it is or, if a text of it can't be written, with the text escaped and `FAULT`."""
+    """Return an object unchanged or, if a text of it can't be written, with the text escaped and `FAULT`."""
     clean: dict[Any, object] = document if isinstance(document, dict) else dict(document)
     if _is_plain(clean):
         return clean

@@ -27,7 +27,7 @@ class Place(Struct, frozen=True):
 
     parent: ResourceKey
     ready: tuple[ResourceKey, ...] = ()
-    """What must exist before anything is published."""
+    """Resources that must exist before anything is published."""
     published: Mapping[str, ResourceKey] = field(default_factory=dict)
     """The last resource of each output that publishes before, by its word."""
 
@@ -38,14 +38,14 @@ class Output(ABC):
     resource_types: tuple[type[ResourceType[Any, Any]], ...] = ()
     """Types of our provider that it desires."""
     looked_after: frozenset[str] = frozenset()
-    """Tokens of those that others can change without an event that reports it."""
+    """Type tokens of resources that others can change without an event that reports it."""
 
     @abstractmethod
     def resources(self, planned: Planned, place: Place) -> Sequence[Resource]:
         """Return the resources that publish it, the last of all last; none where this output doesn't."""
 
     def stamp(self, plan: Plan) -> object:
-        """Return what is another value once others may have changed what it published; None where files tell."""
+        """Return a value that changes once others may have changed published data; None if files report changes."""
         del plan
         return None
 

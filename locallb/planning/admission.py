@@ -1,7 +1,7 @@
-"""Admission: which Services get addresses and a proxy, in which order they are placed, and why the others don't.
+"""Admission: the Services that get addresses and a proxy, in order of placement, and the reasons of refusals.
 
-What concerns all Services is decided from as little of each as decides: so a change of anything else of a Service is no
-reason to decide again. Not here: what is served, and how an address or a proxy is chosen.
+Decisions about all Services depend on as few fields of each as possible: a change of any other field repeats no
+decision. Not here: served traffic, and the choice of an address or a proxy.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Admitted(NamedTuple):
 
 
 class Admission(Struct, frozen=True):
-    """The Services that are placed, sorted, and what became of the others."""
+    """The placed Services, sorted, and the results of the others."""
 
     admitted: Sequence[Admitted]
     assigned: ProxyAssignments
     refused: Mapping[ObjectKey, Answer]
-    """Who gets no proxy, and why: addresses, where the host has no room."""
+    """Services without a proxy: the problem, or the addresses if the host has no room for a proxy."""
 
 
 def admit(snapshot: Snapshot, settings: Settings, files: Mapping[ObjectKey, int], memo: AnyMemo) -> Admission:
@@ -85,14 +85,14 @@ _NO_PROBLEMS: PortProblems = {}
 
 
 class _Considered(NamedTuple):
-    """A Service, and what of it decides about others."""
+    """A Service, and its fields that affect other Services."""
 
     service: Service
     ours: bool
     foreign: bool
     """By its status it is another controller's."""
     wish: Service
-    """What of it decides about addresses; every other field has its default."""
+    """The fields that decide about addresses; every other field has its default."""
     demand: ProxyDemand
 
 
@@ -106,7 +106,7 @@ def _considered(snapshot: Snapshot, settings: Settings, memo: AnyMemo) -> Sequen
 
 
 def _consider(service: Service, settings: Settings, live: bool, rivals: bool) -> _Considered:  # noqa: FBT001 - as `Memo` gives it
-    """Set apart what decides about others; ports do where addresses may be shared, mapped, or had by other users."""
+    """Extract the fields that affect other Services; ports do if addresses may be shared, mapped, or in foreign use."""
     ours = is_ours(service, settings) and not service.deleting
     by_ports = rivals or settings.port_mapping or bool(service.sharing_key)
     wish = Service(
@@ -167,7 +167,7 @@ def _hopeless(services: Iterable[Service], problems: Mapping[ObjectKey, PortProb
 def _allocated(
     snapshot: Snapshot, everybody: tuple[Service, ...], wanted: tuple[Service, ...], settings: Settings, memo: AnyMemo
 ) -> Mapping[ObjectKey, Answer]:
-    """Return the addresses of those that are `wanted`, of all that may list or hold some."""
+    """Return the addresses of `wanted`, among all Services that may list or hold some."""
     named = memo.of("named", _named, everybody, snapshot.claims, snapshot.remembered, settings.pins)
     listening = memo.of("listening", _listening, snapshot.host.sockets, named, settings.pools)
     seen = Snapshot(
@@ -197,7 +197,7 @@ def _named(
 
 
 def _listening(sockets: Iterable[Socket], named: frozenset[IPAddress], pools: Iterable[Pool]) -> tuple[Socket, ...]:
-    """Return the sockets at addresses that a Service may get; hosts have many others, which come and go."""
+    """Return the sockets at addresses that a Service may get; hosts have many others, which change often."""
     spans = [span for pool in pools for span in pool.ranges]
     return tuple(
         socket

@@ -1,8 +1,8 @@
-"""Services of other controllers: their status has addresses that aren't ours, and nothing says that they shall be.
+"""Services of other controllers: their status has only foreign addresses, and nothing requests ours.
 
-A cloud's controller, MetalLB or another local-lb serves them, and DNS may publish what their status says. They are left
+A cloud's controller, MetalLB or another local-lb serves them, and DNS may publish their status. They are left
 alone: no address, no finalizer, condition or event. A Service that this stack served stays its own, also after a lost
-state. Not here: removing what others wrote into the status of our Services (`kubernetes.status_patch`).
+state. Not here: removing foreign entries from the status of our Services (`kubernetes.status_patch`).
 """
 
 from __future__ import annotations

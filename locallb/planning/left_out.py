@@ -18,7 +18,7 @@ from locallb.planning.planned import Plan
 from locallb.planning.selection import implements, is_ours, selects
 
 EXAMPLES = 3
-"""Names that stand in a sentence; of more it says how many."""
+"""Limit of names in a sentence; for further ones it has their number."""
 _GROUPS = 8
 """Sentences about Services that are left out, and kinds in a sentence."""
 _Any = Service | MalformedService

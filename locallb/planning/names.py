@@ -33,9 +33,9 @@ from locallb.planning.proxies.placing import PlanContext
 from locallb.planning.runs import RunInputs, run_planner
 
 MOST_NAMES = 200
-"""Names that one annotation asks for. Whoever wrote it is told of each that it misses."""
+"""Limit of names in one annotation; a longer list is cut, with a refusal."""
 MOST_TOLD = 50
-"""Refusals that the owner of names is told."""
+"""Limit of refusals reported to the owner of names."""
 REFUSED = "NameRefused"
 """A Service wishes a name that it doesn't get."""
 _ANNOTATION = "external-dns.alpha.kubernetes.io/"
@@ -145,7 +145,7 @@ _TOLD_ONE_NAME = (ObjectKind.SERVICE, ObjectKind.GATEWAY)
 
 
 def told_hosts(ingresses: Iterable[Ingress], placement: Placement, dns: DnsSettings | None) -> Mapping[Named, str]:
-    """Return the names for statuses of Ingresses: for each the first host that leads to its address."""
+    """Return the names for statuses of Ingresses: for each the first host with a DNS name for its address."""
     if dns is None or not dns.in_status:
         return {}
     own = _own_names(placement, placement.names)
@@ -153,7 +153,7 @@ def told_hosts(ingresses: Iterable[Ingress], placement: Placement, dns: DnsSetti
 
 
 def _own_names(placement: Placement, given: Iterable[Name]) -> frozenset[str]:
-    """Return the names that lead to a load balancer itself and may be in a status: no wildcard, no underscore."""
+    """Return the DNS names of a load balancer itself that may be in a status: no wildcard, no underscore."""
     own = (name for name in given if set(name.addresses) == set(placement.addresses))
     return frozenset(name.name for name in own if is_hostname(name.name))
 
@@ -165,7 +165,7 @@ def _made_by_template(key: ObjectKey, dns: DnsSettings) -> tuple[str, ...]:
 
 
 def _servers(names: Names, dns: DnsSettings, frame: PlanContext) -> Iterator[PlannedProxy]:
-    """Plan the Envoy that answers, if there is to be one."""
+    """Plan the Envoy that answers DNS queries, if needed."""
     if not dns.embedded or frame.settings.publishes:
         return
     every = [name for given in names.given.values() for name in given]

@@ -18,7 +18,7 @@ OTHERS = "OtherController"
 PROXY_PROTOCOL = "ProxyProtocolIgnored"
 """A UDP port can't have what was asked for."""
 FAMILY = "FamilyMissing"
-"""It has no address of a family that it wants."""
+"""It lacks an address of a requested family."""
 FAULT = "FaultOrdered"
 """Connections fail because a fault was ordered."""
 DRAIN = "Drained"
@@ -27,7 +27,7 @@ _ORDERED = "is ordered by"
 """In every sentence about one of the two."""
 OF_ORDERS = frozenset({FAULT, DRAIN})
 TOLD_OF_THE_STACK = OF_ORDERS | {FAMILY, OTHERS, PROXY_PROTOCOL}
-"""Notices of single Services that stand among those of the whole plan, too."""
+"""Notices of single Services that are shown for the whole plan, too."""
 
 
 class Notice(Struct, frozen=True):
@@ -72,7 +72,7 @@ def _without(service: Service, family: Family) -> str:
 
 
 def of_faults(service: Service, faults: Mapping[str, Fault]) -> tuple[Notice, ...]:
-    """Return what to say of the faults that annotations of routes and Ingresses order, unless one is for all."""
+    """Return notices of the faults that annotations of routes and Ingresses order, unless one fault covers all."""
     end = "remove the annotation to end it before"
     said = {} if service.failing else faults
     return tuple(

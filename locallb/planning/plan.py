@@ -1,7 +1,7 @@
 """From a snapshot to a plan: for each Service a placement or a rejection, and the proxies that serve the placements.
 
 The planner takes everything as arguments and returns data; equal inputs give equal plans, in any order. Three kinds of
-result: what to run (`Plan.proxies`), what it serves (inside each proxy) and what to tell the user (placements' port
+result: what to run (`Plan.proxies`), what it serves (inside each proxy) and reports to the user (placements' port
 problems, rejections, notices). Not here: reading Services, choosing addresses, Envoy's configuration.
 """
 
@@ -105,19 +105,19 @@ def _watched_files(gateways: Mapping[ObjectKey, Bound], memo: AnyMemo) -> Mappin
 
 
 class _Around(NamedTuple):
-    """What placements are made from besides their Services."""
+    """Inputs of placements other than their Services."""
 
     snapshot: Snapshot
     settings: Settings
     nodes: tuple[Node, ...]
-    """Those that may be backends."""
+    """Nodes that may be backends."""
     lone: Mapping[ClusterName, str]
     """Sentences about clusters of which every Node is used although all are excluded."""
     routing: RoutePlan
 
 
 class _World(Struct, frozen=True):
-    """What all placements of a cluster have in common."""
+    """Common inputs of all placements of a cluster."""
 
     index: BackendIndex
     lone: str
@@ -125,18 +125,18 @@ class _World(Struct, frozen=True):
 
 
 class _Question(NamedTuple):
-    """What one placement is made from, besides the frame: equal ones give equal placements."""
+    """Inputs of one placement besides the frame: equal ones give equal placements."""
 
     admitted: Admitted
     world: _World
     behind: tuple[tuple[ObjectKey, tuple[EndpointSlice, ...]], ...]
-    """The EndpointSlices of each Service to which it leads."""
+    """The EndpointSlices of each of its backend Services."""
     drained: Mapping[ObjectKey, frozenset[str]]
-    """Which of the backends of those get no new connections."""
+    """Drained backends of these Services."""
     sockets: tuple[Socket, ...]
-    """Those that listen at its addresses."""
+    """Sockets that listen at its addresses."""
     held: frozenset[IPAddress] | None
-    """The addresses that claims give it; None where its status says nothing of others."""
+    """Its claimed addresses; None if its status has no foreign ones."""
     gateway: Bound | None
 
 
@@ -248,7 +248,7 @@ def _by_address(sockets: Iterable[Socket]) -> Mapping[IPAddress, Sequence[Socket
 
 
 def _proxies_of_stack(assigned: ProxyAssignments, frame: PlanContext, memo: AnyMemo) -> Iterator[PlannedProxy]:
-    """Return the stack's proxies, without those that belong to one Service as a whole."""
+    """Return the stack's proxies, except the ones that serve one Service exclusively."""
 
     def planned(name: ProxyName, frame: PlanContext, http: bool, heap: HeapBounds | None) -> PlannedProxy:  # noqa: FBT001 - as `Memo` gives it
         return proxy_of_stack(name, frame, may_serve_http=http, heap=heap)
@@ -304,7 +304,7 @@ def _rejections(
 
 
 def _written_to(key: ObjectKey, problem: Problem, snapshot: Snapshot) -> Access | None:
-    """Return where a Service is told why it has nothing; nothing is written to those of other controllers."""
+    """Return the access to report a problem in a Service's status; None for Services of other controllers."""
     return None if problem.reason is Reason.SERVED_BY_ANOTHER else snapshot.access.get(key.cluster)
 
 

@@ -34,7 +34,7 @@ class Via(StrEnum):
 
 
 class PlannedPort(Struct, frozen=True):
-    """A port of a placement: the listeners that serve it, and why one is missing where the families differ."""
+    """A port of a placement: its listeners, and the reason of a missing one if the families differ."""
 
     port: ServicePort
     listeners: tuple[Listener | HttpListener, ...] = ()
@@ -42,13 +42,13 @@ class PlannedPort(Struct, frozen=True):
     via: Via | None = None
     """None where it has no listener."""
     silence: Mapping[UpstreamName, Problem] = field(default_factory=dict)
-    """What is wrong if no backend of an upstream takes connections, which only its proxy can tell."""
+    """Problems that apply if no backend of an upstream takes connections, which only its proxy can detect."""
     unanswered: Problem | None = None
     """The same once its proxy has reported that for a while, for statuses in clusters."""
 
     @property
     def upstreams(self) -> tuple[UpstreamName, ...]:
-        """Return the names of the upstreams to which its listeners lead."""
+        """Return the names of the upstreams of its listeners."""
         return tuple(dict.fromkeys(name for listener in self.listeners for name in _upstreams(listener)))
 
     def __str__(self) -> str:
@@ -89,7 +89,7 @@ class PlannedStatus(Struct, frozen=True):
     generation: int
     """Of the object that it was made from."""
     gateway: ObjectKey | None = None
-    """Whose proof it waits for: a ListenerSet's, where what it has is served."""
+    """The Gateway that must be proven to serve first, for a ListenerSet with served listeners."""
 
     @property
     def key(self) -> ObjectKey:
@@ -103,11 +103,11 @@ class PlannedNews(Struct, frozen=True):
     owner: Owner
     access: Access
     serving: str = ""
-    """What of it is served where; empty where nothing is."""
+    """Sentence about the served parts and their addresses; empty if nothing is served."""
     refused: tuple[str, ...] = ()
-    """What isn't because of the Ingress alone, a sentence each."""
+    """Sentences about parts that aren't served because of the Ingress alone."""
     troubles: tuple[str, ...] = ()
-    """What else isn't."""
+    """Sentences about other unserved parts."""
 
     @property
     def key(self) -> ObjectKey:
@@ -123,39 +123,39 @@ class Placement(Struct, frozen=True):
     ports: tuple[PlannedPort, ...]
     proxy: ProxyName
     probes: tuple[Listener | HttpListener, ...] = ()
-    """Listeners that one TCP connect may check at first publication: with backends, open to everybody."""
+    """Listeners that one TCP connect may check at first publication: with backends, without restricted clients."""
     access: Access | None = None
-    """Where the Service lives and is told what it got; None for manifests."""
+    """Access to the Service's cluster, to publish its status; None for manifests."""
     notices: tuple[Notice, ...] = ()
-    """What else its user should hear of."""
+    """Further notices for its user."""
     ip_mode: IpMode = IpMode.PROXY
     status_order: StatusOrder = StatusOrder.IP_FAMILIES
     take_over: bool = False
-    """What others wrote into its status goes."""
+    """Entries of other controllers in its status are removed."""
     outputs: Mapping[str, object] = field(default_factory=lambda: EMPTY)
-    """What outputs that the stack turned on are to know, by their words."""
+    """Inputs of the enabled outputs, by output key."""
     sharing: SharingKey = SharingKey("")
     """The key under which other Services may have the addresses, too; empty for none."""
     part: PlannedPart | None = None
-    """What its proxy is told of it, where that is one of the stack's; None where it is the Service's own."""
+    """The fragment for a stack proxy; None if the Service has its own proxy."""
     routes: tuple[str, ...] = ()
-    """What a Gateway serves, a line for each route, as users read it."""
+    """The routes that a Gateway serves, one readable line each."""
     problem: Problem | None = None
-    """Why something of it isn't served at any port: a listener of a Gateway. Its status says that in its own words."""
+    """The reason that a part is unserved at every port: a Gateway's listener. Its status has its own text for it."""
     withdrawn: Problem | None = None
-    """Why its status doesn't have its addresses: its proxy can't be brought back."""
+    """The reason that its status lacks its addresses: its proxy can't be repaired."""
     status: PlannedStatus | None = None
-    """What a Gateway of a running cluster is told; None for Services, whose frontend says it."""
+    """The status of a Gateway in a running cluster; None for Services, which have a frontend."""
     names: tuple[Name, ...] = ()
     """Where the stack has zones."""
     hostname: str = ""
     """The name in its status; empty unless that was asked for."""
     statuses: tuple[PlannedStatus, ...] = ()
-    """What Ingresses of a running cluster are told that are served here."""
+    """Statuses of Ingresses of a running cluster that are served here."""
     news: tuple[PlannedNews, ...] = ()
-    """And what they are told by events, those too of which nothing is served."""
+    """Events of Ingresses, including ones without any served rule."""
     unreached: Mapping[Named, Problem] = field(default_factory=dict)
-    """The Services behind a Gateway's or Ingresses' rules to whose endpoints this host has no route."""
+    """Services behind the rules of a Gateway or Ingresses with endpoints to which this host has no route."""
 
     @property
     def key(self) -> ObjectKey:
@@ -176,7 +176,7 @@ class Rejection(Struct, frozen=True):
     problem: Problem
     owner: Owner | None = None
     access: Access | None = None
-    """Where the Service lives and is told why; None for manifests."""
+    """Access to the Service's cluster, to publish the reason; None for manifests."""
     status: PlannedStatus | None = None
     """As of a Placement."""
     news: tuple[PlannedNews, ...] = ()
@@ -190,11 +190,11 @@ class PlannedProxy(Struct, frozen=True):
     owner: Owner
     rendered: Rendered
     run: PlannedRun
-    """How it runs."""
+    """Its run."""
     routes: tuple[PodRoute, ...] = ()
-    """Those in its container's network namespace, to the pods of its cluster."""
+    """Routes in its container's network namespace to the pods of its cluster."""
     serves: ObjectKey | None = None
-    """What one of the stack serves exclusively: a Gateway, or Ingresses."""
+    """The Gateway, or Ingresses, that a stack proxy serves exclusively."""
 
     @property
     def key(self) -> ObjectKey:
@@ -203,7 +203,7 @@ class PlannedProxy(Struct, frozen=True):
 
     @property
     def root(self) -> ObjectKey:
-        """The key of the resource below which it is declared: of the only one that it serves, else its own."""
+        """The key of its parent resource: of the only Service that it serves, else its own."""
         return self.serves or self.key
 
 
@@ -217,16 +217,16 @@ class Plan(Struct, frozen=True):
     statuses: tuple[PlannedStatus, ...] = ()
     """Of objects of Gateway API in running clusters, those of Gateways apart."""
     zones: tuple[PlannedZones, ...] = ()
-    """What the CoreDNS of running clusters is told."""
+    """Zones for the CoreDNS of running clusters."""
     notices: tuple[str, ...] = ()
     refused: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
     """The notices about each Gateway, or Ingresses with one address, where there are any."""
     left_out: tuple[str, ...] = ()
-    """Which Services aren't this stack's, and what was read where it serves none: a sentence each, for information."""
+    """Sentences about Services of other stacks, and about objects read from sources with nothing to serve."""
 
     @property
     def awaited(self) -> tuple[tuple[ObjectKey, ObjectKey], ...]:
-        """Each ListenerSet whose status waits for a Gateway's proof, and that Gateway."""
+        """Each ListenerSet with a status that waits for a Gateway's proof, and that Gateway."""
         return tuple((status.key, status.gateway) for status in self.statuses if status.gateway)
 
     @property

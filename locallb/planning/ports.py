@@ -18,7 +18,7 @@ PortProblems: TypeAlias = Mapping[ServicePort, Problem]
 
 
 class HostPorts:
-    """Which ports can be bound on a host at every address, looked up once for all Services.
+    """Ports that can be bound on a host at every address, looked up once for all Services.
 
     `everywhere` are the sockets that listen at every address.
     """

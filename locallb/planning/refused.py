@@ -1,7 +1,7 @@
-"""Objects whose configuration Envoy refused: each is planned as one with a problem, so that all others are served.
+"""Objects with a configuration that Envoy refused: each is planned with a problem, so that the rest is served.
 
-A refusal is of an object's content: another content is planned again as any other. Pure. Not here: how it is found out
-which object is to blame (`sources.refusals`).
+A refusal is of an object's content: another content is planned again as any other. Pure. Not here: how the causing
+object is found (`sources.refusals`).
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ Refusable: TypeAlias = RefusableObject | Service
 
 
 class Refusal(Struct, frozen=True):
-    """What Envoy refused of one object, as it was."""
+    """Envoy's refusal of one object with its content at that time."""
 
     name: str
-    """Which object, as `name_of` has it."""
+    """Name of the object, as `name_of` returns it."""
     content: Digest
     why: str
     """The cause, in Envoy's words."""
     wholly: bool = True
     """Whether a route or Ingress adds nothing to the configuration; otherwise it answers requests with an error."""
     beside: Digest = Digest("")
-    """What it was refused with, as `beside` has it; it holds only as long as that is the same."""
+    """Digest of the objects it was refused with; the refusal holds only while that is the same."""
     together: bool = False
     """Whether it is refused only together with other objects."""
 
@@ -67,7 +67,7 @@ def content_of(thing: Refusable) -> Digest:
 def beside(
     objects: Iterable[ObjectOfCluster], cluster: ClusterName, *, together: bool, contents: Memo[Digest] | None = None
 ) -> Digest:
-    """Digest what an object is refused with: what has listeners, or (`together`) all that may be refused."""
+    """Digest the objects that one is refused with: those with listeners, or (`together`) all refusable ones."""
     contents = contents or Memo()
     kinds = Refusable if together else Gateway | ListenerSet
     things = (each.object for each in objects if each.cluster == cluster and isinstance(each.object, kinds))
@@ -79,7 +79,7 @@ def beside(
 def current(
     snapshot: Snapshot, refusals: Iterable[Refusal], contents: Memo[Digest] | None = None
 ) -> tuple[Refusal, ...]:
-    """Return the refusals of objects that are as they were, beside others; `contents` has digests by name."""
+    """Return the refusals of unchanged objects, refused with the same others; `contents` caches digests by name."""
     contents = contents or Memo()
     present: dict[str, tuple[ClusterName, Refusable]] = {
         str(service.key): (service.key.cluster, service) for service in snapshot.services
@@ -108,7 +108,7 @@ def _plain(value: object) -> object:
 
 
 class RefusedObjects(Struct):
-    """Puts objects with a problem in the places of those that are refused. For one thread."""
+    """Replaces refused objects by ones with a problem. For one thread."""
 
     read: Snapshot | None = None
     """The snapshot as it was read last."""
@@ -120,7 +120,7 @@ class RefusedObjects(Struct):
     _contents: Memo[Digest] = field(default_factory=Memo)
 
     def of(self, snapshot: Snapshot, refusals: tuple[Refusal, ...]) -> Snapshot:
-        """Return what is planned of a snapshot: the identical one where nothing in it is refused."""
+        """Return the snapshot to plan: the identical one if nothing in it is refused."""
         if self._planned is None or self.read is not snapshot or self._refusals != refusals:
             self.changed = _changed(self.read, snapshot) or self.changed
             self.read, self._refusals = snapshot, refusals

@@ -1,4 +1,4 @@
-"""How a proxy runs, as far as it is planned: the pure half of a runtime.
+"""The planned part of a proxy's run: the pure half of a runtime.
 
 Not here: starting, watching and ending runs (`runtimes.runtime`).
 """
@@ -24,7 +24,7 @@ Place = tuple[IPAddress, int, Transport]
 
 
 class PlannedRun(Protocol):
-    """How one proxy is to run. A different value means another run."""
+    """Parameters of one proxy's run. A different value means another run."""
 
     @property
     def runtime(self) -> str:
@@ -48,13 +48,13 @@ class PlannedRun(Protocol):
 
 
 class RunInputs(Struct, frozen=True):
-    """What a run is planned from, besides its proxy."""
+    """Inputs of a run besides its proxy."""
 
     owner: Owner
     settings: Settings
     host: HostFacts
     addresses: tuple[IPAddress, ...] = ()
-    """Those of the one Service that is served; none for a proxy of the stack."""
+    """Addresses of the one Service that is served; none for a proxy of the stack."""
     places: Iterable[Place] = ()
     """Where its clients come, also while there are no backends."""
 
@@ -65,9 +65,9 @@ class DesiredRun(Struct, frozen=True):
     key: ResourceKey
     inputs: Mapping[str, object]
     identity: Ref
-    """What names this run; another one has to prove itself again."""
+    """Identity of this run; another run has to prove itself again."""
     container: Ref | None = None
-    """What names its container, where it has a network of its own."""
+    """Identity of its container, if it has a network of its own."""
 
 
 class RunPlanner(Protocol):

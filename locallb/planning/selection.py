@@ -1,4 +1,4 @@
-"""Our Services: of a class that this stack implements, and selected by it. Others are never touched."""
+"""Our Services: of a class that this stack implements, and selected by it. Others are never changed."""
 
 from __future__ import annotations
 

@@ -30,24 +30,24 @@ class State(StrEnum):
     PENDING = "pending"
     """Planned and not deployed yet, or its proxy isn't there now."""
     REJECTED = "rejected"
-    """It gets nothing until something changes; the reason says what."""
+    """It gets nothing until a change; the reason names it."""
 
 
 class Observation(Struct, frozen=True):
-    """What a proxy answered: the listeners that are bound, why others are not, and whose backends answer."""
+    """A proxy's answer: bound listeners, reasons of failed ones, and upstreams with backends that answer."""
 
     listening: frozenset[str] = frozenset()
     failed: Mapping[str, str] = field(default_factory=dict)
     healthy: Mapping[str, bool] = field(default_factory=dict)
-    """Whether any backend of an upstream passes its checks, by the upstream's name; not of those without backends."""
+    """Whether any backend of an upstream passes its checks, by the upstream's name; absent without backends."""
     is_outdated: bool = False
-    """Whether it is from before an update: what isn't bound in it may be by now."""
+    """Whether it is from before an update: unbound listeners may be bound by now."""
 
 
 NOT_DEPLOYED = "NotDeployed"
-"""Why something is pending that the next update brings about."""
+"""Reason of a pending state that the next update ends."""
 PARTS_REFUSED = "PartsRefused"
-"""Listeners, routes or rules aren't taken: their own objects say why. It doesn't change the state of what has them."""
+"""Listeners, routes or rules are refused, with reasons in their own statuses. The state of their owner is unchanged."""
 
 
 class PortRow(Struct, frozen=True):
@@ -74,11 +74,11 @@ class Row(Struct, frozen=True):
     ordered: tuple[Notice, ...] = ()
     """The fault that was ordered for it."""
     refused: tuple[str, ...] = ()
-    """What of its listeners, routes or rules isn't served as written, a sentence each."""
+    """Sentences about listeners, routes or rules that aren't served as written."""
 
     @property
     def notices(self) -> tuple[Notice, ...]:
-        """Return what there is to see besides the state: ordered faults and drains, refused parts."""
+        """Return notices in addition to the state: ordered faults and drains, refused parts."""
         sentences = [sentence for sentence in self.refused if sentence != self.message]
         return (*self.ordered, *(Notice(PARTS_REFUSED, sentence) for sentence in sentences))
 

@@ -31,7 +31,7 @@ MOST = 2**26
 _COMPLAINTS = 2**16
 """Bytes of what it complains that are kept: the last."""
 _WORDS = 300
-"""Characters of its last words that are told."""
+"""Maximum characters of its last output in messages."""
 _PART = 2**16
 _PAUSE = 0.005
 _BURIAL = 1.0
@@ -174,11 +174,7 @@ def _file_of(data: bytes) -> IO[bytes]:
 
 
 def find(name: str, environment: Mapping[str, str] | None = None) -> str:
-    """Return where a program is; empty if it isn't installed. What has a slash is its path already.
-
-    Directories of PATH that depend on the one that we are in, such as an empty one, aren't searched: whoever wrote what
-    lies there would be run.
-    """
+    """Return the path of a program; empty if it isn't installed. A name with a slash is its path already."""
     if os.sep in name:
         return name
     places = [place for place in os.get_exec_path(environment) if os.path.isabs(place)]  # noqa: PTH117 - a text

@@ -42,10 +42,10 @@ KINDS: tuple[type[AnyResourceType], ...] = (
 
 
 def make_types(root: Path | None = None) -> ResourceTypes:
-    """Make the types that the embedded engine asks. Their errors are ProviderError and ClientError: one sentence each.
+    """Make the types for the embedded engine. Their errors are ProviderError and ClientError: one sentence each.
 
-    `root` is the directory of the project that is deployed: what another project owns, whose state was copied here,
-    is then left alone by deletions.
+    `root` is the directory of the deployed project: deletions leave alone what another project owns, if its state was
+    copied here.
     """
     return ResourceTypes({f"locallb:index:{kind.__name__}": kind(root) for kind in KINDS})
 

@@ -22,11 +22,11 @@ from locallb.model.identities import PartId
 from locallb.threads.joined import Joined
 
 LONGEST = 90
-"""Characters of an expression: Envoy refuses those that compile to more than 100 steps, and a character is one."""
+"""Maximum characters of an expression: Envoy refuses more than 100 compiled steps, one per character."""
 _MOST = 16
-"""Questions by name, for about fifty parts: to be told once all that a proxy of a hundred has costs less than more."""
+"""Maximum queries by name, for about fifty fragments: with more, a full dump of a proxy of a hundred costs less."""
 _ENOUGH = 6
-"""Characters of a part's name by which it is asked for; another one that begins so is told by its tag."""
+"""Prefix length of a fragment's name in a query; another fragment with that prefix is distinguished by its tag."""
 _ALL = ".*"
 _Wanted: TypeAlias = tuple[PartId, frozenset[str]]
 
@@ -64,7 +64,7 @@ def _look(admin: EnvoyAdmin, wanted: Sequence[_Wanted]) -> list[PartSeen]:
 
 
 class _Dumped(Struct, frozen=True):
-    """What an Envoy told."""
+    """Dump of an Envoy."""
 
     listeners: Mapping[str, JsonObject]
     clusters: Mapping[PartId, Mapping[str, str]]
@@ -72,7 +72,7 @@ class _Dumped(Struct, frozen=True):
 
     @classmethod
     def of(cls, admin: EnvoyAdmin, names: Iterable[str], parts: Iterable[str]) -> _Dumped:
-        """Read the listeners and clusters whose names match any of these."""
+        """Read the listeners and clusters with a name that matches any of these."""
         listeners = {str(entry.get("name")): entry for entry in _dumped(admin, "dynamic_listeners", names)}
         clusters: dict[PartId, dict[str, str]] = {}
         for cluster in _dumped(admin, "dynamic_active_clusters", parts):
@@ -162,5 +162,5 @@ def _seen(
 
 
 def _tagged(resource: JsonObject | None) -> Tag | None:
-    """Return whose a listener or cluster is, and its version."""
+    """Return the fragment of a listener or cluster, and its version."""
     return tag(resource) if resource else None

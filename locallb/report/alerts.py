@@ -45,7 +45,7 @@ class Alert(Struct, frozen=True):
 CONFLICTS = frozenset({Reason.IN_USE, Reason.PORT_IN_USE})
 EXHAUSTIONS = frozenset({Reason.POOL_EXHAUSTED, Reason.HOST_LIMIT})
 _OF_ADDRESSES = frozenset({Narrower.SERVICE, Narrower.FAMILY})
-"""Told by the Service that is removed, or by the addresses that it loses."""
+"""Change kinds that are reported by the removed Service, or by the addresses that it loses."""
 _ORDER = {topic: number for number, topic in enumerate(Topic)}
 
 

@@ -56,7 +56,7 @@ class What(StrEnum):
     CONTAINER = "container"
     """Image, limits or network of its container."""
     CONFIGURATION = "configuration"
-    """Anything else that its proxy is told."""
+    """Any other change of its proxy's configuration."""
     RESOURCES = "resources"
     """Resources that aren't as declared; only where a Service is repaired."""
 

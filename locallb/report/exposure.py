@@ -39,7 +39,7 @@ class Exposure(Struct, frozen=True):
     ports: tuple[str, ...] = ()
     addresses: tuple[IPAddress, ...] = ()
     sources: tuple[IPNetwork, ...] = ()
-    """Who may come now; empty means everybody. For widened ranges, those that are new."""
+    """Newly allowed clients; empty means all. For widened ranges, only the new ones."""
     before: tuple[IPNetwork, ...] = ()
     """Who might come before; only where ranges were removed or widened."""
 
@@ -66,7 +66,7 @@ class Narrowing(Struct, frozen=True):
     ports: tuple[str, ...] = ()
     addresses: tuple[IPAddress, ...] = ()
     sources: tuple[IPNetwork, ...] = ()
-    """Who might come and may not any more, at least not from everywhere; empty means everybody."""
+    """Clients that lose access, at least from some addresses; empty means all."""
     after: tuple[IPNetwork, ...] = ()
     """Who may still come; only where ranges were added or narrowed."""
 
@@ -92,7 +92,7 @@ def narrowings(before: Balancer | None, after: Balancer | None) -> tuple[Narrowi
 
 
 def _joined(exposures: Iterable[Exposure]) -> tuple[Exposure, ...]:
-    """Make one of those that differ in their ports only."""
+    """Merge changes that differ in their ports only."""
     ports: dict[Exposure, tuple[str, ...]] = {}
     for exposure in exposures:
         alike = replace(exposure, ports=())

@@ -38,7 +38,7 @@ def rooms(side: Side, snapshot: Snapshot, settings: Settings) -> tuple[Room, ...
 
 
 def rooms_for(used: AbstractSet[IPAddress], snapshot: Snapshot, settings: Settings) -> tuple[Room, ...]:
-    """Count the addresses of every pool where our Services have those that are `used`."""
+    """Count the addresses of every pool, with the `used` ones of our Services."""
     taken = {*used, *_not_free(snapshot, settings)}
     return tuple(
         _room(pool.name, usable, possible(pool, family, snapshot.host), used, taken)

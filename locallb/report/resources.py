@@ -46,7 +46,7 @@ class _Parts(Struct):
     proxy: str = ""
     proxy_name: str = ""
     serves: str = ""
-    """Whose it is as a whole, of a proxy of the stack."""
+    """Owner of the whole, for a proxy of the stack."""
     files: Mapping[str, str] = field(default_factory=dict)
     envoy: str = ""
     container: tuple[str, ...] = ()
@@ -129,7 +129,7 @@ def _balancer(key: ObjectKey, parts: _Parts) -> Balancer:
 
 
 def _ports(parts: _Parts, addresses: tuple[IPAddress, ...]) -> tuple[Port, ...]:
-    """Return the ports that were shown, in their order, then those that listen and were not."""
+    """Return the ports already shown, in their order, then other listening ones."""
     by_port: dict[tuple[int, Protocol], list[Listener]] = defaultdict(list)
     for listener in told_listeners(parts.files):
         by_port[listener.port, listener.protocol].append(listener)

@@ -30,7 +30,7 @@ class Port(Struct, frozen=True):
     listens: tuple[IPAddress, ...] = ()
     """Addresses where it answers; empty where it is closed."""
     sources: tuple[IPNetwork, ...] | None = None
-    """Clients allowed, sorted; empty means everybody, None that it isn't known (a closed port that was deployed)."""
+    """Clients allowed, sorted; empty means all, None that it is unknown (a closed port that was deployed)."""
     backends: tuple[str, ...] = ()
     affinity: bool | None = None
     mapped: int = 0
@@ -63,7 +63,7 @@ class Balancer(Struct, frozen=True):
     routes: tuple[str, ...] | None = None
     """What a Gateway or Ingresses serve, a line a route; None where that isn't known (what was deployed)."""
     files: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """What its Envoy is told, for questions that few ask."""
+    """Its Envoy configuration, for rare queries."""
     every_name: bool = False
     """Whether TLS passes through for every hostname, which those files don't tell from any TCP."""
     fingerprint: str = ""

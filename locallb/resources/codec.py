@@ -22,7 +22,7 @@ T = TypeVar("T")
 _Failures: TypeAlias = "list[tuple[str, str]] | None"
 _BLANKS: Mapping[object, object] = {str: "", int: 0, bool: False, tuple: (), Mapping: types.MappingProxyType({})}
 _PLAIN = frozenset({str, bool, int, float, type(None)})
-"""Types whose values are written as they are."""
+"""Types with values that are written as they are."""
 
 
 class CodecError(Exception):

@@ -47,7 +47,7 @@ class ResourceType(ABC, Generic[InputsT, StateT]):
         yield from ()
 
     def diff(self, old: StateT, new: InputsT) -> Difference:
-        """Compare what is with what shall be. Fields may be UNKNOWN, which counts as a change."""
+        """Compare the current state with the desired inputs. Fields may be UNKNOWN, which counts as a change."""
         return Difference(changed(old, new), self.replaced_for, self.delete_first)
 
     def preview_outputs(self, new: InputsT, old: StateT | None) -> Mapping[str, object]:
@@ -72,7 +72,7 @@ class ResourceType(ABC, Generic[InputsT, StateT]):
         """Remove it; gone is fine."""
 
     def one_look(self) -> AbstractContextManager[None]:
-        """Return a time in which all that is read may be as of one moment of it: whoever reads many asks for it."""
+        """Return a context in which all reads may share one snapshot: for reads of many resources."""
         return nullcontext()
 
     def prepare(self, new: InputsT) -> None:

@@ -1,7 +1,7 @@
-"""Draining of an Envoy that shall end, for every runtime: it stops listening, and open connections get a moment.
+"""Draining of an Envoy before its end, for every runtime: it stops listening, and open connections get a moment.
 
-That it was told is noted in its directory, because it goes on answering although it listens no longer. Not here: ending
-it.
+The drain is recorded in its directory, because the Envoy goes on answering although it listens no longer. Not here:
+ending it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from locallb.storage import files
 LINGER = 2.0
 """Seconds that open connections get when their proxy is stopped."""
 STOPPING = "stopping"
-"""Which run was told to stop, so that a run of ours after an interrupted one doesn't take it for one that serves."""
+"""File with the drained run, so that a later run of ours doesn't take it for one that serves."""
 _PAUSE = 0.005
 
 
@@ -38,7 +38,7 @@ def drain(directory: Path, note: str, process: int) -> None:
 
 
 def was_told(directory: Path, note: str) -> bool:
-    """Return whether the run that `note` names was told to stop."""
+    """Return whether the run that `note` names was drained."""
     try:
         return (files.read_shared(directory / STOPPING) or "") == note
     except files.FilesError:

@@ -1,7 +1,7 @@
 """Routes to pods: read and changed, in this host's table or in a container's network.
 
-With the right to change routes by netlink, without it by a short-lived container. Routes carry our protocol and the
-stack's metric, so that nobody else's is taken for one of them. Not here: which routes are wanted.
+With the right to change routes by netlink, without it by a short-lived container. Our protocol and the stack's metric
+in each route distinguish it from all others. Not here: which routes are wanted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from locallb.model.network.routes import POD_PROTOCOL, PodRoute
 HOST = "host"
 """The network that is this host's."""
 _DOCKER = "docker"
-"""Whose containers are known by their id alone, as all states have them, and who is asked for this host's routes."""
+"""Engine with containers that all states know by their id alone; it is also queried for this host's routes."""
 
 _NOBODY = ObjectKey(ClusterName(""), "", "")
 """Who reads routes and changes none."""

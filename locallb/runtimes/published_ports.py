@@ -24,13 +24,13 @@ _PAUSE = 0.003
 
 
 def unpublished(listeners: Collection[str]) -> Iterator[str]:
-    """Name the listeners whose port isn't held on this host for the container."""
+    """Name the listeners without a held port on this host for the container."""
     places = {split_listener(name): name for name in listeners}
     return (places[place] for place in unpublished_places(places))
 
 
 def unpublished_places(places: Iterable[Place]) -> Iterator[Place]:
-    """Return those that nothing on this host holds. Raises SocketError."""
+    """Yield the places that no socket of this host holds. Raises SocketError."""
     if not (wanted := tuple(places)):
         return
     held = {(row.address, row.port, Protocol.TCP) for row in rows(Protocol.TCP, LISTEN)}

@@ -69,9 +69,9 @@ class Runtime(ABC):
 
     @abstractmethod
     def facts(self, home: Home, settings: Settings, pids: Collection[int]) -> HostFacts:
-        """Return what this host allows runs of this stack, whose processes in the state are `pids`.
+        """Return the host facts for this stack; `pids` are its processes in the state.
 
-        Raises UnfitError where it can't do what is configured.
+        Raises UnfitError if the host can't do what is configured.
         """
 
     def facts_at_a_glance(self, home: Home, settings: Settings, pids: Collection[int]) -> tuple[HostFacts, str]:
@@ -93,18 +93,18 @@ class Runtime(ABC):
     def watch(self, ended: Callable[[str], None], presence: Callable[[str], None]) -> RunWatch:
         """Call `ended` with the name or id of the proxy of each run that ends or changes.
 
-        `presence` hears why nobody tells any more, and an empty text once somebody does again.
+        `presence` receives the reason when notifications stop, and an empty text once they resume.
         """
 
     @abstractmethod
     def runs(self) -> Iterator[HostRun]:
-        """Return every run on this host, whosever it is; none where nobody can be asked."""
+        """Yield every run on this host, of any owner; none if the runtime can't be queried."""
 
     def await_start(self, run: RunIdentity, directory: Path) -> None:  # noqa: B027 - who starts a run may wait itself
         """Wait until a run that was just declared answers. Raises ProviderError where it never will."""
 
     def is_drained(self, run: RunIdentity, directory: Path) -> bool:
-        """Return whether a run was told to stop: it answers, and listens no longer."""
+        """Return whether a run was drained: it answers, and listens no longer."""
         del run, directory
         return False
 
@@ -125,9 +125,9 @@ class Runtime(ABC):
 
     @abstractmethod
     def leave(self, resources: Sequence[Resource], home: Home, state_home: Path) -> int:
-        """End what stack `home`, whose state has `resources`, runs from another state home; return how many ran.
+        """End the runs of stack `home`, with `resources` in its state, from another state home; return their number.
 
-        Raises ClientError where one can't be ended.
+        Raises ClientError if one can't be ended.
         """
 
     @abstractmethod

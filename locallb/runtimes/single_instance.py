@@ -16,18 +16,18 @@ from locallb.runtimes.process.processes import Process
 from locallb.storage import paths
 
 _PATIENCE = 1.0
-"""Seconds to wait for those who only look who has it; that takes them microseconds."""
+"""Seconds to wait for processes that only check the lock's holder; a check takes microseconds."""
 _PAUSE = 0.005
 
 
 class TakenError(ClientError):
-    """Another process has it, or nobody can: one sentence."""
+    """The lock is held by another process, or can't be taken at all: one sentence."""
 
 
 def holder(path: Path) -> Process | None:
-    """Find who holds the lock at `path`; None if nobody does, or it can't be told. Changes nothing.
+    """Find the process that holds the lock at `path`; None if the lock is free or its holder is unknown.
 
-    Raises ClientError where this host lacks what it takes to look.
+    Changes nothing. Raises ClientError if this host lacks the resources to check.
     """
     try:
         descriptor = locks.opened(path, make=False)
@@ -88,7 +88,7 @@ def _locked(path: Path, what: str) -> int:
 
 
 def _is_taken(descriptor: int) -> bool:
-    """Take the lock unless an instance has it; those who only look who has it are waited for."""
+    """Take the lock unless an instance has it; processes that only check the holder are waited for."""
     deadline = time.monotonic() + _PATIENCE
     while True:
         if locks.taken(descriptor):

@@ -1,7 +1,7 @@
 """This user's own certificate authority as an input of the plan: its name, its domains, and the day.
 
-Who can't use it goes by what the state says: what it has made serves on, and what is new fails by itself. Not here: its
-key, and what is made with it (`certificates`).
+If it can't be used, the state counts: existing certificates serve on, and new ones fail separately. Not here: its
+key, and its certificates (`certificates`).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ NO_AUTHORITY = AuthorityRead()
 
 
 def read_authority(settings: Settings, held: Fingerprint, *, keep: bool) -> AuthorityRead:
-    """Read the authority where the stack wants one; `keep`: create it if there is none.
+    """Read the authority if the stack wants one; `keep`: create it if it doesn't exist.
 
-    `held` is the fingerprint of the one that made what the state has.
+    `held` is the fingerprint of the authority in the state.
     """
     if not settings.local_certificates:
         return NO_AUTHORITY

@@ -1,6 +1,6 @@
-"""Certificates in Secrets as an input of the plan: a digest, or why one can't be used.
+"""Certificates in Secrets as an input of the plan: a digest, or the reason that one can't be used.
 
-Not here: which Secrets are read, and who reads the keys when a proxy is told of them.
+Not here: which Secrets are read, and reading their keys when a proxy's certificates are written.
 """
 
 from __future__ import annotations

@@ -57,12 +57,12 @@ def consents_file(home: Home) -> Path:
 
 
 def is_confirmable(entry: object) -> bool:
-    """Return whether an entry leads to a cluster that users may confirm."""
+    """Return whether an entry refers to a cluster that users may confirm."""
     return "consents" in getattr(entry, "__struct_fields__", ())
 
 
 def _confirmable(entry: _Entry, path: str) -> _Entry:
-    """Return an entry of the configuration that knows where confirmed clusters are, if it leads to one."""
+    """Return an entry with the path of confirmed clusters, if it refers to one."""
     return cast("_Entry", replace(cast("Any", entry), consents=path)) if is_confirmable(entry) else entry
 
 

@@ -1,8 +1,8 @@
-"""Which running clusters a stack may use: those of this host, those that its configuration names, and confirmed ones.
+"""Which running clusters a stack may use: clusters of this host, clusters that its configuration names, confirmed ones.
 
 An entry of `sources` without `context` means the kubeconfig's current context, which `kubectl config use-context` moves
-to any cluster, production included. So it counts only if its API server is of this host, or a user confirmed that
-very server for this stack. Not here: asking the user, and what is written to a cluster.
+to any cluster, production included. So it counts only if its API server is of this host, or a user confirmed this
+server for this stack. Not here: asking the user, and what is written to a cluster.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MAX_CONSENTS = 32
 
 
 class ClusterEntry(Protocol):
-    """An entry of the configuration that leads to a cluster by a kubeconfig."""
+    """A configuration entry that refers to a cluster by a kubeconfig."""
 
     @property
     def cluster(self) -> ClusterName: ...  # noqa: D102 - the source's name
@@ -61,11 +61,11 @@ class Consent(Struct, frozen=True):
     context: str
     server: str
     cluster: str
-    """The digest of the way to it: the URL alone may be that of many clusters, as k3s's https://127.0.0.1:6443 is."""
+    """Digest of the route to the cluster: many may share one URL, such as k3s's https://127.0.0.1:6443."""
 
     @classmethod
     def of(cls, meant: Meaning) -> Consent:
-        """Return the one that allows what a kubeconfig means now."""
+        """Return the consent to what a kubeconfig means now."""
         return cls(meant.access.kubeconfig, str(meant.access.context), meant.server.url, meant.cluster)
 
 
@@ -80,7 +80,7 @@ def allowed(entry: ClusterEntry, root: Path, key: str = "") -> Access:
 
 
 def allowed_meaning(entry: ClusterEntry, root: Path, known: Meaning | None = None, key: str = "") -> Meaning:
-    """Return what the kubeconfig of an entry means now; what is still as `known`, which was allowed, is so again.
+    """Return the current meaning of an entry's kubeconfig; one that equals the allowed `known` is allowed again.
 
     Raises UnconfirmedError if that cluster may not be used, KubeError.
     """
@@ -101,7 +101,7 @@ def described(meant: Meaning) -> str:
 
 
 def is_named(entry: ClusterEntry, meant: Meaning, root: Path) -> bool:
-    """Return whether an entry says which cluster it means: by context, or by a file that is for one cluster alone.
+    """Return whether an entry names its cluster: by context, or by a file for one cluster alone.
 
     Running in a pod names the pod's cluster.
     """
@@ -110,7 +110,7 @@ def is_named(entry: ClusterEntry, meant: Meaning, root: Path) -> bool:
 
 
 def is_of_pod(access: Access) -> bool:
-    """Return whether it is the cluster in whose pod this process runs."""
+    """Return whether `access` is to the cluster that runs this process in a pod."""
     return access.kubeconfig == str(in_cluster.kubeconfig())
 
 
@@ -143,10 +143,10 @@ def remember(path: Path, cluster: ClusterName, meant: Meaning) -> None:
 
 
 def note_served(entry: ClusterEntry, meant: Meaning, root: Path) -> None:
-    """Write down that a source is read by a version that asks; call it before the reading is kept. Raises SourceError.
+    """Record that a source is read by a version that asks for consent; call it before the reading is kept.
 
-    A cluster that nobody confirmed is written down only if an earlier version served it. One that is of this host, or
-    that the configuration names, isn't: another may have its context and URL later.
+    A cluster without consent is recorded only if an earlier version served it. A cluster that is of this host, or that
+    the configuration names, is not recorded: another may have its context and URL later. Raises SourceError.
     """
     if not entry.consents or entry.context:
         return
@@ -187,7 +187,7 @@ def _is_confirmed(entry: ClusterEntry, meant: Meaning) -> bool:
 
 
 def _was_served(entry: ClusterEntry, meant: Meaning) -> bool:
-    """Return whether an earlier version, which asked nobody, served this context: then it is served on."""
+    """Return whether an earlier version, which asked for no consent, served this context: it is served further."""
     with suppress(SourceError):
         return meant.access.context in (ReadCache(Path(entry.consents).parent).load(entry.cluster) or {})
     return False
@@ -204,6 +204,6 @@ def _read(path: Path) -> dict[str, list[Consent]]:
 
 
 def _consents(listed: Iterable[dict[str, object]]) -> Iterable[Consent]:
-    """Read those of one source; one without a digest of its cluster, as there were for a while, allows nothing."""
+    """Parse the consents of one source; an entry without a digest of its cluster (an older format) allows nothing."""
     texts = ({key: str(each[key]) for key in ("kubeconfig", "context", "server")} for each in listed)
     return (Consent(**text, cluster=str(each.get("cluster", ""))) for text, each in zip(texts, listed, strict=True))

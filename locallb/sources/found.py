@@ -1,7 +1,7 @@
-"""The effective sources of a stack: those configured, and those that finders such as `kind` discover.
+"""The effective sources of a stack: configured ones, and ones that finders such as `kind` discover.
 
-Several finders may be of one type, such as two seeds: each keeps what it found in a directory of its own, and what two
-of them have is one cluster. Not here: finding (`source.FinderType`), and reading sources.
+Several finders may be of one type, such as two seeds: each keeps its results in a directory of its own, and a cluster
+that two of them find is one cluster. Not here: finding (`source.FinderType`), and reading sources.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from locallb.storage.paths import stack_directory
 _AT_ONCE = 16
 """Finders that are asked side by side."""
 _FIRST = "called"
-"""In the directory of a type of finder: the name of the one that keeps there what it found."""
+"""File in the directory of a finder type: the name of the finder that keeps its results there."""
 
 
 def find_sources(home: Home, settings: Settings, *, keep: bool) -> tuple[tuple[Source, ...], tuple[SourceRead, ...]]:
-    """Return the sources that are configured and those that are found, and what is to be told of the finding.
+    """Return the configured and the found sources, and the reports of the finders.
 
-    `keep`: write down what was found, and forget what is gone. Raises SourceError.
+    `keep`: write found sources to files, and remove files of clusters that are gone. Raises SourceError.
     """
     findings = _findings(settings, home, keep=keep)
     sources, twice = _distinct(settings, findings)
@@ -87,7 +87,7 @@ def _beside(base: Path, finder: Finder) -> Path:
 def _distinct(
     settings: Settings, findings: Iterable[tuple[Finder, Found[Source]]]
 ) -> tuple[list[Source], list[tuple[str, ...]]]:
-    """Return each cluster once, and for each finder what it has that an earlier one has. Raises SourceError."""
+    """Return each cluster once, and for each finder the clusters that an earlier finder has too. Raises SourceError."""
     sources, notices = list(settings.sources), []
     by: dict[ClusterName, Finder | None] = {source.cluster: None for source in sources}
     for finder, finding in findings:

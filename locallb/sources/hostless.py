@@ -1,7 +1,7 @@
 """Snapshots of manifests alone: no state, no ledger, no facts of a host, no last good reading.
 
-For comparing two revisions where neither is deployed, as in CI. The host counts as one without limits, which has every
-address; where that needn't be so it is told.
+For comparing two revisions where neither is deployed, as in CI. The host counts as one without limits that has every
+address; a notice says where the result depends on that.
 """
 
 from __future__ import annotations

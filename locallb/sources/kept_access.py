@@ -1,7 +1,7 @@
 """Kubeconfigs that finders generate for the clusters they found, readable by this user only.
 
-Others wrote what they are made of, so certificates and tokens are taken, as texts, and nothing that could run a command
-here, read a file, or lead elsewhere. Not here: where a finder has them from, and which clusters there are.
+Their input is untrusted, so only certificates and tokens are copied, as texts, and nothing that could run a command
+here, read a file, or connect elsewhere. Not here: the input of a finder, and which clusters exist.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ _CLUSTER_FIELDS = frozenset({"server", "certificate-authority-data"})
 _KEPT_FIELDS = _CLUSTER_FIELDS | {"tls-server-name"}
 _USER_FIELDS = frozenset({"client-certificate-data", "client-key-data", "token"})
 _UNUSABLE = (DocumentError, KeyError, IndexError, TypeError, ValueError, AttributeError)
-"""What reading a kubeconfig raises that isn't one."""
+"""Errors of reading a file that isn't a kubeconfig."""
 
 
 @dataclass(frozen=True, slots=True)
 class GeneratedAccess:
-    """How a cluster's API is reached: a kubeconfig, empty where that can't be told, and what of it was refused."""
+    """Access to a cluster's API: a kubeconfig, empty where it is unknown, and the entries of it that were refused."""
 
     text: str = field(default="", repr=False)
     refused: tuple[str, ...] = ()
 
 
 class ServerAddress(Struct, frozen=True):
-    """How a server is reached from here."""
+    """Address of a server as seen from here."""
 
     url: str
     name: str = ""
-    """The name that its certificate has, where the URL says another one."""
+    """The name in its certificate, if it differs from the URL."""
 
     @property
     def fields(self) -> Mapping[str, str]:
@@ -59,9 +59,9 @@ class ServerAddress(Struct, frozen=True):
 def admitted(
     context: ContextName, given: bytes | None, reach: Callable[[str], ServerAddress], token: str = ""
 ) -> GeneratedAccess:
-    """Take from the first cluster and user of a kubeconfig what may be taken; nothing where that isn't made yet.
+    """Copy the allowed fields of a kubeconfig's first cluster and user; empty if it isn't complete yet.
 
-    `reach` makes of the server that it names the one that is reached from here; a `token` stands for the user.
+    `reach` converts its server to the address as seen from here; a `token` replaces the user's credentials.
     """
     try:
         cluster, user, _ = _parts(given or b"")
@@ -77,13 +77,13 @@ def admitted(
 
 
 def kept(directory: Path) -> dict[str, Path]:
-    """Return the usable kubeconfigs in a directory, by cluster. Raises SourceError where that can't be told now."""
+    """Return the usable kubeconfigs in a directory, by cluster. Raises SourceError if it can't be read."""
     paths_of = {path.name.removesuffix(SUFFIX): path for path in listed(directory, SUFFIX)}
     return {name: path for name, path in paths_of.items() if is_usable(path)}
 
 
 def listed(directory: Path, suffix: str) -> tuple[Path, ...]:
-    """List the files that a finder keeps. Raises SourceError where that can't be told now."""
+    """List the files that a finder keeps. Raises SourceError if the directory can't be read."""
     try:
         return paths.entries(directory, suffix)
     except OSError as error:

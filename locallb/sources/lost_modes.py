@@ -1,7 +1,7 @@
-"""Clusters whose API drops `ipMode` (before Kubernetes 1.30), where kube-proxy would take mapped ports for its own.
+"""Clusters with an API that drops `ipMode` (before Kubernetes 1.30): kube-proxy takes mapped ports for its own there.
 
-Seen by what came back: a Service whose annotation says where clients find mapped ports was told a mode in the same
-writing. Pure. Not here: that an entry without a mode is as it shall be, and isn't written again (`status_patch`).
+Detected by the written status: a Service with the annotation for mapped ports got a mode in the same patch. Pure. Not
+here: that an entry without a mode counts as desired, and isn't written again (`status_patch`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _HERE = frozenset(map(str, LOOPBACK.values()))
 
 
 def told_of_modes(settings: Settings, read: Iterable[SourceRead]) -> SourceRead:
-    """Return what is to be told of running clusters where ports are mapped, as if a source had said it."""
+    """Return the notices of running clusters with mapped ports, in the form of a source's result."""
     if not settings.port_mapping:
         return SourceRead(SourceResult(Parsed()))
     live = sorted({name for source in read for name in _losing(source)})

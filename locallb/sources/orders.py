@@ -1,8 +1,8 @@
-"""Orders of this stack (faults, drains): a file that commands write, read with the sources.
+"""Overrides of this stack (faults, drains): a file that commands write, read with the sources.
 
-Orders are of this stack and not of a cluster: who else serves the same hears of them by conditions only, and
-nothing has to be taken out of a cluster again. What is over counts as absent; `destroy` removes the file with all
-that is kept of the stack. Not here: what an order means (`planning`), and who gives it (`cli.orders`).
+Overrides belong to this stack and not to a cluster: other controllers of the same object see them only as
+conditions, and nothing has to be removed from a cluster. Expired ones count as absent; `destroy` removes the file with
+all files of the stack. Not here: what an override means (`planning`), and creating one (`cli.orders`).
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ FORMAT = 1
 NAME = "orders"
 """Of the file; sources' readings end with `.json`."""
 _ANNOTATED = Gateway, Route, Ingress
-"""What is routed and may have the annotation."""
+"""Routed kinds that may have the annotation."""
 _FAULT: Callable[[Service], Fault | None] = attrgetter("fault")
 _LARGEST = 1 << 20
 """Bytes of the file."""
 _MISTAKES = (ValueError, TypeError, AttributeError, KeyError)
-"""What reading raises of JSON that has another form."""
+"""Errors of reading JSON of another form."""
 
 
 class OrdersError(ClientError):
@@ -47,13 +47,13 @@ class OrdersError(ClientError):
 
 
 class Orders(Struct, frozen=True):
-    """What is in force at one moment."""
+    """Overrides in force at one moment."""
 
     now: str
     """The moment, written as ends are."""
     by_service: Mapping[ObjectKey, Order] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
-    """Why they can't be read."""
+    """The reason that they can't be read."""
 
     def of(self, services: tuple[Service, ...]) -> tuple[Service, ...]:
         """Return the Services with their orders, and without annotated faults that are over."""
@@ -73,7 +73,7 @@ class Orders(Struct, frozen=True):
         return fault is not None and not at_time(fault, self.now)
 
     def _with_order(self, service: Service) -> Service:
-        """Return the very same one where nothing is ordered, so that an identity check is enough."""
+        """Return the identical Service if no override changed, so that an identity check is enough."""
         order, fault = self.by_service.get(service.key, NO_ORDER), at_time(service.fault, self.now)
         if order == service.ordered and fault == service.fault:
             return service
@@ -81,11 +81,11 @@ class Orders(Struct, frozen=True):
 
 
 class _Kept(Struct, frozen=True):
-    """What the file has."""
+    """Contents of the file."""
 
     orders: Mapping[ObjectKey, Order]
     strange: Mapping[ObjectKey, object] = field(default_factory=dict)
-    """Entries that can't be read, as they stand there."""
+    """Unreadable entries, as written."""
 
 
 def path_of(home: Home) -> Path:

@@ -1,6 +1,6 @@
-"""An API that is asked every few seconds whether what it has is something else than at the last time.
+"""Polls an API every few seconds for a change.
 
-For what a finder needs to know and nobody would watch. Not here: what is asked, and what is done about it.
+For data that a finder needs and that can't be watched. Not here: the request, and the reaction to a change.
 """
 
 from __future__ import annotations

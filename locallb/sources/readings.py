@@ -1,7 +1,7 @@
 """The last good reading of each source, kept so that a source that can't be read isn't taken for an empty one.
 
-One JSON file a source, mode 0600, replaced in one step. It has the objects that are read of each file and nothing else:
-of a Secret that stood beside them a reference at most, nothing of who managed them how.
+One JSON file a source, mode 0600, replaced in one step. It has only the objects that are read of each file: at most a
+reference to a Secret in the same file, and no managed fields.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from locallb.storage import files, paths
 FORMAT = 1
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec", "status", "addressType", "endpoints", "ports", FAULT})
-"""What the objects that are read have; whatever else stands beside it means nothing."""
+"""Fields of objects that are read; other fields have no meaning here."""
 Objects = tuple[Document, ...]
 FilesOfObjects = Mapping[str, Objects]
 """Objects by the path of their file."""
 
 
 class KeptTexts(Struct):
-    """What was written of a source, for those that keep readings again and again."""
+    """Texts that were written for a source, cached for repeated writes."""
 
     entries: Memo[str] = field(default_factory=Memo)
-    """How files of the very same objects stand in it."""
+    """Serialized entries of files with identical objects."""
     text: str = ""
     """All of the last one."""
 
 
 class ReadCache(Struct, frozen=True):
-    """The directory of the readings of one stack. It is made when the first one is kept."""
+    """The directory of the readings of one stack, created with the first one."""
 
     directory: Path
 
@@ -62,9 +62,9 @@ class ReadCache(Struct, frozen=True):
             ) from None
 
     def keep(self, cluster: ClusterName, objects: FilesOfObjects, known: KeptTexts | None = None) -> None:
-        """Make this the last good reading of a source. Raises SourceError if it can't be written.
+        """Store the last good reading of a source. Raises SourceError if it can't be written.
 
-        `known` has what was written before, of whoever keeps readings again and again.
+        `known` caches the last written texts, for repeated writes.
         """
         known = known or KeptTexts()
         full = [path for path in sorted(objects) if objects[path]]

@@ -1,8 +1,8 @@
 """What Envoy refused, found by its own verdict and remembered: a file of the stack, read with each plan.
 
-Where a load balancer can't be served, its configuration is validated, and the objects that it is made from are left out
-by halves until what remains is accepted. Works for whatever reason Envoy refuses. Not here: what is planned instead
-(`planning.refused`), and when this is done.
+If a load balancer can't be served, its configuration is validated, and its objects are left out by bisection until the
+rest is accepted. Works for whatever reason Envoy refuses. Not here: what is planned instead (`planning.refused`), and
+when this is done.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _BUDGET = 5.0
 The rest is found after the next update that fails.
 """
 _LARGE = 2_500_000
-"""Characters of files of which Envoy's verdict takes longer than a second.
+"""Characters of files for which Envoy's verdict takes longer than a second.
 
-There who changed last, and all of it, are asked for within the time left, and no halves.
+For those only the last change and the whole are validated, in the remaining time, without bisection.
 """
 
 
@@ -56,7 +56,7 @@ class _Kept(Struct, frozen=True):
     version: int = 2
     envoy: str = ""
     program: str = ""
-    """The versions that refused, of Envoy and of local-lb: others may accept it."""
+    """The versions of Envoy and local-lb that refused: others may accept it."""
     refused: tuple[Refusal, ...] = ()
 
 
@@ -65,7 +65,7 @@ def _kept(refused: Iterable[Refusal] = ()) -> _Kept:
 
 
 def read_refusals(home: Home) -> tuple[Refusal, ...]:
-    """Read what is remembered of these versions: nothing where that can't be read, as it is found again."""
+    """Read the recorded refusals of these versions; empty if the file can't be read, as they are found again."""
     try:
         text = files.read_shared(stack_directory(home) / REFUSALS, _LARGEST)
         kept = msgspec.json.decode(text, type=_Kept) if text else None
@@ -82,10 +82,10 @@ def find_refusals(  # noqa: PLR0913, PLR0917 - what was read and planned, and wh
     keys: Iterable[ObjectKey],
     changed: Collection[str] = (),
 ) -> tuple[Refusal, ...]:
-    """Find out which objects Envoy refuses of these load balancers, remember that, and return those that are new.
+    """Find the objects that Envoy refuses of these load balancers, record them, and return new refusals.
 
-    `read` is the snapshot without regard to refusals; `changed` names the objects that are to blame most probably. A
-    refusal of what isn't as it was any more is forgotten.
+    `read` is the snapshot without regard to refusals; `changed` names the most likely causes. Refusals of objects that
+    changed since are dropped.
     """
     until = time.monotonic() + _BUDGET
     known = current(read, read_refusals(home))
@@ -118,15 +118,15 @@ class _Search(Struct):
     key: ObjectKey
     settings: Settings
     snapshot: Snapshot
-    """What it is made from, and little besides."""
+    """The objects that it is made from, and little else."""
     directory: Path
     until: float
     objects: Sequence[ObjectOfCluster]
     """All that were read, of whatever load balancer."""
     changed: Collection[str]
-    """Names of those that changed last."""
+    """Names of the objects that changed last."""
     _causes: dict[str, str] = field(default_factory=dict)
-    """Why each offender is refused, by name."""
+    """The reason of each refused object, by name."""
     _verdicts: dict[frozenset[tuple[str, bool]], str] = field(default_factory=dict)
     """Envoy's answers, by the refusals that they were given with."""
     _is_large: bool = False
@@ -161,7 +161,7 @@ class _Search(Struct):
         return gentle if found and not self._cause((*known, *gentle)) else found
 
     def _gently(self, parts: Sequence[Refusal], cause: str, known: tuple[Refusal, ...]) -> list[Refusal]:
-        """Try the youngest of those that changed last with an error in its place: most often nothing else is asked."""
+        """Put an error in place of the youngest object that changed last: mostly that is the only validation."""
         recent = [replace(refusal, why=cause, wholly=False) for refusal in parts if refusal.name in self.changed]
         if not recent or self._cause((*known, recent[-1])):
             return []
@@ -194,7 +194,7 @@ class _Search(Struct):
         return [self._dependent(refusal, parts, known) for refusal in found]
 
     def _dependent(self, refusal: Refusal, parts: Sequence[Refusal], known: tuple[Refusal, ...]) -> Refusal:
-        """Let it last as long as what it was refused with: without any of the others, or only with them."""
+        """Limit a refusal to the objects it was refused with: none of the others, or only with them."""
         others = [each for each in parts if each.name != refusal.name]
         together = bool(others) and (time.monotonic() > self.until or not self._cause((*known, *others)))
         return replace(refusal, beside=self._beside(together=together), together=together)
@@ -205,7 +205,7 @@ class _Search(Struct):
     def _search(
         self, some: Sequence[Refusal], excluded: Mapping[str, Refusal], known: tuple[Refusal, ...]
     ) -> Mapping[str, Refusal]:
-        """Take those of `some` from what is `excluded` that Envoy accepts; the first of them are taken first."""
+        """Remove from `excluded` the parts of `some` that Envoy accepts; the first of them take precedence."""
         names = {refusal.name for refusal in some}
         without = {name: refusal for name, refusal in excluded.items() if name not in names}
         if not some or (self._causes and time.monotonic() > self.until):
@@ -241,7 +241,7 @@ class _Search(Struct):
         return why_refused(texts, self.directory, patience)
 
     def _parts(self, why: str) -> Iterable[Refusal]:
-        """Return what of it may be left out: what others refer to, then the oldest first, as in other conflicts."""
+        """Return the parts that may be left out: referenced objects, then the oldest first, as in other conflicts."""
         objects = self.snapshot.gateway_api
         bound = gateways_of(objects, self.settings, self.snapshot.authority).bound.get(self.key)
         things: list[Refusable] = [thing for _, thing in objects if isinstance(thing, TlsSecret | AuthorityBundle)]

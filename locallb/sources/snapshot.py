@@ -1,6 +1,6 @@
 """Reads one Snapshot: sources, own state, ledger, host.
 
-What is held is read first, because it decides whether a source that can't be read may be passed over.
+Held addresses are read first, because they decide whether an unreadable source may be skipped.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ _Part = TypeVar("_Part")
 
 
 class SnapshotResult(Struct, frozen=True):
-    """A snapshot, and what the user must hear about it."""
+    """A snapshot, and notices for the user."""
 
     snapshot: Snapshot
     complaints: tuple[str, ...] = ()
     """Sources that couldn't be read and were planned as last read: the run must not end well."""
     notices: tuple[str, ...] = ()
-    """What was passed over, or repaired by reading it generously."""
+    """Input that was skipped, or repaired by lenient reading."""
     observed_statuses: Mapping[ObjectKey, Said] = field(default_factory=dict)
-    """What Services, Gateways and routes say of what is ours to write."""
+    """Observed statuses of Services, Gateways and routes, as far as they are ours to write."""
     ends: str = ""
     """When the first order is over that is in force, and this isn't true any more; empty where there is none."""
 
@@ -94,7 +94,7 @@ def with_orders(result: SnapshotResult, orders: Orders) -> SnapshotResult:
 
 
 def told_of_pools(settings: Settings, host: HostFacts) -> SourceRead:
-    """Return what is to be told of the pools on this host, as if a source had said it."""
+    """Return the notices of the pools on this host, in the form of a source's result."""
     return SourceRead(SourceResult(Parsed(notices=pool_notices(settings.pools, host))))
 
 
@@ -133,7 +133,7 @@ def assemble(  # noqa: PLR0913, PLR0917 - one argument a thing that is read
 
 
 def with_objects(home: Home, parsed: Sequence[Parsed]) -> Snapshot:
-    """Return a snapshot of the objects of all sources, of which nothing else is known."""
+    """Return a snapshot that has only the objects of all sources."""
     return Snapshot(
         home,
         services=flat(part.services for part in parsed),
@@ -153,9 +153,9 @@ def _some(sentences: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def read_claims(memory: Memo[ClaimFile | None] | None = None) -> tuple[Claim, ...]:
-    """Read the ledger, every stack's claims; `memory` of earlier reads saves work. Raises ClientError.
+    """Read the claims of all stacks from the ledger; `memory` of earlier reads saves work. Raises ClientError.
 
-    Those that can't be read just now come first.
+    Unreadable claims come first.
     """
     memory = memory or Memo()
     claims = dict.fromkeys(claim for path in paths.ledgers() for claim in Ledger(path).claims(memory))
@@ -174,7 +174,7 @@ def known_services(home: Home, held: HeldByState, claims: Iterable[Claim]) -> se
 
 
 def refuse_another_runtime(settings: Settings, held: HeldByState) -> None:
-    """Refuse to run a proxy beside itself: both would want the same addresses and admin socket. Raises SourceError."""
+    """Refuse a second proxy for one Service: both would need the same addresses and socket. Raises SourceError."""
     shared, mode = any(is_shared(name) for name in held.stack_proxies), settings.proxies.mode
     own = [proxy for proxy in held.proxies if proxy.service.kind not in ROUTED]
     if shared if mode is Sharing.PER_SERVICE else own and not shared:
@@ -214,7 +214,7 @@ def _may_route(settings: Settings) -> bool:
 
 
 def read_routes(settings: Settings, known: HostFacts) -> HostFacts:
-    """Look again at this host's routes and at what they say of addresses, and at nothing else. Raises ClientError."""
+    """Reread only this host's routes and the addresses they prove. Raises ClientError."""
     return with_routes(known, settings.pools, strict=settings.publishes)
 
 

@@ -1,7 +1,6 @@
-"""The cache of a Snapshot's parts: only what may have changed is read again.
+"""The cache of a Snapshot's parts: only possibly changed parts are read again.
 
-Only what may be different is read again. Clusters are followed, so nothing is asked of them. Not here: who knows that
-something may be different (`watch.events`), and what to do with it.
+Clusters are followed, so they cost no requests. Not here: detecting changes (`watch.events`), and reactions to them.
 """
 
 from __future__ import annotations
@@ -43,32 +42,33 @@ from locallb.storage import paths
 from locallb.storage.stamps import stamp_of
 
 HOST_FRESH = 30.0
-"""Seconds that what was found out about the host counts. Where it has changed meanwhile an update fails, which says so,
-and is planned again with what is true now."""
+"""Seconds that facts of the host count. If they changed meanwhile, an update fails with a message, and is planned again
+with current facts.
+"""
 PATIENCE = 600.0
-"""Seconds that a cluster of kind may be in the making: one that isn't up after that is looked at by the full pass."""
+"""Seconds that a kind cluster may take to start: afterwards only the full pass checks it."""
 
 
 class Changes(Struct, frozen=True):
-    """What may be different since the last look; what is read for the first time needs none."""
+    """Possible changes since the last pass; a first read needs none."""
 
     everything: bool = False
     """Nothing that is remembered counts."""
     sources: frozenset[str] = frozenset()
-    """Clusters whose sources may have something new."""
+    """Clusters with possible changes in their sources."""
     moved: bool = False
     """Clusters may be reached in another way."""
     found: bool = False
     """Finders may find others."""
     maker: bool = False
-    """Somebody makes or removes one just now."""
+    """Another process is just creating or removing one."""
     routes: bool = False
 
 
 class SnapshotCache(Struct):
-    """For one thread, but `changed` is called from any, with the cluster whose source has something new.
+    """Cached inputs of the snapshot. For one thread, but `changed` is called from any, with the cluster that changed.
 
-    `resources` gives those of the stack's state: identical ones where nothing changed.
+    `resources` returns the stack's state: identical resources where nothing changed.
     """
 
     home: Home
@@ -76,22 +76,22 @@ class SnapshotCache(Struct):
     resources: Callable[[], Iterable[HeldResource]]
     changed: Callable[[ClusterName], None]
     _sources: tuple[Source, ...] | None = None
-    """Those that are configured, and those that were found; None before they were looked for."""
+    """Configured and found sources; None before the first search."""
     _found: tuple[SourceRead, ...] = ()
     _read: dict[ClusterName, SourceRead] = field(default_factory=dict)
     following: dict[str, Followed[Any]] = field(default_factory=dict)
-    """What follows the sources of each type: those that stay are followed on, whatever else is configured now."""
+    """The follower of each source type: a source that remains is followed further, whatever else is configured now."""
     _unready: float | None = None
     """Since when a cluster is in the making and no container came or went, by the monotonic clock."""
     _held: HeldByState | None = None
     _known: Memo[set[ObjectKey]] = field(default_factory=Memo)
-    """Which Services hold something, by this state and these claims."""
+    """Services that hold something, by this state and these claims."""
     _understood: HeldMemory = field(default_factory=HeldMemory)
     _claims: Memo[tuple[Claim, ...]] = field(default_factory=Memo)
     _remembered: Memo[ClaimFile | None] = field(default_factory=Memo)
-    """What the ledger's files said when they were read last."""
+    """Contents of the ledger's files at the last read."""
     _host: tuple[float, HostFacts, SourceRead] | None = None
-    """When it was looked at, what it is like, and what that means for the pools."""
+    """Time of the last read of the host, its facts, and the notices of the pools."""
 
     def configured(self, settings: Settings) -> SnapshotCache:
         """Return one for another configuration: everything is read again, but clusters that stay are followed on."""
@@ -133,7 +133,7 @@ class SnapshotCache(Struct):
         return self._unready is not None and time.monotonic() < self._unready + PATIENCE
 
     def updated(self) -> None:
-        """Note that the stack changed: what is held is no longer what it was."""
+        """Drop the cached state after the stack changed."""
         self._held = None
 
     def surprised(self) -> None:
@@ -146,7 +146,7 @@ class SnapshotCache(Struct):
             followed.stop()
 
     def _find(self, changes: Changes) -> tuple[Source, ...]:
-        """Find out which sources there are now, where it may be others; forget those that went."""
+        """Return the sources, searched again if they may have changed; drop removed ones."""
         if self._sources is not None and not (changes.everything or changes.found):
             return self._sources
         try:

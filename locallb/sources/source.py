@@ -1,7 +1,7 @@
 """The interface of a source type: read, follow, and name the files and APIs that it depends on.
 
-A finder is a type of source that names others: which clusters there are now. Not here: how an entry of the
-configuration is parsed (`config.entries`), and when anything is read.
+A finder is a type of source that names others: the existing clusters. Not here: how an entry of the configuration is
+parsed (`config.entries`), and when sources are read.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ FinderT = TypeVar("FinderT", bound=Finder)
 
 
 class SourceResult(Struct, frozen=True):
-    """What a source has, and how far that is what it has now."""
+    """Contents of a source, and whether they are current."""
 
     parsed: Parsed
     stale: tuple[str, ...] = ()
-    """What couldn't be read: a sentence each, with the source, the file, the line and the remedy."""
+    """The failures of reading: a sentence each, with the source, the file, the line and the remedy."""
     contents: Contents | None = None
-    """How much was read; None where that isn't known."""
+    """Number of objects read; None if unknown."""
 
 
 class SourceRead(Struct, frozen=True):
-    """What one source has, and how its Services are told what they got."""
+    """Result of reading one source, and the access to publish statuses to it."""
 
     reading: SourceResult
     access: Mapping[ClusterName, Access] = field(default_factory=dict)
     health_ports: Mapping[ClusterName, frozenset[Family]] = field(default_factory=dict)
     """The families in which Nodes of live clusters answer on kube-proxy's health port."""
     unready: bool = False
-    """It is being made: nothing is known of it yet, which is not an error."""
+    """It is being created: nothing of it is known yet, which is not an error."""
     node_routes: Mapping[ClusterName, tuple[PodRoute, ...]] = field(default_factory=dict)
     """The ways to Nodes that are pods of another cluster, by theirs."""
     again: float | None = None
-    """When it is to be read again, by the monotonic clock, although nothing tells of a change; None: it isn't."""
+    """Time of the next read, by the monotonic clock, if no event reports changes; None: no such read."""
 
 
 def with_stale(read: SourceRead, *stale: str) -> SourceRead:
@@ -110,7 +110,7 @@ class SourceType(ABC, Generic[S]):
         return ()
 
     def access_files(self, source: S, root: Path) -> tuple[Path, ...]:
-        """Return the files that say how it is reached."""
+        """Return the files that define its access."""
         del source, root
         return ()
 
@@ -129,23 +129,23 @@ class SourceType(ABC, Generic[S]):
         raise SourceError(f"source {source.cluster} is a running cluster and can't be compared; compare manifests")
 
     def elsewhere(self, source: S, directory: Path) -> S:
-        """Return the source that has in `directory` what this one has in its own. Raises SourceError."""
+        """Return this source with its files in `directory` instead of its own. Raises SourceError."""
         del directory
         raise SourceError(f"source {source.cluster} is a running cluster and can't be compared; compare manifests")
 
 
 class Found(Struct, Generic[Source_co], frozen=True):
-    """The sources that a finder names, and what the user must hear of them."""
+    """The sources that a finder names, and notices for the user."""
 
     sources: tuple[Source_co, ...] = ()
     complaints: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
     unready: bool = False
-    """One is being made, or it was asked at a bad moment: a look in a second tells more."""
+    """A cluster is being created, or changed during the search: a search in a second finds more."""
     node_routes: Mapping[ClusterName, tuple[PodRoute, ...]] = field(default_factory=dict)
-    """Ways to Nodes that it knows of clusters which another finder may have."""
+    """Its routes to Nodes of clusters that another finder may have."""
     gone: tuple[ClusterName, ...] = ()
-    """Those that there were until now. One of the same name that comes later is another one."""
+    """Clusters that disappeared since the last search. A later one of the same name is another cluster."""
 
 
 class Watch(Protocol):
@@ -160,14 +160,14 @@ class FinderType(ABC, Generic[FinderT]):
 
     @abstractmethod
     def find(self, finder: FinderT, root: Path, directory: Path, *, keep: bool) -> Found[Source]:
-        """Find the sources. What it remembers is in `directory`, which is only written to `keep` it.
+        """Find the sources. The finder's files are in `directory`, which is only written to `keep` them.
 
-        `root` is the project's directory. Raises SourceError if it can't be asked and nothing is remembered.
+        `root` is the project's directory. Raises SourceError if the search fails and nothing is stored.
         """
 
     @abstractmethod
     def watch(self, finder: FinderT, root: Path, changed: Callable[[str], None]) -> Watch:
-        """Call `changed` with the name of a source that may have come or gone; with an empty one if unknown."""
+        """Call `changed` with the name of a source that may have been added or removed; empty if unknown."""
 
 
 @cache
@@ -183,7 +183,7 @@ def finder_type(finder_word: str) -> FinderType[Any]:
 
 
 def reached(sources: Iterable[Source], root: Path) -> dict[ClusterName, Access]:
-    """Return how the live clusters among `sources` are reached, as far as that can be told."""
+    """Return the access to the live clusters among `sources`, as far as it is known."""
     known = {}
     for source in sources:
         with suppress(ClientError):

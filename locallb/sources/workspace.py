@@ -1,7 +1,7 @@
 """A stack of this host, read and planned: the only path from its configuration to a plan.
 
-For the program, for commands and for the loop. With a cache, only what may have changed is read and planned again, with
-the same result. Not here: the configuration itself, when to look, and what becomes of a plan.
+For the program, for commands and for the loop. With a cache, only possible changes are read and planned again, with the
+same result. Not here: the configuration itself, the time of a pass, and the use of a plan.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ Planned: TypeAlias = tuple[SnapshotResult, Plan]
 
 
 class Handed(Struct):
-    """What was read and planned for readers without a cache a moment ago, and what they used."""
+    """A recent snapshot and plan for readers without a cache, and the ones they used."""
 
     planned: Planned | None = None
     """None: they read and plan themselves."""
     used: Planned | None = None
-    """None as long as nobody read."""
+    """None until the first read."""
 
 
 _HANDED: ContextVar[Handed | None] = ContextVar("handed", default=None)
@@ -56,12 +56,12 @@ def handing(planned: Planned | None) -> Iterator[Handed]:
 
 
 class Workspace(Struct, frozen=True):
-    """Which stack it is, how it is configured, and what is known of it. For one thread."""
+    """The identity, configuration and cached data of a stack. For one thread."""
 
     home: Home
     settings: Settings
     state: Path | None = None
-    """The file that has its state; None where another engine keeps it, or a cache asks ours."""
+    """Its state file; None if another engine keeps it, or a cache uses ours."""
     cache: SnapshotCache | None = None
     """Of this configuration; without one everything is read each time."""
     glance: bool = False

@@ -1,4 +1,4 @@
-"""Files that are complete or absent: written beside and renamed, trees removed without following links.
+"""Files that are complete or absent: written under a temporary name and renamed, trees removed without following links.
 
 Not a cache and not a format: callers give the text.
 """
@@ -53,13 +53,13 @@ class SharedFile(NamedTuple):
 
     text: str
     uid: int
-    """Whose it is."""
+    """Owner's user id."""
 
 
 def write_beside(path: Path, text: str, *, mode: int = PRIVATE, durable: bool = False) -> Path:
-    """Write `text` to a new file beside `path` and tell its name; `durable`: it survives a power cut.
+    """Write `text` to a new file next to `path` and return its path; `durable`: it survives a power cut.
 
-    Raises FilesError; then nothing is left behind.
+    Raises FilesError; then no file remains.
     """
     with _beside(path, text, mode, durable=durable) as beside:
         return beside
@@ -129,9 +129,9 @@ def read(path: Path, limit: int = LARGEST) -> str | None:
 
 
 def find_shared(path: Path, limit: int = LARGEST) -> SharedFile | None:
-    """Read a file where others may write; None if there is none. Raises FilesError.
+    """Read a file in a directory that others may write; None if there is none. Raises FilesError.
 
-    Whatever lies there: this neither follows a link, nor waits, nor reads more than `limit` bytes.
+    This neither follows a link, nor waits, nor reads more than `limit` bytes.
     """
     try:
         with opened(path, follow=False) as file:

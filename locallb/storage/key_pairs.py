@@ -1,6 +1,6 @@
 """Validation of a TLS certificate and key by OpenSSL, without a file on any disk.
 
-Not here: whose they are, and the files that a proxy reads.
+Not here: their owner, and the files that a proxy reads.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class NamedChanges:
             self._queue = -1
 
     def add(self, directory: int, prefix: str) -> None:
-        """Follow the files of an open directory, whose names begin with `prefix`."""
+        """Follow the files of an open directory with names that begin with `prefix`."""
         if self._queue < 0:
             return
         path = f"/proc/self/fd/{directory}".encode()

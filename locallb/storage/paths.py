@@ -53,7 +53,7 @@ def _below(*parts: str) -> Path:
 
 
 def stack_directory(home: Home) -> Path:
-    """Return where a stack keeps what is its own, beside its state: readings, orders, ids."""
+    """Return the directory of a stack's own files next to its state: readings, overrides, ids."""
     return Path(home.root) / ".state" / "locallb" / home.stack
 
 
@@ -129,7 +129,7 @@ def is_another_directory(other: str, own: str) -> bool:
 
 
 def ledgers() -> tuple[Path, ...]:
-    """List every ledger that tells something here: the one that counts, then those that this user may only read."""
+    """List every readable ledger: the effective one, then others that this user may only read."""
     if os.environ.get(LEDGER_VARIABLE):
         return (ledger_directory(),)
     others = [path for path in (SHARED_LEDGER, state_home() / "ledger") if os.access(path, os.R_OK | os.X_OK)]

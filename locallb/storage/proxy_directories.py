@@ -26,12 +26,13 @@ from locallb.model.system_errors import refusal
 from locallb.storage import files, paths
 
 SHARED = 0o770
-"""Mode of a directory that a container uses through our group; those above it stay closed to everybody else."""
+"""Mode of a directory that a container uses through our group; its parents stay closed to all other users."""
 _GROUP = 0o070
 OWNER = "owner.json"
 RECORD = "process.json"
 PROXY_MARK, OWNER_MARK = "LOCALLB_PROXY", "LOCALLB_OWNER"
-"""In the environment of a proxy's process: its directory, and whose it was when it started, should that be gone."""
+"""Environment variables of a proxy's process: its directory, and its owner at its start, in case the directory is gone.
+"""
 _SMALL = 1 << 16
 """Bytes that a file of ours, other than a configuration, may have."""
 _ID = re.compile(r"[0-9a-f]{12}")
@@ -48,7 +49,7 @@ class ProxiesError(ClientError):
 
 
 class ProxyDirectory(Struct, frozen=True):
-    """A directory of the root, and whose it is. `owner` is None where that can't be read: never touch it."""
+    """A directory of the root, with its owner, which is None if it can't be read: never touch it then."""
 
     id: ProxyId
     path: Path
@@ -116,7 +117,7 @@ class Proxies:
         return ProxyDirectory(proxy, self.path(proxy), owner, name)
 
     def sign(self, proxy: ProxyId, owner: Owner, name: ProxyName) -> None:
-        """Write whose the existing directory is, where that changed."""
+        """Write the owner of the existing directory if it changed."""
         self._sign(self.path(proxy), owner, name)
 
     def share(self, proxy: ProxyId, *, shared: bool) -> None:
@@ -197,10 +198,7 @@ class Proxies:
         self._remove_unfinished(proxy)
 
     def _remove_unfinished(self, proxy: ProxyId) -> None:
-        """Remove what runs left that were killed while they made the directory.
-
-        Whoever makes it at this moment finds the one that is there instead, if that has come to its place.
-        """
+        """Remove the remains of runs that were killed while they made the directory."""
         for beside in self.root.glob(f".{self.path(proxy).name}.*{files.UNFINISHED}"):
             if _UNFINISHED.fullmatch(beside.name):
                 with suppress(ProxiesError):  # they may still write to it: then they remove it
@@ -215,7 +213,7 @@ class Proxies:
 
 
 def marked_owner(environment: Mapping[str, str]) -> Owner | None:
-    """Read whose a process is from its environment; None if that isn't there."""
+    """Read a process's owner from its environment; None if it has none."""
     with suppress(ValueError, KeyError, TypeError):
         return owner_from(json.loads(environment[OWNER_MARK]))
     return None

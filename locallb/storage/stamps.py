@@ -13,7 +13,9 @@ Stamp: TypeAlias = tuple[int, int, int, int]
 
 
 def stamp(status: os.stat_result) -> Stamp:
-    """Return what is different once a file was replaced or changed, by the time that nobody can set."""
+    """Return the values that differ once a file was replaced or changed, including the change time, which can't be
+    set.
+    """
     return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns
 
 

@@ -1,7 +1,7 @@
-"""Coalesced calls: questions that several threads ask at the same moment are answered by one call.
+"""Coalesced calls: simultaneous requests of several threads are answered by one call.
 
-A call that has begun answers nobody who asks later, so an answer is never older than its question. Not here: what is
-asked.
+A call that has begun doesn't answer later requests, so an answer is never older than its request. Not here: the call
+itself.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from msgspec import Struct
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")
 QUIET = 0.1
-"""Seconds without another question after which those who were expected and aren't there aren't waited for."""
+"""Seconds without another request after which expected callers are no longer waited for."""
 LONGEST = 0.5
-"""Seconds that a call waits for those who are expected, however they come."""
+"""Maximum seconds that a call waits for expected callers."""
 
 
 class _Ticket(Struct, Generic[Question, Answer], eq=False):
@@ -39,7 +39,7 @@ class Joined(Generic[Question, Answer]):
         self._waiting: list[_Ticket[Question, Answer]] = []
         self._expected = 0
         self._complete = Event()
-        """Set while nobody is expected who isn't waiting."""
+        """Set while no caller is expected that isn't waiting."""
         self._complete.set()
         self.turn = Lock()
         """Held while a call is under way."""
@@ -59,7 +59,7 @@ class Joined(Generic[Question, Answer]):
         return cast("Answer", ticket.answer)
 
     def expect(self, number: int) -> None:
-        """Have the next calls wait until so many have asked, or nobody comes any more; 0 and 1 wait for nobody."""
+        """Make the next calls wait for that many callers, or until no more arrive; 0 and 1 don't wait."""
         with self._entrance:
             self._expected = number
             self._count()
@@ -71,7 +71,7 @@ class Joined(Generic[Question, Answer]):
             self._complete.clear()
 
     def _gather(self) -> None:
-        """Wait for those who are expected as long as somebody comes; who isn't there then isn't expected any more."""
+        """Wait for expected callers as long as some arrive; missing ones are no longer expected afterwards."""
         waiting, until = 0, time.monotonic() + LONGEST
         while waiting < len(self._waiting) and time.monotonic() < until:
             waiting = len(self._waiting)

@@ -10,7 +10,7 @@ from locallb.threads.supervised import Task, do_once
 
 
 def addresses_of(name: str, seconds: float) -> list[str]:
-    """Return the addresses that every program here finds for a name; none where that isn't told in time."""
+    """Return the addresses that the system's resolver finds for a name; none if it doesn't answer in time."""
     found: SimpleQueue[list[str]] = SimpleQueue()
     # Not in an executor, whose threads are waited for at the end of the process.
     do_once(Task.RESOLVER, f"resolver {name}", lambda: found.put(_resolved(name)))

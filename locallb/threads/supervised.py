@@ -1,7 +1,7 @@
 """Supervised threads: an exception that escapes is reported and counted, and the work begins again with back-off.
 
-Every thread that `watch` keeps is one of these; nothing else of local-lb starts threads, but for pools whose results
-are waited for. While a thread waits to begin again it is in trouble: whatever depends on it is not up to date.
+Every thread that `watch` keeps is one of these; nothing else of local-lb starts threads, except pools with awaited
+results. While a thread waits to begin again it has failed: everything that depends on it is out of date.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Task(StrEnum):
 
 
 class Escape(Struct, frozen=True):
-    """Something that nobody expected ended the work of a thread, or a part of it."""
+    """An unexpected exception ended the work of a thread, or a part of it."""
 
     task: Task
     thread: str
@@ -69,7 +69,7 @@ class Escape(Struct, frozen=True):
 
 
 class EndedError(Exception):
-    """Work returned although nobody had stopped it."""
+    """Work returned although it was not stopped."""
 
 
 class Threads:
@@ -109,7 +109,7 @@ class Threads:
         self._troubles[who] = subject, sentence
 
     def well(self, who: object) -> None:
-        """Note that it works again, or that nobody needs it any more."""
+        """Record that it works again, or is not needed any more."""
         self._troubles.pop(who, None)
 
 
@@ -187,7 +187,7 @@ class SupervisedThread:
 
 
 def do_once(task: Task, name: str, work: Callable[[], None]) -> None:
-    """Do `work` in a thread of its own, once: what escapes is told and counted, and whoever needs it does it again."""
+    """Run `work` once in its own thread: an escaping exception is reported and counted; the caller may run it again."""
 
     def run() -> None:
         try:

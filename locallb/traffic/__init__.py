@@ -1,5 +1,6 @@
-"""Traffic figures of a stack's proxies, read from Envoy's own counters when somebody asks.
+"""Traffic figures of a stack's proxies, read from Envoy's own counters on demand.
 
-`figures` are counts and how they add up, `answers` reads them from what Envoy says, `table` says whose they are, and
-`ask` asks. Nobody asks, keeps or adds up while nobody looks. Not here: whether a Service serves (`planning.status`).
+`figures` are counts and how they add up, `answers` parses them from Envoy's responses, `table` assigns them to
+Services, and `ask` sends the queries. Without a reader nothing is queried, kept or added up. Not here: whether a
+Service serves (`planning.status`).
 """

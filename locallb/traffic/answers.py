@@ -1,7 +1,7 @@
 """Parses the traffic figures in the answers of Envoy's admin interface.
 
-Counts by backend are always there: Envoy keeps them whatever statistics it is told to keep. Bytes and latencies are
-statistics of the cluster, there where the stack asks for them. Pure. Not here: who asks.
+Counts by backend are always present: Envoy keeps them for any configured statistics. Bytes and latencies are statistics
+of the cluster, present if the stack requests them. Pure. Not here: the queries.
 """
 
 from __future__ import annotations

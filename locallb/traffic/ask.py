@@ -1,6 +1,6 @@
-"""Asks the proxies of a plan for their figures, all at once, on their admin sockets.
+"""Queries the proxies of a plan for their figures, all at once, on their admin sockets.
 
-Two questions each, and only when somebody looks. Not here: what the answers mean (`answers`).
+Two queries each, and only on demand. Not here: what the answers mean (`answers`).
 """
 
 from __future__ import annotations

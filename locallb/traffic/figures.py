@@ -17,10 +17,10 @@ _WHOLE = 100
 
 
 class Counts(Struct, frozen=True):
-    """What became of connections and requests since their proxy was told of the backend."""
+    """Results of connections and requests since their proxy was configured with the backend."""
 
     connections: int = 0
-    """Those that a backend took."""
+    """Connections that a backend accepted."""
     failed_connections: int = 0
     """Attempts that it didn't take; the client may have been served by another backend."""
     active: int = 0

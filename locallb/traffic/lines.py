@@ -49,7 +49,7 @@ def lines(message: bytes) -> Iterator[Line]:
 
 
 def services_by_listener(plan: Plan) -> Mapping[str, ObjectKey]:
-    """Return whose a listener is, by its name."""
+    """Return the Service of each listener, by its name."""
     return {
         listener.name: placement.key
         for placement in plan.placements

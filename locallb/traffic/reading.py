@@ -48,7 +48,7 @@ class Tap:
     """What one proxy says: its socket, and its gate."""
 
     def __init__(self, directory: Path) -> None:
-        """Begin. Raises LogError where somebody else reads, or the proxy has no log."""
+        """Begin. Raises LogError if another process reads, or the proxy has no log."""
         if not (directory / GATE).exists():
             raise LogError(f"the proxy in {directory} keeps no log yet: run `locallb up`")
         self._directory, self.came, self._opened = directory, 0, time.monotonic()

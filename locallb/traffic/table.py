@@ -1,7 +1,7 @@
 """The traffic table: one row for each port of a Service or Gateway, from the plan and the proxies' answers.
 
-What several ports lead to, as of a Gateway that serves HTTP and HTTPS, is one row with all of them: Envoy counts where
-requests go, and they are told once. Pure. Not here: how rows are printed.
+Several ports with the same backends, as of a Gateway that serves HTTP and HTTPS, share one row: Envoy counts by
+destination, and each count is shown once. Pure. Not here: how rows are printed.
 """
 
 from __future__ import annotations
@@ -76,13 +76,13 @@ def first(plan: Plan, most: int) -> tuple[Plan, int]:
 
 
 def since(current: Iterable[TrafficRow], before: Iterable[TrafficRow]) -> tuple[TrafficRow, ...]:
-    """Return what flowed between two looks: nothing where the first saw nothing, since nobody knows when that came."""
+    """Return the traffic between two samples: none if the first is empty, since its time is then unknown."""
     earlier = {row.name: row.figures for row in before if row.answers}
     return tuple(replace(row, figures=row.figures.since(earlier.get(row.name, row.figures))) for row in current)
 
 
 def _fitting(placements: Iterable[Placement], counts: Mapping[ObjectKey, int], most: int) -> Iterator[Placement]:
-    """Yield those that fit beside the ones before: one with too many rows leaves its place to the next."""
+    """Yield the items that still fit: one with too many rows is skipped in favour of the next."""
     for placement in placements:
         if counts[placement.key] <= most:
             most -= counts[placement.key]

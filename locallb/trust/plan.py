@@ -1,7 +1,7 @@
 """The plan of `locallb ca trust` and `ca untrust`: steps as data, from the present content of each store. Pure.
 
-What we put somewhere says so itself: its name has the user's number and the beginning of the certificate's fingerprint.
-So it is found again, and told from everything else, also after another authority was made or all files of it were lost.
+Our entries are identified by their names, with the user's number and the beginning of the certificate's fingerprint. So
+they are found and distinguished from all others, also after another authority was made or all files of it were lost.
 Not here: how stores are read and changed (`stores`).
 """
 
@@ -46,9 +46,9 @@ class TrustStore(Struct, frozen=True):
     kind: Kind
     place: str
     asks: str
-    """Who asks it."""
+    """Requesting user."""
     entries: tuple[StoreEntry, ...] = ()
-    """Those that could be of local-lb."""
+    """Entries that could be of local-lb."""
     gather: tuple[str, ...] = ()
     """The command after which what was added counts."""
     rebuild: tuple[str, ...] = ()
@@ -118,14 +118,14 @@ def plan_trust(known: Believed, stores: Sequence[TrustStore], uid: int) -> Trust
 
 
 def plan_untrust(known: Believed | None, stores: Sequence[TrustStore], uid: int) -> TrustPlan:
-    """Take out all that this user's `ca trust` put in; what somebody else put there stays, and is told."""
+    """Remove all entries of this user's `ca trust`; entries of other programs stay, and are reported."""
     steps = [step for store in stores for step in _removed(store, uid)]
     notes = [note for store in stores for note in _of_others(store, known, uid)]
     return TrustPlan(tuple(steps), (*_lacking(steps), *notes))
 
 
 def believes(store: TrustStore, fingerprint: Fingerprint) -> bool:
-    """Return whether a store believes an authority, whoever put it there."""
+    """Return whether a store trusts an authority, added by any program."""
     return any(entry.believed and fingerprint in entry.fingerprints for entry in store.entries)
 
 

@@ -1,7 +1,7 @@
 """Reads and changes the system's store: certificates in a directory, which a command of the distribution gathers.
 
-Where that command fails the file is as before, so that what lies there says what the system believes. And the keychain
-of a Mac, by `security`: never tried on one.
+If that command fails the file is restored, so that the directory shows what the system trusts. And the keychain of a
+Mac, by `security`: never tried on one.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def change(step: TrustStep) -> None:
 
 
 def keychain_entries(place: str, uid: int, subject: str) -> tuple[StoreEntry, ...]:
-    """Return the authorities in a keychain whose name begins with `subject`: it keeps no names of ours."""
+    """Return the authorities in a keychain with a name that begins with `subject`: it keeps no names of ours."""
     with suppress(TrustError):  # there is none
         output = run(("security", "find-certificate", "-a", "-Z", "-c", f"{subject} ", place))
         hashes = [match.lower() for match in _HASH.findall(output)]

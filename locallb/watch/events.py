@@ -36,11 +36,11 @@ class Cause(StrEnum):
     KIND = "kind"
     """Which clusters a finder finds may be different; the subject is the one concerned, if it was one."""
     ORDERS = "orders"
-    """Somebody ordered something for a Service, or its end."""
+    """An override for a Service began or ended."""
     ROUTES = "routes"
     """This host has other routes."""
     DRIFT = "drift"
-    """Somebody else changed or removed files of ours; the subject is what they are of."""
+    """Another process changed or removed our files; the subject is their load balancer."""
     SPARE = "spare"
     """Nothing has changed for a moment: there is time for spare proxies."""
     RETRY = "retry"
@@ -91,13 +91,13 @@ class Updated(Struct, frozen=True):
     changes: Mapping[str, int] = field(default_factory=dict)
     """Resources by operation."""
     failed: Mapping[ObjectKey, str] = field(default_factory=dict)
-    """Why those that failed did; they are tried again."""
+    """Reasons of failed ones, which are retried."""
     untouched: frozenset[ObjectKey] = frozenset()
-    """Those of which nothing had to be changed."""
+    """Load balancers without a necessary change."""
 
 
 class Failed(Struct, frozen=True):
-    """The stack couldn't be read, planned or updated as a whole: one sentence, told at each try."""
+    """The stack couldn't be read, planned or updated as a whole: one sentence, reported at each attempt."""
 
     sentence: str
     kind: str = ""

@@ -92,7 +92,7 @@ class Loop:
         self._epoch = time.time() - time.monotonic()
         """What a time of the monotonic clock lacks to one since the epoch."""
         self._silent: frozenset[SilentPort] = frozenset()
-        """Ports whose backends take no connections, as proxies reported last."""
+        """Ports with backends that take no connections, as proxies reported last."""
         self._asked: Sequence[PlannedProxy] = ()
         """Proxies that are asked whether they hang."""
         self.pulse = Pulse(time.monotonic())
@@ -307,7 +307,7 @@ class Loop:
         return left if is_full else left.without(batch.keys)
 
     def _is_enough(self, began: float) -> bool:
-        """Return whether what takes longer is left under way: there is something new, or somebody waits for nothing."""
+        """Return whether slow work is left running: a trigger is due, or the wait has reached its deadline."""
         now = time.monotonic()
         moments = self._schedule.look_at(self._converger.going_on), self._schedule.rings_at()
         is_due = bool(len(self._inbox)) or any(at is not None and at <= now for at in moments)

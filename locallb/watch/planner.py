@@ -41,7 +41,7 @@ class Planner(Struct):
     silent: Mapping[ClusterName, str] = field(default_factory=dict)
     """Live clusters that don't answer: nothing is asked of them, and nothing of theirs can be changed."""
     back: frozenset[ClusterName] = frozenset()
-    """Those that didn't answer before the last look, and do now."""
+    """Clusters that answer now, but didn't at the previous pass."""
     _workspace: Workspace | None = None
     _state: object = _UNKNOWN
     """The version of the state that is known."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 FINALIZER = "finalizer"
 _Row: TypeAlias = tuple[str, str, str]
-"""What kind of thing is left, which one, and whose it is."""
+"""Kind, name and owner of a leftover."""
 
 
 def gc(session: Session, args: Arguments, out: Out) -> int:

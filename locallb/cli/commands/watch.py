@@ -55,7 +55,7 @@ def watch(session: Session, args: Arguments, out: Out) -> int:
 
 
 def _watch_when_leading(session: Session, args: Arguments, out: Out) -> int:
-    """Watch, and change something only while this process is the leader; others may run beside it."""
+    """Watch, and change something only while this process is the leader; other instances may run concurrently."""
     from locallb.cli.leading import taking_part  # noqa: PLC0415 - loads a client of Kubernetes
 
     made: list[_Watch] = []

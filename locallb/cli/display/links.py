@@ -48,7 +48,7 @@ class Link(Struct, frozen=True):
 
 
 def links(row: Row, planned: tuple[PlannedPort, ...] = ()) -> tuple[Link, ...]:
-    """Return a link for each port of TCP that serves, those that speak HTTP first."""
+    """Return a link for each serving TCP port, HTTP ports first."""
     if not row.addresses:
         return ()
     by_port = {(port.port.port, port.port.protocol): port for port in planned}

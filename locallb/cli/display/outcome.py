@@ -88,7 +88,7 @@ def ending(result: Result) -> int:
 
 
 def complain(out: Out, result: Result, printed: frozenset[str] = frozenset()) -> None:
-    """Print errors and warnings, each once, without those that were `printed`."""
+    """Print errors and warnings, each once, except those already `printed`."""
     unprinted = [diagnostic for diagnostic in result.diagnostics if diagnostic.message not in printed]
     messages = {diagnostic.message: diagnostic.severity for diagnostic in unprinted}
     for message, severity in messages.items():

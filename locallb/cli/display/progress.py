@@ -92,7 +92,7 @@ def _status(out: Out, title: str) -> Status:
 
 
 SHORT = 0.1
-"""Seconds below which nobody cares."""
+"""Seconds below which a duration is not shown."""
 
 
 def _named(event: StepStarted | StepDone | StepFailed) -> str:

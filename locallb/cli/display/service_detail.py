@@ -57,7 +57,7 @@ def _detail(row: Row, placed: Placement, planned: PlannedProxy) -> Detail:
 
 
 def detail_json(detail: Detail) -> dict[str, object]:
-    """Make the documented fields that a Service has beside those of its row."""
+    """Make the documented fields of a Service in addition to those of its row."""
     proxy = detail.proxy
     return {
         "proxy": {"name": proxy.name, "id": proxy.id, "directory": detail.directory, "pid": detail.pid}

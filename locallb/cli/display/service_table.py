@@ -91,7 +91,7 @@ def _cells(row: Row, *, named: bool) -> Sequence[str | tuple[str, str]]:
 
 
 def _ports(rows: Sequence[PortRow]) -> str:
-    """Write the ports; of many the first few, those that don't serve before all others."""
+    """Format the ports, of many only the first few, with ports that don't serve first."""
     if len(rows) > _MOST_PORTS:
         rows = sorted(rows, key=lambda row: row.state is State.SERVING)
     return few([_port(row) for row in rows], _MOST_PORTS, " ") or "-"

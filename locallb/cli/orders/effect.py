@@ -1,4 +1,4 @@
-"""Applies an order: an update of the Services concerned, beside a running `watch` as well."""
+"""Applies an override: an update of the affected Services, also during a running `watch`."""
 
 from __future__ import annotations
 

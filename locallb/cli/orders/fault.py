@@ -45,7 +45,9 @@ def _has_shares(args: Arguments) -> bool:
 
 
 def _with(order: Order, args: Arguments) -> Order:
-    """Return an order with these faults: backends are added to those that are down, shares replace the earlier ones."""
+    """Return an override with these faults: backends are added to those already down, shares replace the earlier
+    ones.
+    """
     until = written(datetime.now(UTC) + timedelta(seconds=args.seconds))
     if args.down:
         names = order.down.names if order.down else frozenset()

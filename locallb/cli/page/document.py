@@ -24,7 +24,7 @@ stroke-linecap="round"/></svg>"""
 
 
 def pages(stack: str) -> Pages:
-    """Return the pages that are served beside the stream."""
+    """Return the static pages, without the stream."""
     page = Page(_shell(stack).encode(), "text/html; charset=utf-8", headers=HEADERS)
     icon = Page(_ICON.encode(), "image/svg+xml", headers=HEADERS)
     assets = {f"/{name}": _page(_asset(name, kind)) for name, kind in _KINDS.items()}

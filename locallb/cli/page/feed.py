@@ -22,7 +22,7 @@ NOTHING = "[]"
 LOG = 100
 """Lines of what happened that are kept."""
 GONE = 2000
-"""Lanes that are remembered to be gone; a reader who knows none of them is told everything instead."""
+"""Maximum removed lanes that are remembered; a reader with an older state gets all lanes instead."""
 
 
 class Part(Struct, frozen=True):
@@ -46,7 +46,7 @@ class Feed:
         self._log: deque[Part] = deque(maxlen=LOG)
         self._gone: dict[str, int] = {}
         self._forgotten = 0
-        """The number up to which nobody knows any more what is gone."""
+        """Number up to which removed lanes are forgotten."""
         self._readers = 0
         self._drawn = False
         self._ended = False
@@ -69,7 +69,7 @@ class Feed:
             self._changed.notify_all()
 
     def draw(self, head: str, lanes: Mapping[str, str]) -> None:
-        """Take what there is now, of every lane."""
+        """Set the current content of every lane."""
         with self._changed:
             self._number += 1
             self._drawn = True

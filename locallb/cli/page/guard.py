@@ -22,7 +22,7 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-"""What every answer says to browsers: nothing of other places, in nobody's frame, kept nowhere."""
+"""Headers of every response: no content of other origins, no framing, no caching."""
 
 
 def refusal(request: Request) -> Page | None:

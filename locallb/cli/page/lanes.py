@@ -71,12 +71,12 @@ def lane(subject: Subject) -> Document:
 
 
 def _notices(row: Row, placement: Placement | None) -> list[Notice]:
-    """Return what there is to see besides the state, each once."""
+    """Return the notices of a Service in addition to its state, each once."""
     return list(dict.fromkeys((*(placement.notices if placement else ()), *row.notices)))[:NOTICES]
 
 
 def _hosts(names: Sequence[str], placement: Placement | None) -> list[str]:
-    """Return the names under which it is reached: those of the stack's zones first, then those that it listens for."""
+    """Return the Service's host names: those of the stack's zones first, then those of its listeners."""
     served = (name for port in placement.ports for name in _hostnames(port)) if placement else ()
     return list(dict.fromkeys((*names, *served)))[:HOSTS]
 

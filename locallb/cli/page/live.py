@@ -1,4 +1,4 @@
-"""The live page's server beside the loop: takes events, queries figures while there are readers, and serves both.
+"""The live page's server, in threads of its own: takes events, queries figures while there are readers, serves both.
 
 It has an event reporter of its own, so a blocked terminal doesn't block the page. Not here: the content (`lanes`,
 `rates`) and the page itself (`document`).
@@ -48,7 +48,7 @@ class LivePage:
         self._scene: tuple[Board, Sequence[View]] = Board(), ()
         self._plan = _EMPTY
         self._is_drawn = False
-        """Whether what is told was drawn."""
+        """Whether the current scene was drawn."""
         self._drawn: dict[str, tuple[Subject, str]] = {}
         """What was drawn last, and of what: most stays as it is."""
         self._thread = SupervisedThread(Task.PAGE, "page's figures", self._look_again)
@@ -94,14 +94,14 @@ class LivePage:
         return Page(b"retry: 1000\n\n", "text/event-stream", headers=HEADERS, opens=self._follow)
 
     def _follow(self) -> Reader:
-        """Add a reader, and send it what there is by now."""
+        """Add a reader, and send it the current content."""
         with self._lock:
             if not self._is_drawn:
                 self._draw()
             return self._feed.open()
 
     def _draw(self) -> None:
-        """Draw all lanes; those of which nothing is new aren't made again."""
+        """Draw all lanes; unchanged ones are reused."""
         board, views = self._scene
         self._drawn = {
             name: before if (before := self._drawn.get(name)) and before[0] == subject else (subject, _text(subject))

@@ -14,7 +14,7 @@ from locallb.planning.status import Observation
 from locallb.watch.events import LoopEvent, Pulse
 
 _LAST_WORDS = 0.5
-"""Seconds that the page has to be told of the end."""
+"""Seconds in which the page can receive the final event."""
 
 
 class PageReporter:

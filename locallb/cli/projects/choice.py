@@ -21,7 +21,7 @@ MAKING = frozenset({"up", "preview", "watch"})
 LOOKING = "doctor"
 """The command that looks at what isn't there yet, too; every other one needs a project."""
 BY_SUDO = "host"
-"""The command that is about this host: root runs it for whoever called `sudo`."""
+"""Command about this host: root runs it on behalf of the user that called `sudo`."""
 _OF_OURS = ("local-lb", "locallb")
 _LARGEST = 1 << 20
 """Bytes of a project's file or program."""

@@ -37,7 +37,7 @@ from locallb.storage.scratch import scratch
 
 PREVIEW = "preview"
 RUNTIME_VARIABLE = "LOCALLB_RUNTIME"
-"""The runtime of stacks that begin: in a container, whose end would be that of its processes, `docker`."""
+"""Variable with the runtime of new stacks: `docker` inside a container, which ends its processes with itself."""
 
 
 def require_own(*, by_sudo: bool = False) -> Path:
@@ -153,7 +153,7 @@ def _sources_of(text: str) -> Sources:
 
 
 def _write(root: Path, texts: Mapping[str, str]) -> None:
-    """Write files whose text differs. Raises FilesError."""
+    """Write the files with changed text. Raises FilesError."""
     for name, text in texts.items():
         if files.read(root / name) != text:
             files.write(root / name, text)

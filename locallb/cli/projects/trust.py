@@ -1,7 +1,7 @@
-"""Whether a project may be used: nobody but trusted users decides what is read and run of it, or its caller named it.
+"""Whether a project may be used: only trusted users control its code and settings, or the caller named it.
 
-One place decides this for whatever a project has: its file, program, components, stacks and state. Modules that the
-program imports, and kubeconfigs with a command, are checked where they are used. Not here: what trust is (`owners`).
+This decides for everything in a project: its file, program, components, stacks and state. Modules that the program
+imports, and kubeconfigs with a command, are checked where they are used. Not here: what trust is (`owners`).
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def report_live(session: Session, result: Result, reading: SnapshotResult, plan:
 
 
 def _touched(result: Result, old: Side, new: Side) -> Mapping[ObjectKey, set[str]]:
-    """Find the resources that would change, by the Service whose load balancer or proxy they belong to."""
+    """Find the resources that would change, by the Service that owns their load balancer or proxy."""
     keys = {str(key): key for key in (*old.balancers, *new.balancers)}
     operations: dict[ObjectKey, set[str]] = defaultdict(set)
     for step in result.steps:

@@ -1,4 +1,4 @@
-"""The report of what `pulumi preview --json` printed, for those who run the official command line."""
+"""The report from the output of `pulumi preview --json`, for users of the official command line."""
 
 from __future__ import annotations
 

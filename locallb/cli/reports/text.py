@@ -46,9 +46,10 @@ def beside_the_table(report: Report) -> list[Alert]:
 
 
 def print_alerts(out: Out, listed: Sequence[Alert]) -> None:
-    """Print the sentences that a reader must not miss.
+    """Print the alerts that a reader must not miss.
 
-    Not what is an error anyway: what can't be read, and, where errors are seen beside the report, violated policies.
+    Omitted is what is reported as an error anyway: unreadable sources, and, if errors are printed with the report,
+    violated policies.
     """
     errors = {Topic.UNREADABLE, Topic.POLICY} if out.together else {Topic.UNREADABLE}
     important = [alert for alert in listed if alert.topic not in errors]

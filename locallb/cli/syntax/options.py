@@ -1,4 +1,4 @@
-"""The options and actions that single commands take beside the common ones.
+"""The options and actions of single commands in addition to the common options.
 
 Not here: the commands themselves (`grammar`), and the options that name sources (`source_options`).
 """
@@ -267,4 +267,4 @@ OPTIONS: tuple[tuple[frozenset[str], Callable[[argparse.ArgumentParser, argparse
     (frozenset({"help"}), _add_topic),
     (frozenset({"image"}), _add_engine),
 )
-"""What each command takes beside the common options."""
+"""Options of each command in addition to the common options."""

@@ -1,6 +1,6 @@
-"""An argument parser whose errors name the mistake and suggest what might have been meant.
+"""An argument parser with errors that name the mistake and suggest a similar word.
 
-Not here: which words there are (`grammar`).
+Not here: the set of words (`grammar`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import Any, NoReturn
 
 ANSWER = "answer"
-"""What the scripts of completion ask instead of a shell's name: nobody else's word."""
+"""Word that completion scripts pass instead of a shell's name; reserved for them."""
 _ELSEWHERE = {
     **dict.fromkeys(("down", "delete", "remove", "rm", "stop", "uninstall"), "destroy"),
     **dict.fromkeys(("apply", "start", "deploy", "install", "run", "serve"), "up"),

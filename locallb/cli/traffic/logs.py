@@ -25,7 +25,7 @@ from locallb.traffic.reading import ENOUGH, PACE, Reading
 _LOOKED = 5.0
 """Seconds until it is looked again which proxies there are."""
 _STALE = 60.0
-"""Seconds with one plan, while nobody writes the state: planning reads every source, and no lines meanwhile."""
+"""Seconds with one plan while the state is unchanged: planning reads every source, and no lines meanwhile."""
 _MOST = int(ENOUGH / PACE)
 _OFF = (
     "this stack's proxies can't be asked for a log: set local-lb:accessLogs to true and run `locallb up`, "

@@ -25,7 +25,7 @@ _KEY = attrgetter("key")
 _ORDER = attrgetter("key", "reason")
 _UNASKED = Observation(is_outdated=True)
 UPDATING, FAILED, NO_ANSWER = "Updating", "UpdateFailed", "NoAnswer"
-"""Reasons that only a watch knows, beside those of the plan."""
+"""Reasons that only a watch can have, in addition to those of the plan."""
 
 
 class RowChange(Struct, frozen=True):
@@ -153,7 +153,7 @@ class Board(Struct):
 
 
 def _rows_of(placement: Placement, seen: Observation | None, refused: tuple[str, ...]) -> tuple[Row, ...]:
-    """Return the rows of one Service whose proxy was observed so. An outdated answer doesn't say what is missing."""
+    """Return the rows of one Service from its proxy's observation. An outdated one doesn't show what is missing."""
     plan = Plan(placements=(placement,), refused={placement.key: refused})
     found = rows(plan, {placement.proxy: seen} if seen else {})
     if seen and seen.is_outdated and any(port.reason == NOT_DEPLOYED for row in found for port in row.ports):
@@ -182,7 +182,7 @@ _MERELY_UPDATING, _SERVING_WITH_NOTICES = 3, 4
 
 
 def by_urgency(views: list[View]) -> list[View]:
-    """Sort by urgency: troubled ones first, then those that changed last."""
+    """Sort by urgency: failing Services first, then the most recently changed."""
 
     def urgency(view: View) -> tuple[int, float, ObjectKey]:
         rank = _MERELY_UPDATING if view.row.reason == UPDATING else _URGENCY[view.row.state]

@@ -1,4 +1,4 @@
-"""Observes what proxies serve, beside the loop: changed proxies immediately, the others one after another.
+"""Observes what proxies serve, in its own thread: changed proxies immediately, the others one after another.
 
 While nothing happens, one proxy is queried every two seconds, by its admin socket.
 """
@@ -38,7 +38,7 @@ class Health:
         self._news: Planned | None = None
         self._changed_keys: set[object] = set()
         self._named: set[str] = set()
-        """What was told and not looked at yet: the latest plan, what was updated, proxies that ended."""
+        """Unprocessed input: the latest plan, updated load balancers, ended proxies."""
         self._served: dict[object, str] = {}
         """The proxy of each Service."""
         self._proxies: dict[str, Proxy] = {}
@@ -70,7 +70,7 @@ class Health:
             return dict(self._seen)
 
     def silent(self) -> frozenset[SilentPort]:
-        """Return the ports whose backends take no connections; what isn't asked or doesn't answer is as before."""
+        """Return the ports with backends that take no connections; an unanswered query keeps the former result."""
         with self._lock:
             self._absorb()
             return frozenset().union(*self._silent.values())

@@ -64,7 +64,7 @@ class Relay:
             self._changed.notify_all()
 
     def poke(self) -> None:
-        """Wake the reporter without an event: what it shows beside events has changed."""
+        """Wake the reporter without an event: other displayed content has changed."""
         with self._changed:
             self._poked = True
             self._changed.notify_all()

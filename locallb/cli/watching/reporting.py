@@ -21,7 +21,7 @@ from locallb.planning.status import Observation
 from locallb.threads.supervised import SupervisedThread, Task
 
 _GONE = {errno.EPIPE, errno.EIO, errno.EBADF}
-"""Nobody will ever read what is written there: a closed pipe, a terminal that hung up."""
+"""Errors of an output without a reader: a closed pipe, a terminal that hung up."""
 
 
 class EventSink(Protocol):
@@ -129,7 +129,7 @@ class EventReporter:
         self._gone = gone
         self._board, self._narrator = Board(), Narrator()
         self._first: tuple[LogRecord, ...] = ()
-        """What is told before anything else."""
+        """Records that are printed before all others."""
         self._thread = SupervisedThread(Task.TELLER, "teller", self._run)
 
     def start(self, *first: LogRecord) -> None:

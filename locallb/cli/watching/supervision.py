@@ -25,9 +25,9 @@ def stuck(pulse: Pulse, now: float) -> str:
 
 
 def refusal(request: Request) -> Page | None:
-    """Return why a request for them isn't answered: a foreign name led a browser here (DNS rebinding).
+    """Return the refusal of a request with a foreign host name, which led a browser here (DNS rebinding); else None.
 
-    Such a name has a dot, unlike those that a host gives itself; programs may say any address, and none at all.
+    Such a name has a dot, unlike a host's own names; programs may send any address, and none at all.
     """
     host = host_of(request)
     if host and _is_own(host):

@@ -1,6 +1,6 @@
 """Parses the keys for containers: `network`, `image`, `limits` and `compat`.
 
-They belong to runtimes that make containers and are refused with another one. Not here: what a container is made of.
+They belong to runtimes that make containers and are refused with another one. Not here: the content of a container.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from locallb.model.identities import Family, IPAddress
 from locallb.model.network.ranges import AddressRange
 
 DEFAULT_POOL = Pool("default", (AddressRange(IPv4Address("127.77.0.0"), IPv4Address("127.77.0.31")),))
-"""What a stack without the key `pools` hands out: 32 addresses that every Linux host has, without any right."""
+"""The pool of a stack without the key `pools`: 32 addresses that every Linux host has, without any right."""
 
 _KEYS = ("name", "addresses", "exclude", "priority", "namespaces", "selector")
 _RANGES = "a list such as [127.77.0.0/27, 127.78.0.10-127.78.0.20]"

@@ -1,6 +1,6 @@
 """Parses the decoded values of the stack configuration (namespace `local-lb`) into `Settings`, or all mistakes.
 
-A mistake never hides another one: everything is read, then one error lists all. Keys that this version doesn't have yet
+A mistake never hides another one: everything is read, then one error lists all. Keys that this version doesn't know
 are refused by name, never ignored. Not here: how the stack file is found and decoded.
 """
 
@@ -42,7 +42,7 @@ KEYS = (
     *("trafficDetails", "trafficMetrics", "accessLogs", "certificates", "http3", "page"),
 )
 _PORTS, _MOST_PORTS = 100, 1000
-"""Of which metrics tell."""
+"""Default and limit of the number of ports with metrics."""
 _SECRETS, _LOCAL = "secrets", "local"
 """Where certificates come from."""
 _SOURCE = "{manifests: DIRECTORY, name: CLUSTER}"

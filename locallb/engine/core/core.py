@@ -1,8 +1,8 @@
-"""One thread that owns what is desired, the live state, its journal, timers and failures.
+"""One thread that owns the desired resources, the live state, its journal, timers and failures.
 
-Whatever changes wakes those that wait for it and nobody else. Every resource has at most one operation, however late
-that ends; one that fails is tried again after longer and longer times, and at once when something else is desired. A
-partial core leaves that to whoever asks for parts of the stack, and everything else as it is.
+A change wakes only its waiting dependents. Every resource has at most one operation, however late that ends; a failed
+one is retried with growing delays, and at once if the desired resource changes. A partial core leaves retries to the
+caller that requests parts of the stack, and all other resources as they are.
 """
 
 import heapq
@@ -357,7 +357,7 @@ class Core:
         self._touch(urn)
 
     def _touch(self, urn: str) -> None:
-        """Look again at a resource, and at those that wait for it."""
+        """Check a resource again, and its waiting dependents."""
         self._queue.append(urn)
         for waiter in self._waiters.pop(urn, ()):
             self._waits.pop(waiter, None)
@@ -553,7 +553,7 @@ class Core:
             self._doubt(provider)
 
     def _compare(self, old: ResourceState | None, new: ResourceState | None) -> None:
-        """Doubt those that use outputs which are others now."""
+        """Mark the resources that use changed outputs as unverified."""
         if old and new and (old.id, dict(old.outputs)) != (new.id, dict(new.outputs)):
             for reader in self._decider.wanted.readers(new.urn):
                 self._doubt_reader(reader)

@@ -51,7 +51,7 @@ LaneOf: TypeAlias = Callable[[ResourceState], str]
 
 
 def own_lane(resource: ResourceState) -> str:
-    """Let a resource wait for nobody but those that it refers to, or that refer to it."""
+    """Make a resource wait only for its references and its dependents."""
     return resource.urn
 
 

@@ -1,6 +1,6 @@
-"""Threads in which operations block, and the queue by which they, and others, tell the core.
+"""Threads in which operations block, and the queue by which they, and other threads, send messages to the core.
 
-A thread that hangs holds up nobody: another one is started when none is idle, and none keeps the process from ending.
+A thread that hangs delays no other: another one is started when none is idle, and none keeps the process from ending.
 """
 
 import threading

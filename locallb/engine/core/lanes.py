@@ -1,7 +1,7 @@
-"""Which operations may run now: a lane for each outside party, so that one that hangs holds up nobody else.
+"""Which operations may run now: a lane for each outside party, so that one that hangs doesn't delay others.
 
-Knows neither time nor threads: every call says what time it is, and gives what is to be begun. An operation over its
-deadline no longer occupies its lane and isn't given up: it ends when it ends.
+Has no clock and no threads: every call passes the time, and returns what must begin. An operation over its deadline no
+longer occupies its lane and isn't given up: it ends when it ends.
 """
 
 import heapq
@@ -118,7 +118,7 @@ class Lanes:
         self._shape_of = shape_of
         self._lanes: dict[str, _Lane] = {}
         self._ready: set[str] = set()
-        """Those that may have something to begin, and in `_queue` by name."""
+        """Lanes that may have something to begin, which are in `_queue` by name."""
         self._queue: list[str] = []
         self._due: list[tuple[float, str]] = []
 

@@ -1,4 +1,4 @@
-"""What the core tells of its work, in its own thread: operations that begin and end, entries of the state, refusals."""
+"""The core's reports of its work, in its own thread: operations that begin and end, entries of the state, refusals."""
 
 from typing import TypeAlias
 

@@ -69,7 +69,7 @@ class Once(Struct, frozen=True):
         return root in broken or not self.run.scope.covers(root)
 
     def _conclude(self, core: Core) -> None:
-        """Tell why not everything is as desired, where no operation told it. Raises Cancelled."""
+        """Report why the stack differs from the desired one, if no operation reported it. Raises Cancelled."""
         reporter, snapshot = self.run.reporter, core.snapshot
         reporter.broken |= {snapshot.root_of(urn) for urn in core.failures}
         left = [*core.unsettled]
@@ -87,7 +87,7 @@ class Once(Struct, frozen=True):
 
 
 def circles_of(waiting: Mapping[str, str]) -> list[list[str]]:
-    """List those that wait for each other, each circle once."""
+    """List cycles of resources that wait for each other, each once."""
     circles: list[list[str]] = []
     seen: set[str] = set()
     for start in sorted(waiting):

@@ -82,7 +82,7 @@ class Reader(Struct, frozen=True):
                 self._settle(pending)
 
     def differing(self, resources: Iterable[ResourceState]) -> Iterator[ResourceState]:
-        """Return those that are gone, differ where that matters, or can't be read (in time). Raises Cancelled."""
+        """Return resources that are gone, drifted, or can't be read in time. Raises Cancelled."""
         asked = [old for old in resources if _can_be_read(old)]
         with self._one_look(asked):
             read = self._read_all(asked)
@@ -221,7 +221,7 @@ class _Reads(Struct):
 
 
 def _nothing() -> None:
-    """Do nothing: a message that wakes whoever waits for one."""
+    """Do nothing: a message that only wakes a waiting thread."""
 
 
 def _can_be_read(resource: ResourceState) -> bool:

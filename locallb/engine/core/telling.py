@@ -36,9 +36,9 @@ class Teller:
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
         self._steps: dict[int, Step] = {}
-        """Operations under way that have been told of."""
+        """Reported operations that are under way."""
         self._told: set[str] = set()
-        """Resources that are, or come to be, as desired: nothing more is told of them."""
+        """Resources that are as desired, or become so: no further reports."""
 
     def __call__(self, news: News) -> None:
         """Tell it."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _COUNTED = (Op.CREATE, Op.UPDATE, Op.DELETE, Op.REPLACE)
 GLANCE = 0.1
-"""Seconds after which somebody who waits is asked whether it is enough, although nothing happens."""
+"""Seconds between two calls of a waiting caller's check, without other events."""
 _FAILED = "the update didn't end well"
 
 
@@ -51,7 +51,7 @@ class Stack(Struct, frozen=True):
 
 
 class Ended(Struct, frozen=True):
-    """How some parts ended: why those that failed did, and what was done for all of them."""
+    """Results of some parts: the reasons of failed ones, and the operations of all."""
 
     parts: frozenset[Hashable] = frozenset()
     failed: Mapping[Hashable, str] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Updates:
         self._config = config
         self._bell = bell
         self._rings = False
-        """Whether nobody waits here who would hear it anyway."""
+        """Whether no caller waits here that would be woken anyway."""
         self._executor = ThreadExecutor(self._ring)
         self._wanted = self._nothing_wanted()
         self._parts: dict[Hashable, _Part] = {}

@@ -23,7 +23,7 @@ class Changes(Protocol):
 
     @property
     def replacing(self) -> frozenset[str]:
-        """Those of them, and others, whose change needs another resource."""
+        """Properties, of these and others, that require a replacement when they change."""
 
     @property
     def delete_first(self) -> bool:

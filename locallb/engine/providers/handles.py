@@ -138,7 +138,7 @@ class Handle(ABC):
             attempt(lambda: prepare(wanted.type, wanted.inputs))
 
     def one_look(self) -> AbstractContextManager[None]:
-        """Return a time in which the provider may tell of all that is read what was so at one moment of it."""
+        """Return a context in which the provider may answer all reads from one snapshot."""
         ask: OneLook = getattr(self._provider, "one_look", nullcontext)
         return ask()
 

@@ -209,7 +209,7 @@ def magic_of(version: str) -> str:
 
 
 def check_manifest(manifest: Mapping[str, Value]) -> Iterator[str]:
-    """Complain about a manifest whose checksum doesn't fit."""
+    """Report a manifest with a wrong checksum."""
     version, magic = manifest.get("version", ""), manifest.get("magic", "")
     wanted = magic_of(version) if isinstance(version, str) and version else ""
     if magic != wanted:

@@ -10,7 +10,7 @@ from locallb.model.system_errors import has_remedy, obstacle, refusal, told, wor
 
 
 class EngineError(Exception):
-    """Something the engine can't or won't do, told in one sentence."""
+    """An operation that the engine can't or won't do, in one sentence."""
 
 
 class ProjectError(EngineError):
@@ -37,7 +37,7 @@ def unreadable(path: Path, error: OSError) -> StateBroken:
 
 
 def parsing_problem(error: Exception) -> str:
-    """Return why a text can't be parsed; how deep Python recurses is nobody's business."""
+    """Return why a text can't be parsed; Python's recursion limit is not mentioned."""
     return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
@@ -49,7 +49,7 @@ class HostRefused(EngineError):  # noqa: N818 the name says what happened
 
 
 class StateUnreadable(StateBroken):
-    """The host keeps us from reading the state, its journal or a backup, of which nothing is known then."""
+    """The host prevents reading the state, its journal or a backup; their content is then unknown."""
 
 
 class StateUnwritable(EngineError):  # noqa: N818 the name says what happened

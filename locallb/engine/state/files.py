@@ -23,7 +23,7 @@ BeforeWrite = Callable[[str], None]
 
 
 class Files:
-    """Writes below the backend's directory; `before_write` is told each of them first."""
+    """Writes below the backend's directory; `before_write` is called before each of them."""
 
     def __init__(self, before_write: BeforeWrite = _nothing) -> None:
         self._before = before_write

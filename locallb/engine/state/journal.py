@@ -210,7 +210,7 @@ def replay(mutations: Iterable[Mutation], snapshot: Snapshot, journal: Path) -> 
 
 
 def salvaged(mutations: Iterable[Mutation], snapshot: Snapshot) -> Iterator[Pending]:
-    """Return an operation for each resource that a journal leaves otherwise than the state."""
+    """Return an operation for each resource that a journal leaves different from the state."""
     after: dict[str, ResourceState | None] = {}
     begun: dict[int, Pending] = {}
     for mutation in mutations:

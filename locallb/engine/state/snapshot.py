@@ -132,7 +132,7 @@ class Snapshot:
                 yield from self.members_of(user.urn for user in self.users_of(root) if user.parent == root)
 
     def in_order(self) -> tuple[ResourceState, ...]:
-        """List everything as the state file does; the very same list until something of it changes."""
+        """List everything as the state file does; the identical list until something of it changes."""
         with self._lock:
             if self._listed is None:
                 self._listed = (*self.in_order_live(), *self.condemned.values())

@@ -1,7 +1,7 @@
 """Request headers that no client may send, as Envoy or a route decides them; the one by which a route commands Envoy.
 
-Many backends read `-` and `_` in a header's name as one (CGI, WSGI, Rack): `x_user` of a client would pass beside the
-`x-user` that a route sets or removes. Such doubles are removed, and no other header with `_`: those are names of
+Many backends read `-` and `_` in a header's name as one (CGI, WSGI, Rack): a client's `x_user` would pass along with
+the `x-user` that a route sets or removes. Such doubles are removed, and no other header with `_`: those are names of
 applications, usual in gRPC's metadata.
 """
 

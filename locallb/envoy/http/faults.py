@@ -1,8 +1,8 @@
 """Fault injection for requests: a filter that is disabled by default, enabled by routes until the fault's end.
 
-The filter stands in listeners, switched off. Routes switch it on and say what it does, so that a fault comes and goes
-with them: no listener changes, and requests on open connections meet it. Each request's time is compared with the end,
-so that it ends by itself, whoever has stopped. Shares are drawn by Envoy's own dice. Not here: who ordered it.
+Listeners have the filter, disabled. Routes enable and configure it, so that a fault comes and goes with them: no
+listener changes, and requests on open connections meet it. Each request's time is compared with the end, so that the
+fault ends without an update. Envoy draws the shares at random. Not here: the override itself.
 """
 
 from __future__ import annotations

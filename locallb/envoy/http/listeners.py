@@ -46,7 +46,7 @@ def listener(spec: HttpListener, discovery: Discovery) -> Message:
 
 
 def listeners(spec: HttpListener, discovery: Discovery) -> Iterator[Message]:
-    """Make the listener of one address and port, and the one of HTTP/3 beside it."""
+    """Make the listener of one address and port, and the one of HTTP/3 in addition."""
     yield listener(spec, discovery)
     if spec.quic:
         yield typed(

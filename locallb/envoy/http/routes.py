@@ -26,7 +26,7 @@ TABLE = "envoy.config.route.v3.RouteConfiguration"
 
 
 def table(name: str, routes: HttpRoutes, entrance: Entrance, fault: Fault | None = None) -> Message:
-    """Make the RouteConfiguration (`TABLE`) of a chain, of whose requests some may fail."""
+    """Make the RouteConfiguration (`TABLE`) of a chain, with an optional fault."""
     return {
         "name": name,
         "virtual_hosts": [_host(host, entrance, failing=not fault) for host in routes.hosts],

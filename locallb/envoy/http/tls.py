@@ -1,6 +1,7 @@
 """Envoy configuration of TLS, downstream and upstream, and its secrets, in files of their own (SDS) or inline.
 
-Keys are named and never here: `tls-*.key` and `tls-*.crt` lie beside these files, written by who may read the Secret.
+Keys are named and never here: `tls-*.key` and `tls-*.crt` are in the same directory, written by the process that may
+read the Secret.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def downstream(listener: HttpListener, chain: Chain, discovery: Discovery, *, qu
 
 
 def upstream(spec: Upstream, tls: BackendTls, discovery: Discovery) -> Message:
-    """Make the transport socket to an upstream's backends; what bytes are nobody negotiates."""
+    """Make the transport socket to an upstream's backends; without ALPN unless the upstream speaks HTTP."""
     common: dict[str, Json] = _pairs((tls.client,) if tls.client else (), discovery)
     if spec.http:
         common["alpn_protocols"] = [spec.http.speaks]
@@ -82,7 +83,7 @@ def secrets(listeners: Sequence[HttpListener], upstreams: Sequence[Upstream]) ->
 
 
 def certificates(listeners: Sequence[HttpListener], upstreams: Sequence[Upstream]) -> frozenset[AnyCertificate]:
-    """Return the certificates in use: those whose files must lie beside."""
+    """Return the certificates in use, with files in the proxy's directory."""
     terminations = (chain.termination for listener in listeners for chain in listener.chains)
     served = {pair for termination in terminations if termination for pair in termination.certificates}
     shown = (spec.tls.client for spec in upstreams if spec.tls)

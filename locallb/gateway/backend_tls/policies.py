@@ -1,7 +1,7 @@
 """The BackendTLSPolicy of each Service port, and the policies that lose a conflict.
 
-Of several for one target the oldest counts, whatever else may be wrong with it; one for a port goes before one for the
-whole Service. Not here: how a policy is judged for itself (`validation`).
+Of several for one target the oldest counts, whatever its other faults; one for a port precedes one for the whole
+Service. Not here: the validity of a policy by itself (`validation`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The status of a BackendTLSPolicy, for each Gateway whose routes lead to a Service of it.
+"""The status of a BackendTLSPolicy, for each Gateway with routes to its Service.
 
-Not here: times, and what others wrote (`status.patch`).
+Not here: times, and entries of other controllers (`status.patch`).
 """
 
 from __future__ import annotations

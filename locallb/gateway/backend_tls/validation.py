@@ -24,11 +24,11 @@ class Validation(Struct, frozen=True):
     """The result of validating a policy."""
 
     tls: BackendTls | Trouble
-    """How backends are believed; trouble: nobody is, and nobody is spoken to in clear text instead."""
+    """How backends are verified; trouble: none is trusted, and none is reached in clear text instead."""
     resolved: Trouble | None = None
-    """Why the first of its references leads nowhere."""
+    """The reason that its first invalid reference can't be resolved."""
     is_read: bool = True
-    """Whether what it refers to is known."""
+    """Whether the objects it refers to are known."""
 
 
 def validation(policy: BackendTlsPolicy, bundles: Mapping[Named, AuthorityBundle]) -> Validation:
@@ -52,7 +52,7 @@ def policy_trouble(policy: BackendTlsPolicy, why: Trouble) -> Trouble:
 
 
 def _odd(policy: BackendTlsPolicy) -> str:
-    """Return what can't be kept of a policy, whatever it refers to."""
+    """Return the unsupported parts of a policy, independent of its references."""
     if policy.problem:
         return policy.problem
     if policy.unsupported:

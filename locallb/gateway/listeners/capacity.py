@@ -1,7 +1,8 @@
-"""Limits of one Gateway: how many matches and hostnames all its routes may have together.
+"""Limits of one Gateway: the matches and hostnames of all its routes together.
 
 A proxy gets each match of a route once for every host that the route accepts, so few objects can need much. The last
-one that needs more than is left is refused; others are served. Not here: bounds of single objects (`gateway.parsing`).
+route that exceeds the remaining number is refused; others are served. Not here: bounds of single objects
+(`gateway.parsing`).
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ class Capacity(Struct):
     left: int
     _hosts: set[tuple[int, str]] = field(default_factory=set)
     _hosts_under: Counter[tuple[int, str]] = field(default_factory=Counter)
-    """How many hosts a hostname covers, itself as well, by number of the listener."""
+    """Number of hosts under a hostname, including itself, by number of the listener."""
     _matches: Counter[tuple[int, str]] = field(default_factory=Counter)
-    """How many matches were attached to a hostname."""
+    """Number of matches that were attached to a hostname."""
 
     def open(self, listener: int, hostname: str) -> None:
         """Take a host over, which has the matches of whatever covers it."""
@@ -36,7 +37,7 @@ class Capacity(Struct):
             self._hosts_under.update((listener, name) for name in covering(hostname))
 
     def wanted(self, listener: int, names: Sequence[str], matches: int) -> int:
-        """Return the number of entries of a route with so many matches, at these hostnames of a listener."""
+        """Return the number of entries of a route with `matches`, at these hostnames of a listener."""
         return sum(self._wanted(listener, name, names, matches) for name in names)
 
     def attach(self, listener: int, names: Sequence[str], matches: int) -> None:
@@ -47,7 +48,7 @@ class Capacity(Struct):
             self._matches[listener, name] += matches
 
     def _wanted(self, listener: int, name: str, names: Sequence[str], matches: int) -> int:
-        """Count the matches of this route at all hosts of a name, and those of others at a host that is new."""
+        """Count the matches of this route at all hosts of a name, and the matches of other routes at a new host."""
         new = [other for other in names if (listener, other) not in self._hosts and covers(name, other)]
         hosts = self._hosts_under[listener, name] + len(new)
         others = 0 if (listener, name) in self._hosts else sum(self._matches[listener, t] for t in covering(name))

@@ -1,8 +1,8 @@
-"""The listeners of one Gateway, its own and those of ListenerSets: which conflict, and what each may serve.
+"""The listeners of one Gateway, its own and those of ListenerSets: their conflicts, and what each may serve.
 
-Those of the Gateway come first, then those of ListenerSets, the oldest first. Between objects the earlier one wins; of
-listeners of one object, as far as no earlier one keeps them out, none does. Not here: routes (`gateway.routes`) and
-conditions (`gateway.status`).
+Listeners of the Gateway come first, then those of ListenerSets, the oldest first. Between objects the earlier one wins;
+of conflicting listeners of one object, unless an earlier one excludes them, none is served. Not here: routes
+(`gateway.routes`) and conditions (`gateway.status`).
 """
 
 from __future__ import annotations
@@ -49,22 +49,22 @@ _WITH_NAMES = frozenset({ListenerProtocol.HTTPS.value, ListenerProtocol.TLS.valu
 
 
 class BoundListener(Struct, frozen=True):
-    """A listener, what it may serve, and why it isn't served."""
+    """A listener, the routes it may serve, and the reason if it isn't served."""
 
     owner: Reference
     listener: Listener
     kinds: tuple[RouteKind, ...] = ()
     """The kinds of routes that may attach to it."""
     accepted: Trouble | None = None
-    """Why it isn't accepted, conflicts apart."""
+    """The reason that it isn't accepted, except conflicts."""
     conflict: Trouble | None = None
     resolved: Trouble | None = None
-    """Why a reference of it leads nowhere."""
+    """The reason that a reference of it can't be resolved."""
     certificates: tuple[Certificate, ...] = ()
     authority: LocalAuthority | None = None
-    """Who makes its certificate; None where it names those that there are, or needs none."""
+    """Authority of its certificate; None if it names existing certificates, or needs none."""
     clients: ClientValidation | None = None
-    """What its clients are asked for."""
+    """Validation of its clients' certificates."""
 
     @property
     def transport(self) -> Protocol:
@@ -78,7 +78,7 @@ class BoundListener(Struct, frozen=True):
 
     @property
     def refusal(self) -> str:
-        """Return what of it isn't taken, in words without the name of its Gateway; empty where all is."""
+        """Return the refused parts as a text without the name of its Gateway; empty if none is."""
         trouble = self.conflict or self.accepted or self.resolved
         if not trouble and not self.serves:
             trouble = Trouble(INVALID, "nothing of it can be served")
@@ -112,7 +112,7 @@ def is_allowed(listener_set: ListenerSet, gateway: Gateway, namespaces: Mapping[
 def bound_listeners(
     gateway: Gateway, sets: Iterable[ListenerSet], objects: GatewayObjects, authority: LocalAuthority | None = None
 ) -> tuple[BoundListener, ...]:
-    """Bind all listeners of a Gateway, `sets` in order; `authority` makes certificates for those that name none."""
+    """Bind all listeners of a Gateway, `sets` in order; `authority` makes certificates for listeners without one."""
     grants, asked = Grants(objects.grants), clients_by_port(gateway, objects)
     owned = [("Gateway", gateway.meta, gateway.listeners)]
     owned += [("ListenerSet", listener_set.meta, listener_set.listeners) for listener_set in sets]
@@ -203,7 +203,7 @@ def _certificates(
 
 
 def _within_bound(bound: Iterable[BoundListener]) -> Iterator[BoundListener]:
-    """Refuse a listener whose clients' authorities are too many together with those of listeners before it."""
+    """Refuse a listener if its clients' authorities exceed the limit, together with those of earlier listeners."""
     left = _MOST_AUTHORITIES
     for listener in bound:
         size = len(listener.clients.authorities) if listener.clients and listener.serves else 0
@@ -215,7 +215,7 @@ def _within_bound(bound: Iterable[BoundListener]) -> Iterator[BoundListener]:
 
 
 def _without_conflicts(bound: Sequence[BoundListener]) -> tuple[BoundListener, ...]:
-    """Mark listeners that aren't distinct: between objects the later ones, within one object all of them."""
+    """Mark conflicting listeners: between objects the later ones, within one object all of them."""
     kept: list[BoundListener] = []
     checked: list[BoundListener] = []
     for _, group in groupby(bound, key=lambda listener: listener.owner):

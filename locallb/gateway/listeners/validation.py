@@ -1,7 +1,7 @@
-"""Client certificate validation (spec.tls.frontend) for each port of a Gateway, or why the port is closed.
+"""Client certificate validation (spec.tls.frontend) for each port of a Gateway, or the reason that the port is closed.
 
-It holds for every listener that speaks HTTPS, also of ListenerSets: a connection may be used for all hosts of a port.
-Not here: certificates that listeners show (`listeners`), and reading ConfigMaps.
+It applies to every HTTPS listener, also of ListenerSets: a connection may be used for all hosts of a port.
+Not here: server certificates of listeners (`listeners`), and reading ConfigMaps.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _REF, _KIND = "InvalidCACertificateRef", "InvalidCACertificateKind"
 
 
 class Clients(Struct, frozen=True):
-    """What clients are asked for at a port."""
+    """Validation of client certificates at a port."""
 
     validation: ClientValidation | None = None
     """None where none of the authorities can be used, and where nothing is asked for."""
     accepted: Trouble | None = None
-    """Why no client can be accepted."""
+    """The reason that no client can be accepted."""
     resolved: Trouble | None = None
-    """Why an authority can't be used."""
+    """The reason that an authority can't be used."""
 
 
 def clients_by_port(gateway: Gateway, objects: GatewayObjects) -> Mapping[int, Clients]:
-    """Return what clients are asked for, by port; 0 is every other one."""
+    """Return the client certificate validation by port; 0 is every other port."""
     if not gateway.validations:
         return {}
     grants = Grants(objects.grants)
@@ -44,7 +44,7 @@ def clients_by_port(gateway: Gateway, objects: GatewayObjects) -> Mapping[int, C
 
 
 def _clients(asked: FrontendValidation, gateway: Gateway, objects: GatewayObjects, grants: Grants) -> Clients:
-    """Combine the authorities that can be used; report the first one that can't."""
+    """Combine the usable authorities; report the first unusable one."""
     if asked.problem:
         return Clients(accepted=Trouble("UnsupportedValue", asked.problem))
     text, troubles = "", list[Trouble]()

@@ -1,7 +1,7 @@
 """Readers for fields that Gateway API objects have in common: bounded lists, hostnames, durations, names.
 
-Every one raises FieldError with the value and the remedy, by the bounds of the API's CRDs, because manifests never met
-an API server. Not here: which field has what.
+Every one raises FieldError with the value and the remedy, by the bounds of the API's CRDs, because manifests never
+passed an API server. Not here: the fields of each kind.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LONGEST_NAME = 253
 
 
 def made(fields: Fields, make: Callable[[], _Made]) -> _Made:
-    """Return what `make` makes. Raises FieldError where the proxy's model refuses it, as that raises ValueError."""
+    """Return the result of `make`. Raises FieldError if the proxy's model refuses it with ValueError."""
     try:
         return make()
     except ValueError as error:
@@ -33,13 +33,13 @@ def made(fields: Fields, make: Callable[[], _Made]) -> _Made:
 
 
 def items(fields: Fields, name: str, most: int) -> Iterator[Fields]:
-    """Return the objects of a list that has no more than so many."""
+    """Return the objects of a list with at most `most` items."""
     for path, item in raw_items(fields, name, most):
         yield Fields.of(path, item)
 
 
 def raw_items(fields: Fields, name: str, most: int) -> list[tuple[str, object]]:
-    """Return the items of a list that has no more than so many, each with its path."""
+    """Return the items of a list with at most `most` items, each with its path."""
     value = fields.get(name)
     if isinstance(value, list | tuple) and len(value) > most:
         raise FieldError(f"{fields.at(name)} has {len(value)} entries; {most} are allowed, so split it")
@@ -47,7 +47,7 @@ def raw_items(fields: Fields, name: str, most: int) -> list[tuple[str, object]]:
 
 
 def texts(fields: Fields, name: str, most: int) -> tuple[str, ...]:
-    """Return the texts of a list that has no more than so many."""
+    """Return the texts of a list with at most `most` items."""
     return tuple(as_text(path, item) for path, item in raw_items(fields, name, most))
 
 
@@ -83,7 +83,7 @@ def hostnames(fields: Fields, problems: list[str]) -> tuple[str, ...] | None:
 
 
 def odd_host(item: object) -> str:
-    """Return a name that isn't one of DNS and that requests may have all the same."""
+    """Return an invalid DNS name that requests may have all the same; empty for other values."""
     try:
         return check.host(item.lower()) if isinstance(item, str) else ""
     except ValueError:

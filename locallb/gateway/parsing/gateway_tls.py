@@ -1,7 +1,7 @@
 """Parses the TLS settings of a whole Gateway: client certificates, and the one shown to backends.
 
-Raises FieldError, but for what concerns single ports. Not here: TLS of single listeners (`gateways`), and whether what
-is named can be used (`listeners.validation`).
+Raises FieldError, except for faults of single ports. Not here: TLS of single listeners (`gateways`), and whether the
+named objects can be used (`listeners.validation`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MOST_PORTS, _MOST_AUTHORITIES = 64, 16
 
 
 def validations(frontend: Fields, namespace: str) -> Mapping[int, FrontendValidation | None]:
-    """Return what clients are asked for, by port; 0 is every other one."""
+    """Return the client certificate validation by port; 0 is every other port."""
     asked = {0: _validation(frontend.inner("default"), namespace)}
     for item in items(frontend, "perPort", _MOST_PORTS):
         port = item.integer("port", 1, LARGEST_PORT)

@@ -63,7 +63,7 @@ class _Operator(StrEnum):
 
 _WITH_VALUES = frozenset({_Operator.IN, _Operator.NOT_IN})
 CERTIFICATE_OPTION, LOCAL = "local-lb.dev/certificate", "local"
-"""The option of a listener that names no Secret, so that an API accepts it: this user's own authority certifies it."""
+"""The option of a listener without a Secret, so that an API accepts it: this user's own authority certifies it."""
 
 
 def parse_meta(data: Mapping[object, object], *, namespaced: bool = True) -> Meta | None:
@@ -149,7 +149,7 @@ def parse_listener_set(meta: Meta, data: Mapping[object, object]) -> ListenerSet
 
 
 def refused_listeners(listeners: Iterable[Listener], problem: str) -> tuple[Listener, ...]:
-    """Return listeners as those that aren't served, each for its own problem or for this one."""
+    """Return listeners as unserved ones, each for its own problem or this one."""
     return tuple(replace(listener, problem=listener.problem or problem) for listener in listeners)
 
 
@@ -177,7 +177,7 @@ def parse_listeners(spec: Fields, namespace: str, problems: list[str]) -> tuple[
 
 
 def _listener(fields: Fields, namespace: str) -> Listener:
-    """Read a listener. What is understood of one with a problem stays: its requests are those of no other one."""
+    """Parse a listener. The valid parts of one with a problem stay: no other listener gets its requests."""
     name, protocol = name_of(fields), fields.text("protocol")
     listener = Listener(name, fields.integer("port", 1, LARGEST_PORT), protocol)
     problems: list[str] = []

@@ -1,8 +1,7 @@
-"""Parses the matches of a rule. Of one that can't be compared, everything that is understood stays.
+"""Parses the matches of a rule. An unservable match keeps everything that is understood.
 
-What isn't understood is left out or, of a path, cut to its known beginning. So the match is never narrower than
-written, and its precedence is the written one: by it the requests of a rule that isn't served are found. Not here: the
-rule.
+Other parts are left out or, of a path, cut to the known beginning. So the match is never narrower than written, and its
+precedence is the written one: by it the requests of an unserved rule are found. Not here: the rule.
 """
 
 from __future__ import annotations
@@ -107,7 +106,7 @@ def _compared_path(fields: Fields, kind: PathKind, value: str) -> PathMatch:
 
 
 def beginning_of_path(kind: PathKind, value: str) -> PathMatch:
-    """Match a path that the API refuses: itself where it can be compared all the same, else all that begins so."""
+    """Match a path that the API refuses: exactly it if comparable all the same, else every path with its beginning."""
     try:
         return PathMatch(kind, value)
     except ValueError:
@@ -115,7 +114,7 @@ def beginning_of_path(kind: PathKind, value: str) -> PathMatch:
 
 
 def beginning_of_expression(expression: str, *, ignores_case: bool = False) -> PathMatch:
-    """Match all paths that begin as those do which an expression may match, whatever syntax it is of."""
+    """Match all paths with the beginning that an expression requires, whatever its syntax."""
     return _beginning(_known_of_expression(expression), ignores_case=ignores_case)
 
 
@@ -209,7 +208,7 @@ def _present(fields: Fields) -> ValueMatch | None:
 
 
 def _method(fields: Fields, problems: list[str]) -> str:
-    """Return the method; one that the API doesn't have is compared as it is written."""
+    """Return the method; an unknown one is compared as written."""
     known = _understood(problems, lambda: fields.choice("method", _Method.ANY))
     if known is not None:
         return known.value

@@ -1,6 +1,6 @@
 """Parses BackendTLSPolicies. Never raises: a malformed one keeps its problem.
 
-Not here: what a policy refers to (`referred`), and what becomes of it (`backend_tls`).
+Not here: references of a policy (`referred`), and its effect (`backend_tls`).
 """
 
 from __future__ import annotations

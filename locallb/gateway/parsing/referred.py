@@ -20,9 +20,9 @@ from locallb.model.objects import ServicePort
 from locallb.model.texts import fault_of
 
 SECRET_REFERENCE: Mapping[object, object] = {"apiVersion": "local-lb.dev/v1", "kind": "TlsSecretReference"}
-"""What stands for a Secret among a source's objects; the reader of Secrets makes it."""
+"""Stand-in of a Secret among a source's objects; the reader of Secrets makes it."""
 BUNDLE_REFERENCE: Mapping[object, object] = {"apiVersion": "local-lb.dev/v1", "kind": "AuthorityBundle"}
-"""What stands for a ConfigMap with authorities; the reader of ConfigMaps makes it."""
+"""Stand-in of a ConfigMap with authorities; the reader of ConfigMaps makes it."""
 Referred: TypeAlias = BackendService | Namespace | TlsSecret | AuthorityBundle
 
 

@@ -1,6 +1,6 @@
-"""Parses a route of any kind. Never raises: one that can't be understood keeps its problem.
+"""Parses a route of any kind. Never raises: an invalid one keeps its problem.
 
-Not here: its rules (`rules`), and what it is bound to (`routes.attachment`).
+Not here: its rules (`rules`), and its bindings (`routes.attachment`).
 """
 
 from __future__ import annotations

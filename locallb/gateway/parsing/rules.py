@@ -32,7 +32,7 @@ class _Lifetime(StrEnum):
 
 
 def parse_rules(spec: Fields, namespace: str, problems: list[str], *, is_grpc: bool = False) -> tuple[Rule, ...]:
-    """Read spec.rules and note what is wrong with all of them together; absent, there is one for everything."""
+    """Parse spec.rules and note faults of all of them together; if absent, there is one for every request."""
     try:
         entries = raw_items(spec, "rules", _MOST_RULES)
     except FieldError as error:
@@ -62,7 +62,7 @@ def _rule(path: str, item: object, namespace: str, *, is_grpc: bool) -> Rule:
 
 
 def _checked(path: str, rule: Rule) -> Rule:
-    """Refuse a rule whose parts contradict each other."""
+    """Refuse a rule with contradicting parts."""
     redirects = rule.filters.redirect is not None
     if redirects and rule.filters.rewrites:
         return replace(rule, problem=f"{path} redirects and rewrites; keep one of both", incompatible=True)

@@ -30,7 +30,7 @@ _Taken: TypeAlias = defaultdict[tuple[int, RouteKind], set[str]]
 
 
 class Attached(NamedTuple):
-    """A route at a listener, and the hostnames that both have; an empty one is every one."""
+    """A route at a listener, and their common hostnames; an empty one is every one."""
 
     route: Route
     names: tuple[str, ...]
@@ -45,16 +45,16 @@ class ParentVerdict(Struct, frozen=True):
     parent: ParentRef
     accepted: Trouble | None = None
     places: tuple[int, ...] = ()
-    """Which of the listeners it is attached to, by number."""
+    """Numbers of the listeners it is attached to."""
     ends_tls: bool = False
-    """Whether one of these ends TLS, so that what backends get isn't what clients sent."""
+    """Whether one of these terminates TLS, so that backends get other bytes than clients sent."""
 
 
 class Attachment(Struct, frozen=True):
     """All that is attached to the listeners of one Gateway."""
 
     routes: Mapping[int, tuple[Attached, ...]]
-    """By number of the listener, in the order of age; those that aren't accepted as well."""
+    """Routes by number of the listener, in the order of age, including unaccepted ones."""
     verdicts: tuple[ParentVerdict, ...]
 
 
@@ -97,7 +97,7 @@ def _verdict(
 
 
 def _refused(route: Route, why: Trouble, *, has_room: bool) -> Route:
-    """Return a route whose requests are answered with an error; without room for its matches, all of its hosts' are."""
+    """Return a route that answers its requests with an error; without room for its matches, all of its hosts."""
     rules = tuple(rule.refused(why.message) for rule in route.rules)
     if not has_room:
         best = min((rank for rule in rules for _, rank in rule.ranked), default=FIRST)
@@ -106,7 +106,7 @@ def _refused(route: Route, why: Trouble, *, has_room: bool) -> Route:
 
 
 def _add(attached: list[Attached], new: Attached) -> None:
-    """Attach a route once, whatever the number of its parents that lead here."""
+    """Attach a route once, also if several of its parents lead here."""
     if not attached or attached[-1].route is not new.route:
         attached.append(new)
 
@@ -118,7 +118,7 @@ def _places(
     namespaces: Mapping[str, Mapping[str, str]],
     taken: _Taken,
 ) -> tuple[Mapping[int, tuple[str, ...]], Trouble | None]:
-    """Return the listeners that a parent reference leads to, with the hostnames that both have, or why to none."""
+    """Return the listeners of a parent reference, with the common hostnames, or the reason that there are none."""
     owner = parent.reference
     named = {
         number: bound for number, bound in enumerate(listeners) if bound.owner == owner and _is_named(bound, parent)

@@ -1,7 +1,7 @@
-"""Backend references: which port of which Service each means, and the protocol and TLS to reach it.
+"""Backend references: the Service port that each means, and the protocol and TLS to reach it.
 
-An invalid policy is no fault of a route, but its backends get no clear text instead. Not here: the endpoints behind a
-Service (`planning.backends`), and the answer where a reference leads nowhere.
+An invalid policy is no fault of a route, but its backends get no clear text instead. Not here: the endpoints of a
+Service (`planning.backends`), and the answer to requests without a backend.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from locallb.model.objects import ServicePort
 _SPOKEN = {"kubernetes.io/h2c": Speaks.HTTP2, "kubernetes.io/ws": Speaks.HTTP1}
 """Values of appProtocol that Kubernetes defines and that are served without TLS."""
 _BY_TLS = ("kubernetes.io/wss",)
-"""Those whose backends are spoken to by TLS, as a BackendTLSPolicy (GEP-1911) or an annotation of an Ingress says."""
+"""Application protocols over TLS, as a BackendTLSPolicy (GEP-1911) or an annotation of an Ingress configures it."""
 _OF_REQUESTS = frozenset({RouteKind.HTTP, RouteKind.GRPC})
 
 
@@ -41,7 +41,7 @@ class BackendTarget(NamedTuple):
     """None where it gets bytes or datagrams and no requests."""
     tls: BackendTls | None = None
     app_protocol: str = ""
-    """Of its port, where that says how it is spoken to."""
+    """The appProtocol of its port, if it has one."""
 
     @property
     def named(self) -> Named:
@@ -64,7 +64,7 @@ class Backends:
         self.policies = Policies(objects)
 
     def target(self, route: Route, ref: BackendRef) -> BackendTarget | Trouble:
-        """Return what a reference of a route means, or why it leads nowhere."""
+        """Return the target of a route's reference, or the reason that it has none."""
         if (ref.group, ref.kind) != ("", "Service"):
             return Trouble("InvalidKind", f"{ref.group or 'core'}/{ref.kind} {ref} can't be a backend; name a Service")
         key = Named(ref.namespace, ref.name)
@@ -90,9 +90,9 @@ class Backends:
         return unspoken or target._replace(tls=tls)
 
     def troubles(self, route: Route, *, opened: bool = False) -> Iterator[Trouble]:
-        """Return why references of a route lead nowhere, in order; `opened` as in `Upstreams.name`.
+        """Return the reasons that references of a route can't be resolved, in order; `opened` as in `Upstreams.name`.
 
-        A policy that can't be kept is such a reason: then the backend gets nothing.
+        An unsupported policy is such a reason: then the backend gets nothing.
         """
         for target in self._targets(route):
             by_policy = isinstance(target, BackendTarget) and (opened or target.speaks is not None)
@@ -101,7 +101,7 @@ class Backends:
                 yield served
 
     def own_troubles(self, route: Route) -> Iterator[Trouble]:
-        """Return those that are none of a policy, which is reported once, however many routes lead there."""
+        """Yield troubles except those of policies, which are reported once for all routes."""
         for target in self._targets(route):
             if isinstance(target, Trouble):
                 yield target
@@ -114,7 +114,7 @@ class Backends:
                 yield self.target(route, ref)
 
     def unused_policies(self, route: Route) -> Iterator[str]:
-        """Return which policies are for backends that get bytes as they come, so that nothing is made of them."""
+        """Return the policies of backends that get unchanged bytes, where they have no effect."""
         for ref in (ref for rule in route.rules for ref in rule.backends):
             target = self.target(route, ref)
             if isinstance(target, BackendTarget) and (policy := self.policies.of(target.named, target.port.name)):
@@ -156,15 +156,15 @@ class Upstreams:
         self._backends, self._prefix, self._client = backends, prefix, client
         self.targets: dict[UpstreamName, BackendTarget] = {}
         self.services: set[Named] = set()
-        """Those to which policies matter, also where no backend may be spoken to."""
+        """Start empty; TLS backends are shown the certificate `client`, if any."""
         self.without_room: dict[Named, str] = {}
-        """Why Services aren't spoken to although their policies could be kept."""
+        """Reasons that Services aren't reached although their policies are supported."""
         self._left = MOST_AUTHORITIES
 
     def name(self, route: Route, ref: BackendRef, *, opened: bool = False) -> UpstreamName:
-        """Return the name of a backend's upstream; empty where the reference leads nowhere.
+        """Return the name of a backend's upstream; empty if the reference can't be resolved.
 
-        `opened` are bytes of which the TLS ended here; those of others a client may have closed itself.
+        `opened` are bytes with TLS terminated here; a client may have encrypted others itself.
         """
         upstream = self.find(route, ref, opened=opened)
         return UpstreamName("") if isinstance(upstream, Trouble) else upstream

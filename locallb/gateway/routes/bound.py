@@ -1,6 +1,6 @@
-"""What Gateways and Ingresses have in common once bound: ports, served traffic, backends by reference.
+"""Common parts of bound Gateways and Ingresses: ports, served traffic, backends by reference.
 
-Not here: how it comes about (`gateway.translation`, and `ingress.translation`), addresses and endpoints
+Not here: binding (`gateway.translation`, and `ingress.translation`), addresses and endpoints
 (`planning.gateways.serving`).
 """
 
@@ -21,18 +21,18 @@ from locallb.model.objects import Service
 
 
 class Bound(Struct, frozen=True, kw_only=True):
-    """What a Gateway, or Ingresses that share an address, want of a proxy."""
+    """Requests to a proxy of a Gateway, or of Ingresses that share an address."""
 
     want: Service
-    """As it is planned. Where nothing can be served it has ports only if it keeps its address all the same."""
+    """As it is planned. If nothing can be served it has ports only if it keeps its address all the same."""
     chains: Mapping[int, tuple[Chain, ...]] = field(default_factory=dict)
-    """What is served on TCP ports."""
+    """Chains of TCP ports."""
     datagrams: Mapping[int, tuple[Target, ...]] = field(default_factory=dict)
-    """What is behind UDP ports."""
+    """Targets of UDP ports."""
     targets: Mapping[UpstreamName, BackendTarget] = field(default_factory=dict)
     """The upstreams, by name."""
     trouble: Trouble | None = None
-    """Why nothing of it can be served."""
+    """The reason that nothing of it can be served."""
 
     @property
     def is_placed(self) -> bool:
@@ -56,7 +56,7 @@ class Bound(Struct, frozen=True, kw_only=True):
 
     @property
     def faults(self) -> Mapping[str, Fault]:
-        """What annotations of its rules order for their requests, by what has them; heeded without one of its own."""
+        """Return the faults ordered by annotations of its rules, by object; a fault of its own precedes them."""
         return {}
 
     @property

@@ -24,7 +24,7 @@ AttachedListener = tuple[BoundListener, Sequence[Attached]]
 def chains_of_port(
     attached: Sequence[AttachedListener], upstreams: Upstreams, refused: Iterable[BoundListener] = ()
 ) -> Iterable[Chain]:
-    """Return the filter chains of one TCP port; clients of `refused` listeners are no other one's."""
+    """Return the filter chains of one TCP port; clients of `refused` listeners get no other one."""
     refused = list(refused)
     chains = list(_served(attached, refused, upstreams))
     yield from chains

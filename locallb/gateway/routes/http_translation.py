@@ -23,9 +23,9 @@ from locallb.model.http.serving import ANY, HttpRoutes, VirtualHost
 from locallb.model.identities import UpstreamName
 
 MISDIRECTED = Answer(421)
-"""To clients that reuse a connection for a host that isn't behind it: they then make one of its own."""
+"""To clients that reuse a connection for a host that it doesn't serve: they then open another one."""
 REFUSED = Answer(500)
-"""To requests of a rule that isn't served, as the API specifies for filters that aren't: no other rule gets them."""
+"""To requests of an unserved rule, as the API specifies for unsupported filters: no other rule gets them."""
 
 
 class Hosted(NamedTuple):
@@ -54,7 +54,7 @@ def https_routes(mine: Hosted, others: Iterable[Hosted], upstreams: Upstreams) -
 
 
 def _hosts(listener: Hosted, beside: Sequence[Hosted], upstreams: Upstreams) -> Iterator[VirtualHost]:
-    """Return the hosts of one listener, but for those that belong to another one."""
+    """Return the hosts of one listener, except the ones of another, more specific listener."""
     served = {id(attached.route): _Served(attached.route, upstreams) for attached in listener.attached}
     routes_by_name: dict[str, list[Route]] = {listener.hostname: []}
     for attached in listener.attached:
@@ -66,7 +66,7 @@ def _hosts(listener: Hosted, beside: Sequence[Hosted], upstreams: Upstreams) -> 
 
 
 def home(name: str, listeners: Iterable[Hosted]) -> Hosted | None:
-    """Return the listener to which a hostname belongs: the most specific one that has it."""
+    """Return the listener of a hostname: the most specific one that covers it."""
     having = [listener for listener in listeners if covers(listener.hostname, name)]
     return min(having, key=lambda listener: specificity(listener.hostname), default=None)
 

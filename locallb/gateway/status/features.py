@@ -1,6 +1,7 @@
-"""The features of Gateway API that are supported, by the names of its conformance suite, for GatewayClass statuses.
+"""The supported features of Gateway API, by the names of its conformance suite, for GatewayClass statuses.
 
-A feature is here when every test of it passes. Not here: what isn't served, and why (docs/conformance/README.md).
+A feature is here when every test of it passes. Not here: unsupported ones, and the reasons
+(docs/conformance/README.md).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ _TOLD = {
     **{kind.name: ObjectKind(kind.plural) for kind in KINDS.values() if kind.plural in set(ObjectKind)},
     "Ingress": ObjectKind.INGRESS,
 }
-"""The kinds whose status is written."""
+"""Kinds with a status that we write."""
 _FIELDS = ("addresses", "attachedListenerSets", "supportedFeatures")
 _ADDRESSES = "loadBalancer"
 

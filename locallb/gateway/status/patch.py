@@ -1,7 +1,7 @@
-"""The patch from an object's status to the desired one, which keeps what others wrote; none where it is as desired.
+"""The patch from an object's status to the desired one; it keeps entries of other controllers. None if nothing differs.
 
-Others' conditions, parents and ancestors stay as and where they are. A condition keeps its time for as long as its
-status is the same, and none that was written for a newer generation is touched. Not here: the desired content.
+Foreign conditions, parents and ancestors stay unchanged and in place. A condition keeps its time as long as its status
+is the same, and a condition of a newer generation is never changed. Not here: the desired content.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FEATURES = "supportedFeatures"
 ENTRIES = {"parents": "parentRef", "ancestors": "ancestorRef"}
 """Lists that many controllers write entries into, of routes and of policies, and what each entry is about."""
 _MOST_ANCESTORS = 16
-"""What GatewayClasses of the first versions have no place for."""
+"""Limit of ancestors, as in the API."""
 
 
 def status_patch(live: Live, wanted: Status, generation: int, now: str) -> Mapping[str, object] | None:
@@ -170,7 +170,7 @@ OURS = frozenset(
         "local-lb.dev/Drained",
     }
 )
-"""Types that an object's controller writes: what we don't say is gone."""
+"""Condition types that an object's controller owns: ones that we don't set are removed."""
 
 
 def _dated(before: Status, wanted: Status, generation: int, now: str) -> Status:

@@ -1,7 +1,7 @@
 """The desired status of each object, as the specification names it: conditions, listeners, parents, addresses.
 
-Made from what was bound and its outcome on this host. Plain data in the API's fields, without times: those, and what
-others wrote, are added when it is written (`patch`). Not here: whether the proxy already serves it.
+Made from the bindings and their outcome on this host. Plain data in the API's fields, without times: those, and entries
+of other controllers, are added when it is written (`patch`). Not here: whether the proxy already serves it.
 """
 
 from __future__ import annotations
@@ -64,21 +64,21 @@ class ApiStatus(NamedTuple):
     meta: Meta
     status: Status
     gateway: Named | None = None
-    """Whose proof it waits for, as it says that what that Gateway serves is programmed; None for whoever tells that."""
+    """The Gateway that must be proven to serve before the status may be programmed; None if it waits for none."""
 
 
 class Outcome(Struct, frozen=True):
-    """What became of a Gateway on this host."""
+    """Result of a Gateway on this host."""
 
     addresses: tuple[IPAddress, ...] = ()
     trouble: Trouble | None = None
-    """Why it has no address, or isn't served at it."""
+    """The reason that it has no address, or isn't served at it."""
     ports: Mapping[Place, Trouble] = field(default_factory=dict)
-    """Why a port of it can't be listened at."""
+    """Reasons that its ports can't be bound."""
     ordered: tuple[Condition, ...] = ()
     """The fault that was ordered for it."""
     hostname: str = ""
-    """The name that its status tells beside the addresses; empty for none."""
+    """The name that its status has next to the addresses; empty for none."""
     places: Mapping[Place, str] = field(default_factory=dict)
     """Where clients find ports that are mapped."""
 
@@ -212,7 +212,7 @@ def verdicts_by_route(bound: Iterable[BoundGateway]) -> Sequence[tuple[Reference
 
 
 def verdicts_of(bound: BoundGateway) -> Mapping[Reference, tuple[ParentVerdict, ...]]:
-    """Return what one Gateway, and its ListenerSets, say of each route."""
+    """Return the verdicts of one Gateway, and its ListenerSets, on each route."""
     verdicts: dict[Reference, tuple[ParentVerdict, ...]] = {}
     for view in bound.attachment.verdicts:
         verdicts[view.route.reference] = (*verdicts.get(view.route.reference, ()), view)

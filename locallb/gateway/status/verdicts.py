@@ -1,4 +1,4 @@
-"""Summaries of a status that we write: one verdict for counting, and the bad news in it for events.
+"""Summaries of a status that we write: one verdict for counting, and its new refusals for events.
 
 Not here: the status itself (`statuses`), and the observed one (`observed`).
 """
@@ -15,7 +15,7 @@ from locallb.gateway.status.patch import ENTRIES, Status, is_ours
 from locallb.model.fields import JsonObject
 
 _MOST = 10_000
-"""Statuses whose verdict is remembered."""
+"""Limit of statuses with a cached verdict."""
 
 
 class Verdict(StrEnum):
@@ -25,7 +25,7 @@ class Verdict(StrEnum):
     PARTLY = "partly"
     """It is accepted; a listener, a rule or a reference of it isn't."""
     REFUSED = "refused"
-    """By all or by one of those that it belongs to."""
+    """An entry of it is not accepted or not programmed."""
 
 
 @lru_cache(_MOST)  # to parse a text takes long, and whoever shows statuses comes with the same ones again
@@ -52,7 +52,7 @@ def _conditions(entry: JsonObject) -> Iterator[Mapping[str, str]]:
 
 
 def bad_news(before: Status, wanted: Status) -> tuple[tuple[str, str], ...]:
-    """Return reason and sentence of all that is refused from now on, each once; `before` is what stood there."""
+    """Return reason and sentence of all new refusals, each once; `before` is the earlier status."""
     known = frozenset(_refused(before))
     return tuple(dict.fromkeys(refusal for refusal in _refused(wanted) if refusal not in known))
 

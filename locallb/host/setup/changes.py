@@ -1,7 +1,7 @@
-"""Executes the steps of `locallb host setup` and `teardown`, and records what was found before each.
+"""Executes the steps of `locallb host setup` and `teardown`, and records the former state before each.
 
-The record is written before a change is made, so that whatever stops us can be undone. It is root's, and everybody may
-read it. Not here: which steps there are.
+The record is written before a change is made, so that any interruption can be undone. It is owned by root and readable
+by all users. Not here: which steps there are.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def present(record: SetupRecord) -> Mapping[tuple[StepKind, str], str]:
 
 
 def group_of(directory: Path) -> int:
-    """Return which group shall share the ledger: that of the user behind `sudo`, or that of the project."""
+    """Return the group of the shared ledger: that of the user behind `sudo`, or that of the project."""
     given = os.environ.get("SUDO_GID", "")
     return int(given) if given.isdecimal() else directory.stat().st_gid
 

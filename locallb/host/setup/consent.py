@@ -30,7 +30,7 @@ class Consent(Struct, frozen=True):
     zones: frozenset[str] = frozenset()
     networks: tuple[IPNetwork, ...] = ()
     users: frozenset[str] = frozenset()
-    """Other users on whose behalf something may be done, by name or number."""
+    """Other users that are permitted as beneficiaries, by name or number."""
 
 
 def unnamed(seen: HostSeen, consent: Consent) -> Iterator[Problem]:

@@ -39,7 +39,7 @@ WANTS_DIRECTORY = f"{UNIT_DIRECTORY}/multi-user.target.wants"
 UNIT_FILE = f"{UNIT_DIRECTORY}/locallb-routes.service"
 UNIT_LINK = f"{WANTS_DIRECTORY}/locallb-routes.service"
 MODE = 0o3775
-"""Of the ledger: its group may add, everybody may read, and only who made a claim (or root) may remove it."""
+"""Mode of the ledger: its group may add, all users may read, and only a claim's owner (or root) may remove it."""
 
 
 def describe_ledger(mode: int, group: int) -> str:
@@ -72,9 +72,9 @@ def plan_setup(seen: HostSeen, *, persist: bool, status: bool = False) -> Setup:
 
 
 def plan_teardown(record: SetupRecord, now: Mapping[tuple[StepKind, str], str], claims: int) -> Setup:
-    """Decide how to bring back what setup found, last change first. `now` has what is there for each change.
+    """Plan the restoration of the former state, last change first; `now` has the current value of each change.
 
-    What somebody changed again since is left, and told.
+    A value that was changed again since is kept, and reported.
     """
     steps, notes = [], []
     for (sort, what), kept in reversed([*record.changes.items()]):

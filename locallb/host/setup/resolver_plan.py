@@ -34,7 +34,7 @@ def looked_at(zones: Sequence[Zone]) -> tuple[str, ...]:
 
 
 def takes_zones(resolvers: Collection[str]) -> bool:
-    """Return whether this host has a resolver that can be told of zones."""
+    """Return whether this host has a resolver with support for zones."""
     return RESOLVED in resolvers or MACOS in resolvers or DNSMASQ_DIRECTORY in resolvers
 
 

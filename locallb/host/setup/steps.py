@@ -37,7 +37,7 @@ class StepKind(StrEnum):
 
 
 class Step(Struct, frozen=True):
-    """One change of the host. `now` is empty where nothing is there, `wanted` where nothing shall be."""
+    """One change of the host. `now` is empty if nothing exists, `wanted` if nothing must remain."""
 
     sort: StepKind
     what: str
@@ -49,7 +49,7 @@ class Step(Struct, frozen=True):
     group: int = 0
     """The ledger's group id."""
     optional: bool = False
-    """Only `--persist` does it, and nobody has asked for that yet."""
+    """Done only with `--persist`, which was not requested yet."""
 
     @property
     def done(self) -> bool:
@@ -81,14 +81,14 @@ class HostSeen(Struct, frozen=True):
     texts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Contents of files, targets of links, THERE for directories; missing where there is none."""
     group: int = 0
-    """Who shall share the ledger."""
+    """Group of the shared ledger."""
     ip_command: str = ""
     """Path of `ip`, for the unit; empty where it isn't installed."""
     record: SetupRecord = field(default_factory=SetupRecord)
     zones: Sequence[Zone] = ()
-    """Those of the stack, which this host's resolver shall know."""
+    """Zones of the stack, which this host's resolver must know."""
     names: Table = field(default_factory=lambda: MappingProxyType({}))
-    """What they have now, for a host whose resolver takes no zones."""
+    """Current addresses of names, for a host with a resolver that takes no zones."""
     aliases: Sequence[PoolAlias] = ()
     """On macOS, in place of routes."""
     alias_notes: Sequence[str] = ()

@@ -1,1 +1,1 @@
-"""Annotations of other Ingress controllers, translated where a stack asks for it, and only where that is exact."""
+"""Annotations of other Ingress controllers, translated if a stack enables it, and only if that is exact."""

@@ -38,7 +38,7 @@ def applied(ingress: Ingress, policy: Policy) -> Ingress:
 
 
 def _unclear(rule: IngressRule, problem: str) -> IngressRule:
-    """Return a rule of an Ingress whose annotations aren't understood: its paths may be expressions or not."""
+    """Return the rule of an Ingress with unclear annotations: its paths may be expressions or not."""
     specific = (path for path in rule.paths if path.is_specific and not path.problem)
     more = (refused_path(replace(path, problem=problem), ignores_case=True) for path in specific)
     return replace(rule, paths=(*rule.paths, *more))

@@ -1,6 +1,6 @@
 """Annotations of ingress-nginx that have exactly the same meaning here. All others are reported, by name.
 
-A whole Ingress has them. Not here: what becomes of its routes (`annotations.applied`, `rules`).
+They apply to a whole Ingress. Not here: their effect on its routes (`annotations.applied`, `rules`).
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _REMEMBERED = 2**31 - 1
 GUARDS = re.compile(
     r"auth-.*|.*denylist-source-range|.*-snippet|enable-(modsecurity|owasp-core-rules)|proxy-ssl-(secret|verify)"
 )
-"""Annotations that may keep clients out, or backends that aren't believed, and that aren't served."""
+"""Unserved annotations that may keep clients out, or unverified backends."""
 _Reader = Callable[[Values, Policy], Policy]
 
 
 def read(values: Values) -> Policy:
-    """Return what they say; of a canary nothing else counts, as its routes are those of another Ingress.
+    """Return the policy of these annotations; a canary has nothing else, as its routes belong to another Ingress.
 
-    One that can't be understood is served nowhere: it must not take all of what it was meant to have a share of.
+    An invalid canary is not served at all: it must not take all requests of its intended share.
     """
     try:
         is_canary = values.flag("canary")
@@ -181,4 +181,4 @@ _READERS: dict[_Reader, bool] = {
     _cors: False,
     _canary: True,
 }
-"""Those that must not be passed over have True."""
+"""Readers of annotations; True for annotations that must not be ignored."""

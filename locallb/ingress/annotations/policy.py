@@ -18,16 +18,16 @@ class Canary(Struct, frozen=True):
     weight: int = 0
     total: int = 100
     always: ValueMatch | None = None
-    """A header that leads there whatever the share."""
+    """A header that selects the canary whatever its share."""
     never: ValueMatch | None = None
 
 
 class BackendProtocol(Struct, frozen=True):
-    """How backends are spoken to, whatever their port says."""
+    """Protocol to backends, whatever their port says."""
 
     speaks: Speaks
     by_tls: bool
-    """Whoever answers is believed."""
+    """Every server is trusted."""
 
 
 class Location(Struct, frozen=True):
@@ -48,7 +48,7 @@ class Location(Struct, frozen=True):
 
 
 class Policy(Struct, frozen=True):
-    """What holds of all paths of an Ingress, its default backend's too."""
+    """Policy for all paths of an Ingress, and its default backend."""
 
     expressions: bool = False
     """Paths of the type ImplementationSpecific are expressions."""
@@ -75,7 +75,7 @@ class Policy(Struct, frozen=True):
     is_denied: bool = False
     """Something that must not be passed over can't be kept: requests are answered 503."""
     problems: tuple[str, ...] = field(default=())
-    """What isn't kept, a sentence each."""
+    """Sentences about ignored parts."""
 
 
 NONE = Policy()

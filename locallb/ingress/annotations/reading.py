@@ -1,6 +1,6 @@
 """The annotations of an Ingress, as the controllers that a stack names understand them; unknown ones are reported.
 
-Those of Traefik are read here, those of ingress-nginx in `nginx`.
+Annotations of Traefik are read here, those of ingress-nginx in `nginx`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TRAEFIK = "traefik.ingress.kubernetes.io/"
 _PLAIN, _SECURED = "web", "websecure"
 """Traefik's usual entry points."""
 _GUARDS = re.compile(r"router\.(middlewares|tls\.options)")
-"""What may keep clients out, and isn't served."""
+"""Unserved annotations that may keep clients out."""
 _OFF = frozenset({"", "false", "off"})
 
 
@@ -55,7 +55,7 @@ def _of_traefik(values: Values, policy: Policy) -> Policy:
 
 
 def _with_unknown(policy: Policy, values: Values, guards: re.Pattern[str]) -> Policy:
-    """Report what isn't understood. Where it may keep clients out nobody is served, as nobody checks them."""
+    """Report unknown annotations. If one may keep clients out, all requests are refused, as none would be checked."""
     guarding = [name for name in values.unknown if guards.fullmatch(name) and values.data[name] not in _OFF]
     harmless = [name for name in values.unknown if name not in guarding]
     problems = list(policy.problems)

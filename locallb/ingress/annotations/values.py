@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 class Values(Struct):
-    """The annotations of one controller that an Ingress has; it notes which were asked for."""
+    """The annotations of one controller on an Ingress; it records which were read."""
 
     prefix: str
     data: Mapping[str, str]
@@ -38,11 +38,11 @@ class Values(Struct):
 
     @property
     def unknown(self) -> list[str]:
-        """The names of those that nobody asked for."""
+        """The names of annotations that no reader requested."""
         return sorted(self.data.keys() - self.asked)
 
     def fault(self, name: str, remedy: str) -> FieldError:
-        """Make what is raised for a value that can't be kept."""
+        """Make the error for an unsupported value."""
         return FieldError(f"{self.prefix}{name} is {shown(self.data.get(name, ''))}; {remedy}")
 
     def text(self, name: str) -> str:

@@ -1,1 +1,1 @@
-"""How an API server is reached: kubeconfigs, credentials, certificates. Not here: what is asked of it."""
+"""Access to an API server: kubeconfigs, credentials, certificates. Not here: requests."""

@@ -1,7 +1,6 @@
-"""What can go wrong with a Kubernetes API, for those who needn't load a client to know it.
+"""Errors of a Kubernetes API, for modules that needn't load a client.
 
-What may pass by itself and what stays until somebody changes something are two types; how often is asked again is
-decided elsewhere (`model.pacing`).
+Transient and permanent errors are two types; the retry delay is decided elsewhere (`model.pacing`).
 """
 
 from __future__ import annotations
@@ -11,14 +10,14 @@ from locallb.model.errors import ClientError
 
 
 class KubeError(ClientError):
-    """An API can't be used as asked: one sentence, without credentials. Each is of one of the two types below."""
+    """A failed use of an API: one sentence, without credentials. Each is of one of the two types below."""
 
     def __init__(self, sentence: str = "") -> None:
         super().__init__(redacted_urls(sentence))
 
 
 class TransientKubeError(KubeError):
-    """It may pass by itself: until then nothing is known of what the API has, and nothing is given up for it."""
+    """It may pass by itself: until then the API's contents are unknown, and nothing is given up for it."""
 
 
 class KubeconfigError(TransientKubeError):
@@ -26,7 +25,7 @@ class KubeconfigError(TransientKubeError):
 
 
 class UnconfirmedError(KubeconfigError):
-    """A kubeconfig's current context leads to a cluster that isn't of this host, and no user confirmed it."""
+    """A kubeconfig's current context refers to a cluster that isn't of this host, and no user confirmed it."""
 
 
 class UnreachableError(TransientKubeError):
@@ -34,15 +33,15 @@ class UnreachableError(TransientKubeError):
 
 
 class ConflictError(TransientKubeError):
-    """Somebody wrote since it was read."""
+    """Another writer changed the object since it was read."""
 
 
 class PermanentKubeError(KubeError):
-    """It stays until somebody changes something: asking again says the same."""
+    """It lasts until a user changes something: a retry has the same result."""
 
 
 class NoContextError(PermanentKubeError):
-    """A kubeconfig is whole and has no such context: whoever made the cluster took it away."""
+    """A kubeconfig is whole and lacks the context: it was removed with the cluster."""
 
 
 class RefusedError(PermanentKubeError):

@@ -1,8 +1,8 @@
 """Exec plugins of kubeconfigs: a command of the user's that prints a token, run so that it can't block anything.
 
 It gets no standard input, a deadline at which its whole process group ends, and a bounded output. A token counts until
-it expires; shortly before, the next one is fetched while the old one is still used. One that fails isn't asked
-again at once, however many requests want its token. What it prints is never told. Not here: requests.
+it expires; shortly before, the next one is fetched while the old one is still used. A failed plugin isn't run again
+at once, however many requests need its token. Its output is never reported. Not here: requests.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MOST = 2**20
 EARLY = 60.0
 """Seconds before a token expires from which on the next one is fetched."""
 REST = 10.0
-"""Seconds for which a plugin isn't asked again that failed, or whose new token is refused."""
+"""Seconds between runs of a plugin that failed, or gave a new token that the API refused."""
 PACE = Pace(first=REST, longest=REST, floor=REST, spread=0.0)
 
 
@@ -62,7 +62,7 @@ class Plugin(Struct, frozen=True):
             raise KubeconfigError(sentence) from None
 
     def __str__(self) -> str:
-        """Begin the sentence that says what is wrong with it."""
+        """Return the beginning of a sentence about its failure."""
         where = f"the context {self.access.context} of {self.access.kubeconfig} can't be used"
         return f"{where}: its plugin {clipped(self.command)}"
 
@@ -91,7 +91,7 @@ _KNOWING = threading.Lock()
 
 
 def token(plugin: Plugin) -> str:
-    """Return the plugin's token; waits for it where there is none that is good. Raises KubeError."""
+    """Return the plugin's token; waits for it if none is valid. Raises KubeError."""
     credential = _credential(plugin)
     if not credential.is_good():
         with credential.running:
@@ -103,7 +103,7 @@ def token(plugin: Plugin) -> str:
 
 
 def refuse(plugin: Plugin, refused: str) -> None:
-    """Note that the API refused this token: the next one who asks gets another one, unless it is quite new."""
+    """Note that the API refused this token: the next request fetches another one, unless it is quite new."""
     credential = _credential(plugin)
     with credential.running:
         if credential.token == refused and credential.attempts.is_due(time.monotonic()):
@@ -124,7 +124,7 @@ def _renew_beside(plugin: Plugin, credential: _Credential) -> None:
 
 
 def _renew(plugin: Plugin, credential: _Credential) -> None:
-    """Fetch a token, for whoever holds `running`. Raises KubeError."""
+    """Fetch a token; the caller holds `running`. Raises KubeError."""
     if credential.attempts.is_well or credential.attempts.is_due(time.monotonic()):
         _ask(plugin, credential)
     if credential.failure:
@@ -157,7 +157,7 @@ def _parsed(output: bytes) -> tuple[str, float]:
 
 
 def _run(plugin: Plugin) -> bytes:
-    """Run it to its end; what takes too long or says too much is ended with all that it started."""
+    """Run it to its end; on a timeout or too much output its process group is ended."""
     info = {"apiVersion": plugin.version, "kind": "ExecCredential", "spec": {"interactive": False}}
     environment = {**os.environ, "KUBERNETES_EXEC_INFO": json.dumps(info), **dict(plugin.variables)}
     words = (plugin.command, *plugin.arguments)

@@ -30,12 +30,12 @@ def kubeconfig() -> Path:
 
 
 def is_pod() -> bool:
-    """Return whether a cluster has told this process how it is reached."""
+    """Return whether this process has the environment and the token of a pod."""
     return bool(os.environ.get(_HOST)) and (ACCOUNT / _FILES["token"]).is_file()
 
 
 def unwritten(path: str) -> bytes | None:
-    """Return what the kubeconfig of this pod would say; None for every other path, and where this is no pod."""
+    """Return the contents of this pod's kubeconfig; None for every other path, and outside of pods."""
     if path != str(kubeconfig()) or not is_pod():
         return None
     host, port = os.environ[_HOST], os.environ.get(_PORT) or "443"

@@ -1,7 +1,7 @@
-"""Kubeconfigs: the context that is meant, and how to reach its cluster.
+"""Kubeconfigs: the selected context, and the access to its cluster.
 
-What the client underneath would pass over in silence or can't do (exec plugins of version v1, impersonation) is refused
-in a sentence. Credentials stay where the file says. What proves that a context is gone, and what only looks like it:
+Features that the client would silently ignore or lacks (exec plugins of version v1, impersonation) are refused in a
+sentence. Credentials stay in their files. Proof of a removed context, and cases that only resemble it:
 docs/design/sources.md. Not here: requests (`client`), and running plugins (`exec_plugin`).
 """
 
@@ -53,7 +53,7 @@ _PROXIES = ("http", "https", "socks5", "socks5h")
 
 
 class Connection(Struct, frozen=True):
-    """How a cluster is reached."""
+    """Access to a cluster."""
 
     config: SingleConfig
     server: str
@@ -65,13 +65,13 @@ class Connection(Struct, frozen=True):
     files: tuple[str, ...] = ()
     """Files that it names: certificates, keys, tokens."""
     plugin: Plugin | None = None
-    """The command that gives the token, if there is one."""
+    """The command that prints the token, if any."""
     server_name: str = ""
     """The name that its certificate has (`tls-server-name`); empty for that in the URL."""
 
     @property
     def beyond(self) -> tuple[str, ...]:
-        """Return the fields that lead beyond the kubeconfig and its server: files, a command, a proxy."""
+        """Return the fields that refer to files, a command or a proxy, beyond the kubeconfig and its server."""
         plugin, proxy = ("exec",) if self.plugin else (), ("proxy-url",) if self.proxy else ()
         return *plugin, *proxy, *self.files
 
@@ -82,18 +82,18 @@ class Connection(Struct, frozen=True):
 
 
 class Meaning(Struct, frozen=True):
-    """What a kubeconfig says of one cluster, to be compared with what it says later."""
+    """Meaning of a kubeconfig for one cluster, to compare with a later one."""
 
     access: Access
     digest: Digest
     """Of the cluster's and the user's section, so that whatever else is rewritten in the file makes no difference."""
     server: Server
     cluster: Digest
-    """Of what leads to the cluster and proves that it is that one."""
+    """Digest of the fields that lead to the cluster and prove its identity."""
 
 
 def resolve(kubeconfig: str, context: ContextName, root: Path) -> Access:
-    """Return which context of which file is meant; empty words stand for kubectl's defaults.
+    """Return the selected context and file; empty arguments mean kubectl's defaults.
 
     Raises KubeconfigError or NoContextError.
     """
@@ -101,7 +101,7 @@ def resolve(kubeconfig: str, context: ContextName, root: Path) -> Access:
 
 
 def meaning(kubeconfig: str, context: ContextName, root: Path) -> Meaning:
-    """Return the same, and what the file says of that context. Raises KubeconfigError or NoContextError."""
+    """Return the selected context with its meaning. Raises KubeconfigError or NoContextError."""
     content = read_content(kubeconfig_path(kubeconfig, root))
     access = _chosen(content, context)
     sections = [dict(_part(content, kind, access)) for kind in ("cluster", "user")]
@@ -151,9 +151,9 @@ def kubeconfig_path(kubeconfig: str, root: Path) -> Path:
 
 
 def is_for_one_cluster(kubeconfig: str, root: Path) -> bool:
-    """Return whether a file has one context, and isn't one that kubectl uses by itself. Raises KubeconfigError.
+    """Return whether a file has one context, and isn't a default file of kubectl. Raises KubeconfigError.
 
-    Programs such as `kind` and `kubectl config` write to the latter.
+    Programs such as `kind` and `kubectl config` write to default files.
     """
     named = kubeconfig_path(kubeconfig, root)
     usual = [*os.environ.get("KUBECONFIG", "").split(os.pathsep), str(reader.expanded(_USUAL))]
@@ -208,7 +208,7 @@ def connection(access: Access) -> Connection:
 
 
 def sign_in(accesses: Iterable[Access]) -> None:
-    """Run the exec plugins of these contexts, if any, for their tokens; who needs a token is told of a failure."""
+    """Run the exec plugins of these contexts, if any, for their tokens; later uses of a token report a failure."""
     for access in accesses:
         with suppress(KubeError):
             if plugin := connection(access).plugin:
@@ -218,8 +218,8 @@ def sign_in(accesses: Iterable[Access]) -> None:
 def _require_trusted(path: Path, plugin: Plugin | None, fields: Collection[str]) -> None:
     """Refuse a file that another user may change and that has a command, or these fields, for this user's files.
 
-    Its author would choose what this user runs, or which of this user's files are sent to which server. Files beside it
-    count, too: one may be a link by the time it is read. The file that the environment names is exempt.
+    Its author would choose what this user runs, or which of this user's files are sent to which server. Other files of
+    the directory count too: one may be a link by the time it is read. The file that the environment names is exempt.
 
     Raises KubeError.
     """
@@ -269,7 +269,7 @@ def _unusable(cluster: Section, user: Section) -> Iterator[str]:
 
 
 def _server_name(cluster: Section) -> str:
-    """Return the name that the server's certificate has, where the URL says another one. Raises ValueError."""
+    """Return the name in the server's certificate, if it differs from the URL. Raises ValueError."""
     name = cluster.get("tls-server-name")
     return checks.hostname(str(name).lower(), wildcard=False) if name else ""
 

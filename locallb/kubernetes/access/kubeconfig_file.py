@@ -1,7 +1,7 @@
 """The content of a kubeconfig file, and what it proves about a context: present, gone, or neither.
 
-Others rewrite these files in place, so each beginning of one may be seen. One that can't be understood, is empty or may
-be half-written says nothing, and nothing is given up for it. Not here: what a context means (`kubeconfig`).
+Other programs rewrite these files in place, so any beginning of one may be read. A file that can't be parsed, is empty
+or may be half-written proves nothing, and nothing is given up for it. Not here: what a context means (`kubeconfig`).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ Section: TypeAlias = JsonObject
 LARGEST = 4 * 2**20
 """Bytes of a kubeconfig, and of each file that it names."""
 EMPTIED = 10.0
-"""Seconds after which a file without any list counts as one that somebody emptied, not as one that is being written."""
+"""Seconds after which a file without any list counts as emptied, not as one that is being written."""
 UNWRITTEN: dict[str, bytes] = {}
-"""What files shall have that a preview may not write, by path: whoever reads one of these reads this."""
+"""Contents, by path, of files that a preview may not write; reads of such a path return these."""
 
 
 class Content(Struct, frozen=True, dict=True):
-    """What a kubeconfig says."""
+    """Contents of a kubeconfig."""
 
     path: Path
     document: ReadDocument
@@ -50,10 +50,10 @@ class Content(Struct, frozen=True, dict=True):
 
     @cached_property
     def proves_absence(self) -> bool:
-        """Whether a context that isn't in it is gone: no beginning of a longer file looks like this.
+        """Return whether a context that isn't in it is gone: no beginning of a longer file looks like this.
 
-        Either its list of contexts is whole, because a field follows it or everything stands in braces, or there is
-        none of the lists any more, as `kind delete cluster` leaves it, and nobody has written to it for a while.
+        Either its list of contexts is whole, because a field follows it or everything stands in braces, or it has none
+        of the lists any more, as after `kind delete cluster`, and wasn't written to for `EMPTIED` seconds.
         """
         keys = list(self.values)
         if any(repeated.key == "contexts" for repeated in self.document.repeated) or b"<<" in self.data:
@@ -76,12 +76,12 @@ class Content(Struct, frozen=True, dict=True):
 
 
 def unwritten(path: str) -> bytes | None:
-    """Return what a kubeconfig says that isn't written; None where the file itself counts."""
+    """Return the contents of a kubeconfig that isn't written; None if the file itself counts."""
     return UNWRITTEN.get(path) or in_cluster.unwritten(path)
 
 
 def read_content(path: Path) -> Content:
-    """Read the file. An empty one, and one that can't be understood, says nothing. Raises KubeconfigError."""
+    """Read the file. An empty or unparsable one has no contents. Raises KubeconfigError."""
     try:
         given = unwritten(str(path))
         data = given or reader.read(path, LARGEST)

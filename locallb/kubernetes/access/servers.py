@@ -1,7 +1,7 @@
 """URLs of API servers: whether they are valid, whether the environment's proxy applies, and how they are shown.
 
-A URL of a kubeconfig may have a password or a token in it. Whatever is shown of one goes through `redacted`, and every
-error about an API through `redacted_urls`, because libraries quote URLs too. Not here: requests.
+A URL of a kubeconfig may have a password or a token in it. Every shown URL passes through `redacted`, and every error
+about an API through `redacted_urls`, because libraries quote URLs too. Not here: requests.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from msgspec import Struct
 
 _HTTPS = 443
 _HIDDEN = "xxxxx"
-"""What stands for a secret, as Go writes it."""
+"""Placeholder of a secret, as Go writes it."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
 _END = re.compile(r"""[)\]};,.:'"]*\Z""")
-"""What ends the sentence, or the bracket, in which a URL stands."""
+"""Characters after a URL that end its sentence or bracket."""
 
 
 class Server(Struct, frozen=True):
@@ -30,13 +30,13 @@ class Server(Struct, frozen=True):
     host: str = ""
     """The URL's host, an address or a name; empty if the URL isn't valid."""
     verified: bool = False
-    """Its certificate is checked, so that no other server can stand in for it."""
+    """Its certificate is verified, so that no other server can impersonate it."""
     by_proxy: bool = False
-    """A proxy is asked for it, of the kubeconfig or of the environment: then `host` means what it means there."""
+    """It is reached by a proxy, of the kubeconfig or of the environment: the proxy then resolves `host`."""
 
 
 def is_url(text: str, schemes: Collection[str]) -> bool:
-    """Return whether a text is a URL of one of these schemes, with a host, and a port that there may be."""
+    """Return whether a text is a URL of one of these schemes, with a host, and a valid port if any."""
     try:
         parts = urlsplit(text)
         return parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
@@ -65,9 +65,9 @@ def is_exempt(name: str, server: str) -> bool:
 
 
 def redacted(url: str) -> str:
-    """Return a URL, or what somebody takes for one, without what may be a secret: credentials, query and fragment.
+    """Return a URL, or a text used as one, without possible secrets: credentials, query and fragment.
 
-    Whatever is before the last @ counts as credentials, as / may be in a password unescaped. Behind ? or # an @ may
+    Everything before the last @ counts as credentials, as / may be in a password unescaped. Behind ? or # an @ may
     belong to either, so the host is hidden too.
     """
     scheme, mark, rest = url.partition("://")
@@ -94,7 +94,7 @@ def _redacted_within(found: re.Match[str]) -> str:
 
 
 def uses_proxy(name: str, server: str) -> bool:
-    """Return whether the environment names a proxy for a server; `name` is that of its certificate, if it has one."""
+    """Return whether the environment names a proxy for a server; `name` is the one in its certificate, if any."""
     if is_local(server) or is_exempt(name, server):
         return False
     if not _proxies().keys() & {urlsplit(server).scheme, "all"}:

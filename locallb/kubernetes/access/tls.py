@@ -1,7 +1,7 @@
 """TLS contexts of connections, cached by their inputs: loading the system's authorities takes 60 ms.
 
-A cluster that can't be followed is asked again and again, each time by another client. Not here: where a kubeconfig
-says what to trust (`kubeconfig`), and clients.
+A cluster that can't be followed is retried again and again, each time by another client. Not here: trust settings of
+a kubeconfig (`kubeconfig`), and clients.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TlsContexts:
         self._made: dict[_Key, tuple[float, ssl.SSLContext]] = {}
 
     def of(self, config: SingleConfig, files: Iterable[str], *, trust_env: bool) -> ssl.SSLContext:
-        """Return the context of a cluster, whose kubeconfig names `files`. Raises OSError, ssl.SSLError, ValueError."""
+        """Return the TLS context for a kubeconfig that names `files`. Raises OSError, SSLError, ValueError."""
         key = _key(config, files, trust_env=trust_env)  # before files are read: what changes now is seen next time
         with self._lock:
             made, now = self._made.pop(key, None), self._clock()

@@ -1,6 +1,6 @@
-"""Validation of bearer tokens in kubeconfigs, inline or in files that are replaced: a bad one is refused before use.
+"""Validation of bearer tokens in kubeconfigs, inline or in replaced files: an invalid one is refused before use.
 
-The client underneath would print what it can't send, which may be half of a token. Not here: tokens of plugins.
+The client would print a token that it can't send, or half of it. Not here: tokens of plugins.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Kubernetes APIs, by kubeconfig and context: lists of what is read, and patches of a Service's status.
+"""Kubernetes APIs, by kubeconfig and context: lists of objects, and patches of a Service's status.
 
-Objects are plain JSON, as `parsing` takes them. Not here: what they mean, and what is written.
+Objects are plain JSON, as `parsing` takes them. Not here: what they mean, and the content of patches.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ WRITES = Tally()
 
 
 class Cluster:
-    """One cluster's API, as its kubeconfig and the files that it names say at each call. Safe in several threads."""
+    """One cluster's API, by the current content of its kubeconfig and the files it names. Safe in several threads."""
 
     rights: ClassVar[str] = refusals.RIGHTS
-    """Which files have what it needs, for a user who is refused."""
+    """The files with the needed rights, for messages to a user without them."""
 
     def __init__(self, access: Access, allowance: Allowance | None = None) -> None:
         self.access = access
         self._lock = Lock()
         self._allowance = allowance
-        """What its answers may cost, where somebody else named it; then nothing is tried again."""
+        """Cost limits of an API that another user named; with these nothing is retried."""
         self._connected = Connected(access, allowance)
 
     def _connection(self) -> Connected:
@@ -95,7 +95,7 @@ class Cluster:
         return next((answer for answer in asked if answer is not None), None)
 
     def secret(self, namespace: str, name: str) -> Object | None:
-        """Return a Secret; None if there is none. Raises KubeError. Whoever asks keeps what is in it to themselves."""
+        """Return a Secret; None if there is none. Raises KubeError. The caller must keep its content private."""
         return self._get(f"Secret {namespace}/{name}", kinds.SECRET, namespace, name)
 
     def config_map(self, namespace: str, name: str) -> Object | None:
@@ -163,7 +163,7 @@ class Cluster:
         return self._call("the Lease", send) or {}
 
     def _list(self, api: str, kind: str, pages: Callable[[Client], ListIterable[Any]]) -> list[Object]:
-        """List a kind, all pages; items of a list don't say what they are, so that is added."""
+        """List all pages of a kind; adds the type to items, which lack it."""
 
         def read(client: Client) -> list[Object]:
             page = pages(client)
@@ -177,9 +177,9 @@ class Cluster:
     def _call(
         self, what: str, call: Callable[[Client], T], *, absent: bool = False, pauses: Iterable[float] | None = None
     ) -> T | None:
-        """Call, with patience for an API that can't answer just now. `absent` makes 404 an answer.
+        """Call, with retries if the API can't answer just now. `absent` makes 404 an answer.
 
-        Whoever writes over a resourceVersion may be answered twice: the second answer is then a conflict.
+        A write over a resourceVersion may be answered twice: the second answer is then a conflict.
         """
         usual = () if self._allowance else _PAUSES
         for pause in (*(usual if pauses is None else pauses), None):
@@ -212,7 +212,7 @@ class Cluster:
 
 
 class Clusters:
-    """Clusters by context, whose connections are kept; those that nobody asked for in a while are let go."""
+    """Clusters by context, with open connections; unused ones are closed after a while."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -1,7 +1,7 @@
-"""The HTTP client for one Kubernetes API, and what it was made from.
+"""The HTTP client for one Kubernetes API, and the configuration it was made from.
 
-Every request passes here: pages are checked, no answer is too large, the quota is kept, events get a short deadline,
-and an API that somebody else named keeps to its allowance. Not here: which requests, and retries.
+Every request passes here: pages are checked, answers are limited in size, the quota is kept, events get a short
+timeout, and an API that another user named keeps to its allowance. Not here: which requests, and retries.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from locallb.model.snapshot import Access
 TIMEOUT = httpx2.Timeout(10.0, connect=3.0)
 """Seconds for an answer, and for a connection."""
 EVENT_TIMEOUT = httpx2.Timeout(1.0)
-"""Seconds for anything about an event: what nobody misses holds nobody up."""
+"""Seconds for any request about an event: a lost event is harmless, so it delays nothing."""
 _MANAGER = "local-lb"
 _MOST_PAGES = 1000
 
 
 class Connected:
-    """A connection; closed when nobody uses it any more."""
+    """A connection; closed once it is unused."""
 
     def __init__(self, access: Access, allowance: Allowance | None = None) -> None:
         named = connection(access).files
@@ -90,7 +90,7 @@ class PageGuard:
         self._most = most
         self._asked: dict[tuple[int, str], set[str]] = {}
         self._last: dict[int, httpx2.Request] = {}
-        """Of each thread. The very same comes again where a credential was refused and another one is tried."""
+        """Last request of each thread. An identical one follows if a credential was refused and another is tried."""
 
     def look(self, request: httpx2.Request) -> None:
         """Raise AnswerError if this page of a list was asked for before, or if there are too many."""

@@ -22,7 +22,7 @@ _PLURALS = {
     "ValidatingAdmissionPolicyBinding": ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"),
 }
 _LONGEST = 600
-"""Characters of what an API says that are told."""
+"""Limit of characters quoted from an API's answer."""
 
 
 class Definitions(Cluster):

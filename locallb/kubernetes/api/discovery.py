@@ -1,8 +1,8 @@
-"""Discovery of optional kinds: which a cluster has, or lets this user read, so that no other is ever requested.
+"""Discovery of optional kinds: the ones that a cluster has, or lets this user read, so that no other is ever requested.
 
-Gateway API by its group: one question where the group is absent, two where every kind is in v1. Ingresses by an access
-review, which anybody may ask: every cluster has the kinds, and most users of local-lb serve none. The kinds in which a
-CNI keeps pod ranges by two questions. Not here: how often, and what the objects say.
+Gateway API by its group: one request if the group is absent, two if every kind is in v1. Ingresses by an access
+review, which needs no right: every cluster has the kinds, and most users of local-lb serve none. The kinds in which a
+CNI keeps pod ranges by two requests. Not here: the interval, and what the objects say.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _plurals(asking: Feed, path: str) -> frozenset[str]:
 
 
 def _listed(asking: Feed, path: str, kind: str, field: str, key: str) -> frozenset[str]:
-    """Return what a document lists; nothing where it is absent. Raises KubeError for one that isn't of this kind."""
+    """Return a document's list; empty if it is absent. Raises KubeError if it isn't of this kind."""
     document = asking.document(path)
     if document is None:
         return frozenset()

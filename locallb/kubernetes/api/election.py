@@ -1,6 +1,6 @@
-"""Takes part in a leader election: reads and writes one Lease, in a thread of its own, until it is told to stop.
+"""Takes part in a leader election: reads and writes one Lease, in a thread of its own, until stopped.
 
-Campaigns again after every loss. What to do next is decided in `kubernetes.lease`. Not here: what a leader does.
+Campaigns again after every loss. The next step is decided in `kubernetes.lease`. Not here: what a leader does.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Leases(Protocol):
 
 
 class Election:
-    """One process's part in it. `changed` is called from its thread with whether it leads, whenever that changes."""
+    """One process's part in it. `changed` is called from its thread with whether it leads, on each change."""
 
     def __init__(  # noqa: PLR0913 - what an election consists of
         self,
@@ -49,7 +49,7 @@ class Election:
         self._told = False
         self._thread = SupervisedThread(Task.ELECTION, "election", self._run)
         self.problem = ""
-        """Why the last step failed; empty if it didn't."""
+        """The reason that the last step failed; empty if it didn't."""
 
     @property
     def timing(self) -> Timing:
@@ -102,7 +102,7 @@ class Election:
         self._tell()
 
     def _write(self, term: int, *, holder: str) -> dict[str, object]:
-        """Write the Lease over what was read; a conflict tells that another one was quicker."""
+        """Write the Lease over the version that was read; a conflict means that another candidate was quicker."""
         wall = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         seen = self._candidate.seen
         if seen is None or seen.holder != self._candidate.identity:

@@ -1,9 +1,9 @@
 """One kind of a cluster's objects: a list, then its changes by a watch with bookmarks.
 
-Most API servers send a bookmark about once a minute; one whose storage reports no progress sends none while nothing
+Most API servers send a bookmark about once a minute; one with storage that reports no progress sends none while nothing
 changes. So a watch that is silent for longer is ended and opened again: a server that is gone fails to answer that.
-Whatever isn't an answer of a Kubernetes API is an error like one that doesn't come; no answer
-takes longer or grows larger than it may. Not here: what to do when a feed ends, and what the objects mean.
+Answers that aren't of a Kubernetes API are errors like missing ones, and each answer has a limit of time and size. Not
+here: what to do when a feed ends, and what the objects mean.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ SILENCE = 100.0
 PATIENCE = 30.0
 """Seconds that one whole answer, or the head of a watch's, may take."""
 PAGES_AT_ONCE, PAGE_EVERY = 3, 0.5
-"""Pages of a list that are asked for without a pause, and the seconds between two of the others."""
+"""Pages of a list that are requested without a pause, and the seconds between later ones."""
 _LIFE = 300
-"""Seconds after which the server shall end a watch; it goes on where it was."""
+"""Seconds after which the server must end a watch; the next one continues from there."""
 _PAGE = 1000
 _MOST_PAGES = 1000
 _TIMEOUT = httpx2.Timeout(10.0, connect=3.0)
@@ -64,7 +64,7 @@ class ExpiredError(Exception):
 
 
 class Event(Struct, frozen=True):
-    """Something that happened to an object: ADDED, MODIFIED, DELETED; BOOKMARK and OPENED only tell a version.
+    """An event of an object: ADDED, MODIFIED, DELETED; BOOKMARK and OPENED have only a version.
 
     OPENED is ours: the server accepted the watch.
     """
@@ -136,12 +136,12 @@ class Feed:
         raise UnreachableError(f"{self._server} lists {self.kind}s without an end")
 
     def document(self, path: str) -> Object | None:
-        """Return what the API says at a path; None where there is nothing. Raises KubeError."""
+        """Return the API's document at a path; None if it doesn't exist. Raises KubeError."""
         with self._telling(), self._asked({}, _TIMEOUT, path) as answer:
             return None if answer.status_code == httpx2.codes.NOT_FOUND else whole(self._text(answer))
 
     def posted(self, path: str, body: Mapping[str, object]) -> Object | None:
-        """Return what the API answers to a question that is posted; None where it takes none. Raises KubeError."""
+        """Return the API's answer to a posted request; None if it takes none. Raises KubeError."""
         with self._telling(), self._asked({}, _TIMEOUT, path, body) as answer:
             if answer.status_code in _UNANSWERED:
                 return None
@@ -166,7 +166,7 @@ class Feed:
                         raise AnswerError("a line of the watch doesn't end")
 
     def _watching(self, version: str) -> Mapping[str, str]:
-        """Return what is said of a watch that begins after `version`."""
+        """Return the parameters of a watch that begins after `version`."""
         return {"allowWatchBookmarks": "true", "resourceVersion": version, "timeoutSeconds": str(_LIFE)}
 
     def _event(self, line: WatchLine) -> Event:
@@ -224,7 +224,7 @@ class Feed:
                 self.cut()
 
     def _refuse(self, answer: httpx2.Response) -> None:
-        """Raise what an answer that is none says."""
+        """Raise the error of a failed answer."""
         if answer.status_code == _GONE:
             raise ExpiredError
         text = excerpt(next(answer.iter_bytes(_EXCERPT), b""))

@@ -16,7 +16,7 @@ TIMEOUT = 0.5
 _AT_ONCE = 16
 """Addresses asked of one family: a few speak for all, as every Node of a cluster is set up alike."""
 _ANSWERS = frozenset({200, 503})
-"""What kube-proxy says of itself: it works, or it is behind."""
+"""Status codes of kube-proxy's health: healthy, or behind."""
 
 
 def answering(addresses: Collection[IPAddress], port: int, path: str = "/healthz") -> frozenset[Family]:

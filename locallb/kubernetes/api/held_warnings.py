@@ -1,6 +1,6 @@
 """Warnings about objects, held back until the problem that they report has lasted.
 
-A new Service whose EndpointSlices come a moment later, a rollout, a proxy that is replaced: all of it is well again
+A new Service with EndpointSlices that come a moment later, a rollout, a proxy that is replaced: all of it is well again
 within a second, and nothing has to be reported. Not here: which events an object has (`kubernetes.events`).
 """
 
@@ -17,7 +17,7 @@ from locallb.model.status_entries import Event
 from locallb.threads.supervised import Task, do_once
 
 LASTING = 1.5
-"""Seconds that a problem lasts until its Warning is sent: what recovers within one second has been seen by then."""
+"""Seconds until a problem's Warning is sent: a recovery within one second is known by then."""
 
 
 class _Held(Struct, frozen=True):

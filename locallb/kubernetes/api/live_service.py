@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from locallb.kubernetes.api.client import Cluster, Clusters
 
 _ATTEMPTS = 10
-"""Writers that may be quicker than we are, one after the other."""
+"""Conflicts with other writers, one after the other, before giving up."""
 _ATTEMPTS_WATCHED = 2
 """The same where the cluster is followed: the next version comes by itself, and others wait for the update's end."""
 CONFLICTS = Pace(first=0.02, longest=1.0, spread=1.0)
-"""Of writes over what was just read: whoever was quicker may write more, and others try again as we do."""
+"""Pace of retries after conflicts: a quicker writer may write more, and others retry as we do."""
 Decide = Callable[[Live], Mapping[str, object] | None]
 _State = TypeVar("_State")
 
@@ -86,9 +86,9 @@ def patch_config_map(access: Access, namespace: str, name: str, patch: Mapping[s
 
 
 def is_watched_to_be(access: Access, owner: Owner, fine: Callable[[Live], bool]) -> bool:
-    """Return whether an open watch says of the very Service that it is `fine`: then nothing need be asked.
+    """Return whether an open watch has this Service in a `fine` state: then no request is needed.
 
-    What it says otherwise may be old news, after a write of ours: that is to be read.
+    Any other state may be outdated after a write of ours: the Service must be read then.
     """
     seen = RECENT.watched(access, *_place(owner))
     return seen is not None and is_it(seen, owner.uid) and fine(seen)
@@ -101,9 +101,9 @@ def compare(
     fine: Callable[[Live], bool],
     otherwise: Callable[[Live], _State | None],
 ) -> _State | None:
-    """Return a resource's state as it is now: None if the Service is gone, and `otherwise` where it isn't `fine`.
+    """Return a resource's current state: None if the Service is gone, and `otherwise` if it isn't `fine`.
 
-    An API that doesn't answer says nothing: then nothing is known to have changed.
+    An API that doesn't answer proves nothing: then the state counts as unchanged.
     """
     if is_watched_to_be(access, owner, fine):
         return state
@@ -128,10 +128,10 @@ def has_none(access: Access, owner: Owner, has_ours: Callable[[Live], bool]) -> 
 
 
 def write(access: Access, owner: Owner, decide: Decide) -> Live | None:
-    """Make the Service as `decide` wants it; None if it is gone.
+    """Change the Service as `decide` wants; None if it is gone.
 
-    `decide` gets the Service as it was read and gives a patch with its resourceVersion, or None if all is well.
-    Raises KubeError, and ProviderError if others never stop writing.
+    `decide` gets the Service as it was read and returns a patch with its resourceVersion, or None for no change. Raises
+    KubeError, and ProviderError if other writers never stop.
     """
     guess = _told(access, owner)
     if guess is not None and (patch := decide(guess)) and (done := _patched(access, owner, patch)):
@@ -155,13 +155,13 @@ def _place(owner: Owner) -> tuple[str, str, ObjectKind]:
 
 
 def _told(access: Access, owner: Owner) -> Live | None:
-    """Return the very Service as somebody told of it; None if nobody did."""
+    """Return the cached Service with the owner's UID; None if it isn't cached."""
     seen = RECENT.find(access, *_place(owner))
     return seen if seen is not None and is_it(seen, owner.uid) else None
 
 
 def _patched(access: Access, owner: Owner, patch: Mapping[str, object]) -> tuple[Live | None] | None:
-    """Patch it, once; gives what it is then (None: gone), or nothing at all if somebody was quicker."""
+    """Patch it once; return the new object (None: gone) in a tuple, or None on a conflict."""
     FENCE.term()  # after reading: a leader that came meanwhile has written since, or will and make this a conflict
     try:
         made = _at(access).patch_status(owner.service.namespace, owner.service.name, patch, owner.service.kind)
@@ -174,10 +174,10 @@ def _patched(access: Access, owner: Owner, patch: Mapping[str, object]) -> tuple
 
 
 def tell(access: Access, owner: Owner, event: Event, not_before: float | None = None) -> None:
-    """Send an event, if it can be sent: nothing waits for it or for its turn, and nothing fails for want of it.
+    """Send an event if possible: nothing waits for it or for its turn, and nothing fails without it.
 
-    A Warning that may pass is held back (`held_warnings`) where this process goes on and can see the problem end, until
-    `not_before` (monotonic) if that is given.
+    A Warning that may pass is held back (`held_warnings`) if this process keeps running and can see the problem end,
+    until `not_before` (monotonic) if given.
     """
     if event.type == WARNING and may_pass(event) and QUOTAS.are_put(access):
         HELD_WARNINGS.hold(owner, event, lambda: _tell_now(access, owner, event), not_before)
@@ -206,7 +206,7 @@ def now() -> str:
 
 
 def withdraw(access: Access, owner: Owner, decide: Decide) -> None:
-    """Take away what `decide` takes away; a Service or a whole cluster that is gone has nothing of ours any more.
+    """Remove the part that `decide` selects; a removed Service or cluster has nothing of ours any more.
 
     A cluster counts as gone when its kubeconfig is whole and has no such context any more (docs/design/sources.md).
     Raises KubeError, ProviderError.

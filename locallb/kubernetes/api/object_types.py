@@ -1,6 +1,6 @@
-"""The client's types of objects: of Kubernetes' own kinds, and of those whose status is written, in every version.
+"""The client's types of objects: of Kubernetes' own kinds, and of kinds with a status that we write, in every version.
 
-A cluster serves an object in all versions that it has of its kind, so that the first one that has it will do. Not here:
+A cluster serves an object in all versions that it has of its kind, so that the first known version will do. Not here:
 requests.
 """
 

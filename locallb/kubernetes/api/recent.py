@@ -1,8 +1,8 @@
 """A cache of objects as last seen: by a watch, or in the answer to a patch.
 
 A first guess before a write with a resourceVersion: an old one is refused as a conflict, and the object is read then.
-While a watch is open, its last version also counts as a read of an object that is as desired; one that differs is read.
-It saves a request each time, and proves nothing else. Not here: requests.
+While a watch is open, its last version also counts as a read of an object in the desired state; a different one is
+read. It saves a request each time, and proves nothing else. Not here: requests.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Recent:
     def note(
         self, access: Access, namespace: str, name: str, live: Object, kind: ObjectKind = ObjectKind.SERVICE
     ) -> None:
-        """Take one over, unless it is older: the answer to a patch may come after what a watch told next."""
+        """Store an object unless it is older: the answer to a patch may come after the watch's next event."""
         with self._lock:
             known = self._seen.setdefault((access, kind), {})
             if not _is_older(live, known.get((namespace, name))):
@@ -49,24 +49,24 @@ class Recent:
                 self._open.discard((access, kind))
 
     def opened(self, access: Access, kind: ObjectKind = ObjectKind.SERVICE, *, is_open: bool) -> None:
-        """Note whether a watch tells of every change of a kind from now on."""
+        """Note whether a watch reports every change of a kind from now on."""
         with self._lock:
             (self._open.add if is_open else self._open.discard)((access, kind))
 
     def find(self, access: Access, namespace: str, name: str, kind: ObjectKind = ObjectKind.SERVICE) -> Object | None:
-        """Return an object as it was told last; None if nobody told of it."""
+        """Return the last known version of an object; None if it is unknown."""
         with self._lock:
             return self._seen.get((access, kind), {}).get((namespace, name))
 
     def watched(
         self, access: Access, namespace: str, name: str, kind: ObjectKind = ObjectKind.SERVICE
     ) -> Object | None:
-        """Return the same while a watch is open; None while nobody would tell of a change."""
+        """Return the same while a watch is open; None while changes wouldn't be reported."""
         return self.find(access, namespace, name, kind) if (access, kind) in self._open else None
 
 
 def _is_older(live: Object, known: Object | None) -> bool:
-    """Compare resourceVersions of one object, which grow (KEP-5504); those that are no numbers tell nothing."""
+    """Return whether `live` has a smaller resourceVersion; they grow (KEP-5504), and non-numeric ones never compare."""
     (uid, new), (known_uid, old) = _version(live), _version(known or {})
     return uid == known_uid and new is not None and old is not None and new < old
 

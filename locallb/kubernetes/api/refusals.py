@@ -1,6 +1,6 @@
-"""Answers of an API that are no success, as errors: one sentence with what refused, what was asked, and the remedy.
+"""Failed answers of an API as errors: one sentence with the server, the request, and the remedy.
 
-What the API writes itself is quoted at a bounded length. Not here: which are worth another attempt (`client`).
+The API's own text is quoted at a bounded length. Not here: which are retried (`client`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RIGHTS = (
     " for ranges of pods deploy/rbac-pod-ranges.yaml"
 )
 _REDIRECTS = 3
-"""The first digit of codes that lead elsewhere."""
+"""The first digit of status codes of redirects."""
 _LONGEST_WISH = 5.0
 _LONGEST = 1000
 """Characters of what an API writes."""
@@ -38,19 +38,19 @@ def said(error: httpx2.HTTPStatusError) -> tuple[int, str]:
 
 
 def excerpt(content: bytes) -> str:
-    """Quote what isn't an API's answer in one line, by no encoding that it names: some take quadratic time."""
+    """Quote a foreign answer in one line, as UTF-8 whatever it claims: some encodings take quadratic time."""
     return printable(" ".join(content.decode(errors="replace").split())[:_EXCERPT])
 
 
 def refuse_redirect(answer: httpx2.Response) -> None:
-    """Raise AnswerError for an answer that leads elsewhere: credentials are for one server alone."""
+    """Raise AnswerError for a redirect: credentials are for one server alone."""
     if answer.has_redirect_location or answer.status_code // 100 == _REDIRECTS:
         elsewhere = clipped(redacted(answer.headers.get("location", ""))) or "nowhere"
         raise AnswerError(f"it leads to {elsewhere} ({answer.status_code}); is that the API's `server`?")
 
 
 def wish(error: httpx2.HTTPStatusError) -> float:
-    """Read the seconds that the API asks to wait (Retry-After); 0 if it asks for none, and never many."""
+    """Parse the API's requested delay in seconds (Retry-After); 0 if absent, and bounded."""
     text = error.response.headers.get("Retry-After", "")
     return min(float(text), _LONGEST_WISH) if text.isdecimal() else 0.0
 
@@ -68,7 +68,7 @@ def nonsense(server: str, error: Exception) -> KubeError:
 
 
 def _fault(error: Exception) -> str:
-    """Say what is wrong with an answer, in words for whoever never saw a line of this program."""
+    """Describe the fault of an answer, for users without knowledge of this program."""
     match error:
         case KeyError():
             return f"it has no {error.args[0]}" if error.args else "a part of it is missing"

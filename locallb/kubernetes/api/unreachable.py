@@ -1,4 +1,4 @@
-"""Clusters that are known not to answer: no other thread asks them until they do.
+"""Clusters that are known not to answer: no other thread sends requests until they do.
 
 The thread that follows a cluster notices first; every other one would wait for the same timeout. Not here: how it is
 noticed.
@@ -12,13 +12,13 @@ from locallb.model.snapshot import Access
 
 
 class UnreachableClusters:
-    """Which clusters don't answer, and why. Safe to use from several threads."""
+    """Unreachable clusters, with the reason. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._why: Mapping[Access, str] = {}
 
     def put(self, why: Mapping[Access, str]) -> None:
-        """Take these for silent, each with the sentence that says why, and no others."""
+        """Set the unreachable clusters, each with its reason."""
         self._why = dict(why)
 
     def why(self, access: Access) -> str:

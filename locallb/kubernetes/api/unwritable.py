@@ -1,7 +1,7 @@
 """Statuses that this user may not write: reported in one sentence for a cluster, and not tried for each object.
 
-The first refusal of a kind counts for all of it for a while, so that a thousand routes cost one request. Not here:
-writing (`live_service`), and rights to read.
+The first refusal of a kind counts for all its objects for a while, so that a thousand routes cost one request. Not
+here: writing (`live_service`), and rights to read.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from locallb.model.identities import OF_INGRESSES, ObjectKind
 from locallb.model.snapshot import Access
 
 PAUSE = 60.0
-"""Seconds until a kind whose status may not be written is tried again."""
+"""Seconds until a kind with a refused status patch is retried."""
 
 
 class _Refusals(Struct):
-    """Those of one file of rights in one cluster."""
+    """Refusals that one file of rights in one cluster would remedy."""
 
     sentence: str
     tried: dict[ObjectKind, float] = field(default_factory=dict)
 
 
 class Unwritable:
-    """Which kinds of statuses may not be written. Safe to use from several threads."""
+    """Kinds with refused status patches. Safe to use from several threads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -69,7 +69,7 @@ def _rights(kind: ObjectKind) -> str:
 
 
 def lacks_right(error: KubeError) -> bool:
-    """Return whether a right is missing; a hook that refuses one object says something else."""
+    """Return whether a right is missing; an admission webhook that refuses one object gives another message."""
     return isinstance(error, ForbiddenError) and "cannot patch resource" in str(error)
 
 

@@ -1,8 +1,8 @@
-"""ConfigMaps with certificate authorities in `ca.crt`: the certificates, or why they can't be used.
+"""ConfigMaps with certificate authorities in `ca.crt`: the certificates, or the reason that they can't be used.
 
-Each is read here as strictly as a proxy will, and written again, so that one odd bundle refuses nobody else's
-configuration, and nothing but certificates leaves this: not a key that somebody put beside them. Not here: requests
-and files, and who may name which ConfigMap.
+Each is parsed here as strictly as a proxy will, and serialized again, so that one invalid bundle breaks no other
+configuration, and only certificates leave this module: never a private key from the same file. Not here: requests and
+files, and the references to ConfigMaps that are allowed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LINE = 64
 
 
 class BundleError(Exception):
-    """A bundle can't be used: what is wrong with it, without what is in it, and the remedy."""
+    """A bundle can't be used: the fault, without its content, and the remedy."""
 
 
 def authorities_said(document: Mapping[object, object]) -> Mapping[str, str]:
@@ -64,7 +64,7 @@ def authorities_in(text: str) -> str:
 
 
 def _certificates(text: str) -> Iterator[bytes]:
-    """Return the certificates, of which each can be read; what stands between them means nothing."""
+    """Return the certificates, each of them parsable; other text is ignored."""
     blocks = list(_BLOCK.finditer(text))
     if 2 * len(blocks) != len(_EDGE.findall(text)):
         raise BundleError(f"its {ENTRY} has a block of PEM that doesn't end; write whole certificates")

@@ -1,9 +1,9 @@
 """Leaves out addresses of backends by which a cluster would reach this host itself, or nothing.
 
-Whoever may write Nodes or EndpointSlices in a cluster may name any address as a backend, and the proxies run on this
+A user with the right to write Nodes or EndpointSlices may name any address as a backend, and the proxies run on this
 host: 127.0.0.1 would be a service that listens for this host alone, 169.254.169.254 the credentials of a cloud's
 machine. A running cluster may have no such address, unless its source says that its Nodes are on this host's loopback.
-Manifests may: whoever writes them can write to this host. Pure.
+Manifests may: their authors can write to this host. Pure.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _METADATA = frozenset(map(ip_address, ("fd00:ec2::254", "100.100.100.200", "168.
 
 
 def refusal(address: IPAddress, *, loopback: bool) -> str:
-    """Return what kind of address no backend of a running cluster may have; empty for those that it may have."""
+    """Return the kind of an address that no backend of a running cluster may have; empty for allowed ones."""
     meant = address.ipv4_mapped or address if isinstance(address, IPv6Address) else address
     if meant.is_loopback:
         return "" if loopback else "loopback"
@@ -43,7 +43,7 @@ def refusal(address: IPAddress, *, loopback: bool) -> str:
 
 
 def with_backends_of_cluster(cluster: ClusterName, parsed: Parsed, *, loopback: bool) -> Parsed:
-    """Return the objects of a running cluster without such addresses, each with a notice; mostly the very same."""
+    """Return the objects of a running cluster without such addresses, each with a notice; mostly the identical ones."""
     notices: list[str] = []
 
     def allowed(what: str, addresses: Iterable[IPAddress]) -> tuple[IPAddress, ...]:

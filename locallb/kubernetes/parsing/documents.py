@@ -1,7 +1,7 @@
 """The documents of a YAML or JSON file as plain data, as Kubernetes' own tools understand them.
 
-Built from libyaml's events rather than by PyYAML's constructor, because that can't be told what we need: keys are
-always texts, dates stay texts, unknown tags are ignored, a key that stands twice is noticed, and files made to harm
+Built from libyaml's events rather than by PyYAML's constructor, which can't be configured as needed: keys are always
+texts, dates stay texts, unknown tags are ignored, a key that stands twice is noticed, and files made to harm
 (aliases that unfold without end, depth without end) are refused at a bounded cost. Not here: what documents mean.
 """
 
@@ -18,7 +18,7 @@ from locallb.kubernetes.parsing.yaml_builder import Allowance, Builder, Unbuilda
 from locallb.model.texts import DEEPEST
 
 _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
-"""How some editors and shells begin a file, and what it is written in then."""
+"""Byte order marks of some editors and shells, and the encodings they mean."""
 
 
 class DocumentError(Exception):
@@ -38,14 +38,14 @@ class Repeated(Struct, frozen=True):
 
 
 class ReadDocument(Struct, frozen=True):
-    """A document and the keys that stand in it twice."""
+    """A document and its repeated keys."""
 
     value: object
     repeated: tuple[Repeated, ...] = ()
 
 
 def read_documents(data: bytes, *, is_json: bool, allowance: Allowance | None = None) -> tuple[ReadDocument, ...]:
-    """Read all documents of a file; `allowance` is what its aliases may stand for. Raises DocumentError."""
+    """Parse all documents of a file; `allowance` limits the size of its aliases. Raises DocumentError."""
     text = _decoded(data)
     return tuple(_json_documents(text) if is_json else _yaml_documents(text, allowance or Allowance()))
 

@@ -21,7 +21,7 @@ from locallb.model.memory import AnyMemo
 
 Document = Mapping[Any, Any]
 Definitions: TypeAlias = Callable[[Document], Sequence[StructuralFault]]
-"""Returns what an API server would refuse of an object that never met one."""
+"""Returns the faults by which an API server would refuse an object that never passed one."""
 _READ = (Gateway, GatewayClass, ListenerSet, Route, IngressClass, Ingress)
 
 
@@ -60,7 +60,7 @@ def _parsed(cluster: ClusterName, document: Document) -> tuple[ObjectOfCluster, 
 def held_against(
     definitions: Definitions, cluster: ClusterName, document: Document, read: tuple[ObjectOfCluster, ...]
 ) -> tuple[tuple[ObjectOfCluster, ...], str]:
-    """Refuse what of an object isn't as its definition demands; return why if nothing is left that could report it."""
+    """Refuse the parts of an object that violate its definition; return the reason if no part is left to report it."""
     faults = definitions(document) if read and kind_of_object(document) else ()
     if not faults:
         return read, ""

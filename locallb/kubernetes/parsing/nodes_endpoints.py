@@ -1,6 +1,6 @@
 """Parses Nodes and EndpointSlices.
 
-Unlike a Service, a malformed one has no status in which to say so: it is left out, and a notice says so.
+Unlike a Service, a malformed one has no status to report it: it is left out, with a notice.
 """
 
 from __future__ import annotations

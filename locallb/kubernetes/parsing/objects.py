@@ -1,7 +1,7 @@
 """Parses Kubernetes objects into the types of `model`, from YAML or an API. Total: no input makes it raise.
 
-Kept are Services of type LoadBalancer, Nodes and EndpointSlices; lists of any depth are opened; every other kind is
-somebody else's. A malformed Service is kept as such, a malformed Node or EndpointSlice becomes a notice.
+Kept are Services of type LoadBalancer, Nodes and EndpointSlices; lists of any depth are opened; other kinds are
+ignored. A malformed Service is kept as such, a malformed Node or EndpointSlice becomes a notice.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from locallb.model.objects import EndpointSlice, MalformedService, Node, PodRang
 from locallb.model.texts import cleaned, fault_of
 
 Said: TypeAlias = ObservedStatus | ObservedRouteStatus
-"""What an object says of what is ours: that of a frontend, or one of Gateway API."""
+"""An object's observed status, as far as it is ours: of a frontend, or of Gateway API."""
 _Other: TypeAlias = Node | EndpointSlice | PodRanges
 _SILENT = ObservedStatus()
 
 
 class Parsed(Struct, frozen=True):
-    """What a source has. `notices` are sentences about what was left out."""
+    """Objects of a source. `notices` are sentences about omitted ones."""
 
     services: tuple[Service, ...] = ()
     malformed: tuple[MalformedService, ...] = ()
@@ -48,17 +48,17 @@ class Parsed(Struct, frozen=True):
     external_ips: frozenset[IPAddress] = frozenset()
     """spec.externalIPs of Services of any type."""
     ranges: tuple[PodRanges, ...] = ()
-    """What the CNI says of where Nodes' pods are."""
+    """Ranges of Nodes' pods, from the CNI's objects."""
     observed_statuses: tuple[tuple[ObjectKey, Said], ...] = ()
-    """What objects say of what is ours to write; Services of type LoadBalancer that say nothing are absent."""
+    """Observed statuses, as far as they are ours to write; Services of type LoadBalancer without one are absent."""
     gateway_api: tuple[ObjectOfCluster, ...] = ()
     """Gateway API's objects, and what they may refer to."""
     hints: tuple[str, ...] = ()
-    """What would make it better, for information."""
+    """Proposed improvements, for information."""
 
 
 class ParsedObject(Struct, frozen=True):
-    """What one object means, whatever others there are."""
+    """Parse result of one object by itself."""
 
     document: Document
     identity: Identity
@@ -70,13 +70,13 @@ class ParsedObject(Struct, frozen=True):
 
 
 class ParseMemory(Struct):
-    """What the objects of one cluster were understood as, for whoever comes with most of the very same again."""
+    """Parse results of one cluster's objects, cached for callers that pass mostly identical objects again."""
 
     objects: Memo[tuple[ParsedObject, ...]] = field(default_factory=Memo)
     rows: tuple[tuple[ParsedObject, ...], ...] = ()
     """The last ones."""
     parsed: Parsed | None = None
-    """And what they came to."""
+    """Their combined result."""
 
 
 def parse_objects(
@@ -85,10 +85,10 @@ def parse_objects(
     known: ParseMemory | None = None,
     definitions: Definitions | None = None,
 ) -> Parsed:
-    """Take the objects of one cluster; among those of one name the first counts. Never raises.
+    """Parse the objects of one cluster; among objects of one name the first counts. Never raises.
 
-    `known` has what the very same objects of the same cluster were understood as before. Objects that never met an API
-    server are held against `definitions`.
+    `known` caches results of identical objects of the same cluster. Objects that never passed an API server are
+    validated by `definitions`.
     """
     known = known or ParseMemory()
     rows = known.objects.each(partial(_understood, cluster, definitions), objects)
@@ -136,7 +136,7 @@ def _with_other_services(known: ParseMemory, rows: Sequence[tuple[ParsedObject, 
 
 
 def _service_alone(row: tuple[ParsedObject, ...], parsed: Parsed) -> Service | None:
-    """Return the only thing that an object says; None where it says, or may say, something else."""
+    """Return the Service that is the only content of an object; None if it has, or may have, other content."""
     if len(row) != 1 or row[0].notices or parsed.gateway_api or of_use(row[0].gateway_api):
         return None
     read = row[0].read
@@ -187,7 +187,7 @@ def _left_out(cluster: ClusterName, identity: Identity, why: str) -> str:
 
 
 class _Gathering(Struct):
-    """What was read so far."""
+    """Results that were parsed so far."""
 
     cluster: ClusterName
     notices: list[str] = field(default_factory=list)

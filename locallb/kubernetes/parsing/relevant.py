@@ -1,7 +1,7 @@
 """Selects the objects that are read at all, from YAML or an API, and names each. Total: nothing raises.
 
-Lists of any depth are opened; every kind that isn't read is somebody else's, but what seems to be meant as one of those
-that are is told. Not here: what objects mean (`objects`).
+Lists of any depth are opened; other kinds are ignored, but an object with an apparently misspelt kind is reported. Not
+here: what objects mean (`objects`).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def opened(document: object) -> Iterator[Document]:
 
 
 def _opened(document: object, notices: list[str], depth: int) -> Iterator[Document]:
-    """Return `document` or, if it is a list of Kubernetes, what is in it."""
+    """Return `document` or, if it is a list of Kubernetes, its items."""
     if not isinstance(document, Mapping):
         return
     kind = text_of(document.get("kind"))
@@ -80,7 +80,7 @@ def _opened(document: object, notices: list[str], depth: int) -> Iterator[Docume
 
 
 def _wrong_version(document: Document) -> str | None:
-    """Explain that an object of a kind that is read has no version or another one; None if it hasn't, or isn't ours.
+    """Explain that an object of a kind that is read lacks a version or has another one; None if neither.
 
     The same kind in another group (Knative's Service, say) is another thing.
     """
@@ -94,9 +94,9 @@ def _wrong_version(document: Document) -> str | None:
 
 
 def _misspelt(document: Document) -> str | None:
-    """Explain that an object has a kind that nobody knows, and which one may be meant; None if that isn't so.
+    """Explain that an object's kind is unknown, with the probable one; None if it is known or has no similar one.
 
-    Meant is what differs by capitals or a plural only, and a Service by what only that has.
+    Similar kinds differ by capitals or a plural only; an object with fields that only a Service has counts as one.
     """
     kind, version = document.get("kind"), document.get("apiVersion")
     if text_of(kind) in VERSIONS or (version is not None and version not in VERSIONS.values()):
@@ -114,7 +114,7 @@ def _is_balancer(document: Document) -> bool:
 
 
 _MEANT = {f"{kind.lower()}{ending}": kind for kind in VERSIONS for ending in ("", "s")}
-"""How the kinds that are read are misspelt."""
+"""Misspellings of the kinds that are read."""
 
 
 def kinds_of(documents: Iterable[object]) -> Iterator[str]:

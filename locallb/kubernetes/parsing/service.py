@@ -1,7 +1,8 @@
 """Parses a Service, with the API's own defaults and validation.
 
 A Service that the API server would refuse is refused here by the same rules, as far as a load balancer cares, because
-manifests never met an API server. Not here: which objects are Services (`objects`), whose they are (`selection`).
+manifests never passed an API server. Not here: which objects are Services (`objects`), and which are ours
+(`selection`).
 """
 
 from __future__ import annotations
@@ -192,7 +193,7 @@ def _cluster_families(spec: Fields) -> tuple[Family, ...]:
 
 
 def _requested(spec: Fields, annotations: Mapping[str, str]) -> tuple[IPAddress, ...]:
-    """Read the addresses asked for, by either way; both may name the same one."""
+    """Parse the requested addresses, of field and annotation; both may name the same one."""
     field, annotation = spec.at("loadBalancerIP"), annotation_path(ADDRESSES_ANNOTATION)
     asked = [(field, spec.text("loadBalancerIP"))]
     asked += [(annotation, part) for part in _parts(annotations.get(ADDRESSES_ANNOTATION, ""))]
@@ -228,13 +229,13 @@ def _network(path: str, text: str) -> IPNetwork:
 
 
 def _ingress(status: object) -> tuple[IngressEntry, ...]:
-    """Read the addresses of a status. Anybody may have written it: what makes no sense is left out."""
+    """Parse the addresses of a status. It is untrusted: invalid entries are left out."""
     addresses = [_address_or_none(entry.get("ip")) for entry in objects_of(at(status, "loadBalancer", "ingress"))]
     return tuple(IngressEntry(address) for address in addresses if address)
 
 
 def _hostnames(status: object) -> tuple[str, ...]:
-    """Read the names of a status that stand in place of an address."""
+    """Parse the hostnames of a status."""
     entries = objects_of(at(status, "loadBalancer", "ingress"))
     names = (text_of(entry.get("hostname")) for entry in entries if not entry.get("ip"))
     return tuple(clipped(name) for name in names if name)

@@ -19,7 +19,7 @@ CHAIN, KEY = "tls.crt", "tls.key"
 
 
 class TlsSecretError(Exception):
-    """A Secret has no certificate that can be used: what is wrong with it, without what is in it."""
+    """A Secret has no usable certificate: the fault, without any of its content."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class UnbuildableError(Exception):
 
 
 class Allowance(Struct):
-    """How much the aliases of one file may still stand for, whatever documents they are in."""
+    """Remaining size of one file's aliases, over all its documents."""
 
     most: int = MOST_ALIASED
     used: int = 0
@@ -78,14 +78,14 @@ class _List(Struct):
 
 
 class _Anchored(Struct):
-    """What an anchor names, and how many characters that is; no value yet while it is being built."""
+    """Value of an anchor, and its number of characters; no value yet while it is being built."""
 
     value: object = None
     size: int = 0
 
 
 class Builder:
-    """Takes the events of one document and builds it: `value`, and the keys that stand twice with their lines."""
+    """Builds one document from its events: `value`, and the repeated keys with their lines."""
 
     def __init__(self, allowance: Allowance) -> None:
         self._allowance = allowance
@@ -201,7 +201,7 @@ def _to_merge(value: object) -> list[dict[str, object]]:
 
 
 def _meaning(event: events.ScalarEvent) -> object:
-    """Return the value of a scalar: a plain one by its looks, a tagged one by its tag, a quoted one is text."""
+    """Return the value of a scalar: a plain one by its form, a tagged one by its tag, a quoted one is text."""
     if event.implicit[0] or event.tag in _PLAIN_TAGS:
         return plain(event.value)
     return event.value

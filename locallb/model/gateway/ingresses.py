@@ -1,7 +1,7 @@
 """Ingresses and their classes (networking.k8s.io/v1), frozen, as sources read them and `ingress` binds them.
 
-What can't be understood of a rule, a path or a backend stays as its `problem`, so that its neighbours go on. Not here:
-how they are read (`ingress.parsing`), and who serves which (`ingress.classes`).
+A fault of a rule, a path or a backend is kept as its `problem`, so that the others are served. Not here: parsing
+(`ingress.parsing`), and selection by class (`ingress.classes`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class IngressPath(Struct, frozen=True):
     backend: IngressBackend
     written: str = ""
     problem: str = ""
-    """Why it can't be compared. `match` then is not narrower than written, and its requests are refused."""
+    """The reason that it can't be compared. `match` then is not narrower than written, and its requests are refused."""
     rank: tuple[bool, int] | None = None
     """Its precedence where `match` is broader than written."""
     is_specific: bool = False
@@ -52,12 +52,12 @@ class IngressPath(Struct, frozen=True):
 
 
 class IngressRule(Struct, frozen=True):
-    """A rule: a host, empty for every one, and what its paths lead to; without paths all goes to the default."""
+    """A rule: a host, empty for every one, and the backends of its paths; without paths the default takes all."""
 
     host: str = ""
     paths: tuple[IngressPath, ...] = ()
     problem: str = ""
-    """Why nothing of it is served: its requests are refused. A host that isn't understood is `NO_HOST`."""
+    """The reason that nothing of it is served: its requests are refused. An invalid host is `NO_HOST`."""
 
 
 class IngressTls(Struct, frozen=True):
@@ -69,7 +69,7 @@ class IngressTls(Struct, frozen=True):
 
 EVERY_PATH = PathMatch(PathKind.PREFIX, "/")
 FIRST = (False, -(2**31))
-"""The rank of what comes before every other path of a host."""
+"""The rank of a path before every other one of a host."""
 
 
 def everything_refused(problem: str) -> IngressPath:
@@ -87,11 +87,11 @@ class Ingress(Struct, frozen=True):
     tls: tuple[IngressTls, ...] = ()
     default: IngressBackend | None = None
     problem: str = ""
-    """Why nothing of it is served: requests of its rules are refused."""
+    """The reason that nothing of it is served: requests of its rules are refused."""
     refused: tuple[str, ...] = ()
-    """Why parts of its TLS aren't served."""
+    """Reasons that parts of its TLS aren't served."""
     routes_a_path: int = 1
-    """How many routes a path takes at most."""
+    """Limit of routes for a path."""
 
     @property
     def reference(self) -> Reference:
@@ -100,7 +100,7 @@ class Ingress(Struct, frozen=True):
 
     @property
     def services(self) -> frozenset[Named]:
-        """Return the Services to which its rules lead."""
+        """Return the Services of its rules."""
         backends = [self.default, *(path.backend for rule in self.rules for path in rule.paths)]
         names = {backend.service for backend in backends if backend and backend.service}
         return frozenset(Named(self.meta.key.namespace, name) for name in names)

@@ -1,7 +1,7 @@
 """Gateway API's objects as far as they are used: frozen, under the API's own names.
 
-What can't be understood of an object is kept as its `problem`, half a sentence, so that its status can say so.
-Not here: how they are read (`gateway.parsing`), what rules say (`rules`), who is bound to whom (`gateway`).
+A fault of an object is kept as its `problem`, half a sentence, so that its status can report it. Not here: how they
+are parsed (`gateway.parsing`), what rules mean (`rules`), and bindings of routes (`gateway`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CONTROLLER = "local-lb.dev/gateway-controller"
 
 
 class Named(NamedTuple):
-    """Which object of one kind; a GatewayClass has no namespace."""
+    """Name of an object of one kind; a GatewayClass has no namespace."""
 
     namespace: str
     name: str
@@ -34,7 +34,7 @@ class Named(NamedTuple):
 
 
 NO_HOST = "."
-"""The hostname of a listener whose own isn't understood: that of no request."""
+"""The hostname of a listener with an invalid one: it matches no request."""
 
 
 class RouteKind(StrEnum):
@@ -48,7 +48,7 @@ class RouteKind(StrEnum):
 
 
 class ListenerProtocol(StrEnum):
-    """What a listener speaks."""
+    """The protocol of a listener."""
 
     HTTP = "HTTP"
     HTTPS = "HTTPS"
@@ -78,7 +78,7 @@ class Meta(Struct, frozen=True):
     fault: Fault | None = None
     """The annotation `local-lb.dev/fault`."""
     problem: str = ""
-    """What isn't understood of it. Nothing of the object is served then."""
+    """The fault of it. Nothing of the object is served then."""
 
     @property
     def failing(self) -> Fault | None:
@@ -108,14 +108,14 @@ class ListenerTls(Struct, frozen=True):
 
 
 class ValidationMode(StrEnum):
-    """Who is let in where clients are asked for a certificate."""
+    """Admission of clients that are asked for a certificate."""
 
     VALID_ONLY = "AllowValidOnly"
     INSECURE = "AllowInsecureFallback"
 
 
 class FrontendValidation(Struct, frozen=True):
-    """What clients are asked for: a certificate that an authority signed, of those in these objects."""
+    """Validation of client certificates: signed by an authority of these objects."""
 
     authorities: tuple[Reference, ...]
     mode: ValidationMode = ValidationMode.VALID_ONLY
@@ -203,7 +203,7 @@ class ParentRef(Struct, frozen=True):
     section: str = ""
     port: int = 0
     written: tuple[tuple[str, str | int], ...] = ()
-    """As it stands in the route, which is how its status names it."""
+    """The reference as written in the route, for its status."""
 
     @property
     def reference(self) -> Reference:
@@ -221,7 +221,7 @@ class Route(Struct, frozen=True):
     """Empty for all of a listener's; None where it has some, and none of them can be a request's."""
     rules: tuple[Rule, ...] = ()
     problem: str = ""
-    """Why nothing of it is served. Its requests are answered with an error, and by no other route."""
+    """The reason that nothing of it is served. Its requests are answered with an error, and by no other route."""
 
     @property
     def reference(self) -> Reference:

@@ -22,7 +22,7 @@ class BackendService(Struct, frozen=True):
     protocols: tuple[str, ...] = ()
     """appProtocol of each port."""
     uses_name: bool = False
-    """It is of type ExternalName, which no route may lead to."""
+    """It is of type ExternalName, which routes may not refer to."""
 
 
 class Namespace(Struct, frozen=True):
@@ -42,7 +42,7 @@ class TlsSecret(Struct, frozen=True):
     """The file of manifests that has it."""
     problem: str = ""
     tcp_only: bool = False
-    """Whether its key is of a kind with which Envoy doesn't serve by QUIC."""
+    """Whether its key is of a kind that Envoy doesn't support with QUIC."""
 
 
 class AuthorityBundle(Struct, frozen=True):
@@ -71,14 +71,14 @@ ApiObject: TypeAlias = (
 
 
 class ObjectOfCluster(NamedTuple):
-    """An object, and whose it is."""
+    """An object and its cluster."""
 
     cluster: ClusterName
     object: ApiObject
 
 
 class GatewayObjects(Struct, frozen=True):
-    """All that one cluster has of Gateway API and of Ingresses, and what it refers to."""
+    """All objects of Gateway API and Ingresses of one cluster, and the objects they refer to."""
 
     cluster: ClusterName
     classes: tuple[GatewayClass, ...] = ()

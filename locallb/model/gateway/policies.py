@@ -1,6 +1,6 @@
 """Gateway API objects that are about other objects: ReferenceGrant and BackendTLSPolicy.
 
-As in `objects`, frozen and under the API's own names. Not here: what comes of them (`gateway`).
+As in `objects`, frozen and under the API's own names. Not here: their effect (`gateway`).
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from locallb.model.gateway.objects import GROUP, Meta, Named, Reference
 
 
 class ReferenceGrant(Struct, frozen=True):
-    """Who may refer to what of a grant's namespace."""
+    """References into a grant's namespace that it allows."""
 
     namespace: str
     sources: frozenset[tuple[str, str, str]] = frozenset()
-    """Groups, kinds and namespaces of those who refer."""
+    """Groups, kinds and namespaces of the referring objects."""
     targets: frozenset[tuple[str, str, str]] = frozenset()
     """Groups, kinds and names of what is referred to; an empty name for all."""
 
 
 class PolicyTarget(NamedTuple):
-    """What of its own namespace a policy is about."""
+    """The target of a policy in its own namespace."""
 
     group: str
     kind: str
@@ -33,7 +33,7 @@ class PolicyTarget(NamedTuple):
 
 
 class BackendTlsPolicy(Struct, frozen=True):
-    """How TLS to the backends of Services is done."""
+    """Settings of TLS to the backends of Services."""
 
     meta: Meta
     targets: tuple[PolicyTarget, ...] = ()
@@ -54,7 +54,7 @@ class BackendTlsPolicy(Struct, frozen=True):
 
     @property
     def services(self) -> tuple[PolicyTarget, ...]:
-        """Return its targets that are Services: all that it can be about here."""
+        """Return its targets that are Services: the only supported ones."""
         return tuple(target for target in self.targets if (target.group, target.kind) == ("", "Service"))
 
     def service(self, target: PolicyTarget) -> Named:

@@ -1,8 +1,8 @@
 """The order of matches: the more specific one, then that of the older route, then the earlier one.
 
 The proxy takes the first match that fits, so sorting is all that the API's rules of precedence need. A refused match
-that closes more than is written precedes those of its own namespace only (`ordered`). Not here: hostnames, which decide
-before (`gateway.hostnames`).
+that closes more than is written precedes matches of its own namespace only (`ordered`). Not here: hostnames, which
+decide before (`gateway.hostnames`).
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ def rank(match: Match) -> Rank:
 
 
 def rank_among_others(match: Match, own: Rank) -> Rank:
-    """Return the rank of a match among those of other namespaces; `own` is that of what is written.
+    """Return the rank of a match among matches of other namespaces; `own` is the rank as written.
 
-    A refused match has that of what it closes, and comes last where its path isn't understood at all.
+    A refused match has the rank of the paths it closes, and comes last if its path isn't understood at all.
     """
     compared = rank(match)
     if own >= compared:

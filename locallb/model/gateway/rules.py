@@ -1,7 +1,7 @@
-"""One rule of a route: complete where it names no other object, and by reference where it does.
+"""One rule of a route: complete if it names no other object, and by reference if it does.
 
-A value that can't be served is the rule's `problem`, so that the rules beside it go on. Not here: how rules are read
-(`parsing.rules`), which comes first (`precedence`), and the backends that references lead to (`backends`).
+A value that can't be served is the rule's `problem`, so that the other rules are served. Not here: how rules are
+parsed (`parsing.rules`), their order (`precedence`), and the backends of references (`backends`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class MirrorRef(Struct, frozen=True):
 
 
 class Filters(Struct, frozen=True):
-    """What is done to requests and answers, whoever they come from."""
+    """Changes of requests and answers, for all clients."""
 
     request: HeaderChanges = NO_CHANGES
     response: HeaderChanges = NO_CHANGES
@@ -69,7 +69,7 @@ class Rule(Struct, frozen=True):
     retry: Retry | None = None
     session: Session | None = None
     problem: str = ""
-    """Why this rule isn't served: half a sentence. Its requests are answered with an error, and by no other rule."""
+    """The reason that it isn't served: half a sentence. Its requests are answered with an error, by no other rule."""
     incompatible: bool = False
     """Its filters contradict each other."""
     ranks: tuple[Rank, ...] = ()
@@ -81,9 +81,9 @@ class Rule(Struct, frozen=True):
         return zip(self.matches, self.ranks or map(rank, self.matches), strict=True)
 
     def refused(self, problem: str) -> Rule:
-        """Return this rule as one that isn't served, for its own problem or for this one."""
+        """Return this rule as an unserved one, for its own problem or this one."""
         return self if self.problem else replace(self, problem=problem)
 
 
 ANYTHING = Rule(ranks=(FIRST,))
-"""A rule that takes every request before all others: where nothing is understood of one."""
+"""A rule that takes every request before all others: for rules that aren't understood at all."""

@@ -1,4 +1,4 @@
-"""Which routes may attach to a listener: by namespace, its labels, and kind. Not here: the check (`attachment`)."""
+"""Conditions of a listener on its routes: by namespace, its labels, and kind. Not here: the check (`attachment`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from locallb.model.objects import EMPTY
 
 
 class From(StrEnum):
-    """Which namespaces may attach."""
+    """Namespaces that may attach."""
 
     ALL = "All"
     SAME = "Same"
@@ -42,7 +42,7 @@ class Selector(Struct, frozen=True):
 
 
 def _meets(requirement: Requirement, labels: Mapping[str, str]) -> bool:
-    """Return whether labels meet a requirement; none meet one that has no known operator."""
+    """Return whether labels meet a requirement; False for an unknown operator."""
     value = labels.get(requirement.key)
     match requirement.operator:
         case "In":
@@ -58,7 +58,7 @@ def _meets(requirement: Requirement, labels: Mapping[str, str]) -> bool:
 
 
 class Allowed(Struct, frozen=True):
-    """Which namespaces may attach, and which kinds of routes."""
+    """Namespaces that may attach, and kinds of routes."""
 
     namespaces: From = From.SAME
     selector: Selector | None = None

@@ -11,7 +11,7 @@ from locallb.model.http.serving import Certificate
 
 
 class Speaks(StrEnum):
-    """What backends understand."""
+    """The protocol of backends."""
 
     HTTP1 = "http/1.1"
     """WebSocket as well."""
@@ -25,14 +25,14 @@ class BackendTls(Struct, frozen=True):
     server_name: str
     """SNI, and the name that must be in the certificate where `dns_names` and `uris` are empty."""
     authorities: str = ""
-    """PEM; empty: those that the system trusts."""
+    """PEM; empty: the authorities that the system trusts."""
     dns_names: tuple[str, ...] = ()
     uris: tuple[str, ...] = ()
     """Names of which one must be in the certificate, as DNS name or URI."""
     client: Certificate | None = None
-    """What the proxy shows of itself."""
+    """The client certificate of the proxy."""
     believes_all: bool = False
-    """Whoever answers is believed: no name is asked for, none is checked."""
+    """Every server is trusted: no name is sent, none is checked."""
 
     def __post_init__(self) -> None:
         if not self.believes_all:
@@ -49,7 +49,7 @@ class BackendTls(Struct, frozen=True):
 
 
 class HttpBackends(Struct, frozen=True):
-    """How backends are spoken to where requests go there and not bytes (`serving.Upstream.http`)."""
+    """Settings of HTTP backends (`serving.Upstream.http`), in contrast to plain bytes."""
 
     speaks: Speaks = Speaks.HTTP1
     tls: BackendTls | None = None

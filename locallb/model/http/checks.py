@@ -1,7 +1,7 @@
 """Validation of texts in an HTTP configuration: header names and values, hostnames, paths, statuses; all bounded.
 
-Each function returns its text or raises ValueError with one sentence that names it; every value of `http` is checked
-here, so that nothing from a cluster reaches a proxy unchecked. Not here: regular expressions (`regexes`).
+Each function returns its text or raises ValueError with one sentence that names it; every value of `http` is validated
+here, so that nothing from a cluster reaches a proxy unvalidated. Not here: regular expressions (`regexes`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HOSTNAME = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*")
 _HOST = re.compile(r"(?:\*\.)?[a-z0-9._-]{1,253}")
 _PATH = re.compile(r"/[\x21\x22\x24-\x3e\x40-\x7e]*")
 _UNCHANGEABLE = frozenset({"host", "connection", "keep-alive", "transfer-encoding", "upgrade", "content-length", "te"})
-"""What says for which host a message is and where it ends: set by the proxy alone."""
+"""Headers of a message's host and length: set by the proxy alone."""
 
 
 def header_name(text: str) -> str:
@@ -58,7 +58,7 @@ def compared(text: str) -> str:
 
 
 def hostname(text: str, *, wildcard: bool = True) -> str:
-    """Return a hostname in lower case, `*.` and a name where wildcards may stand; no address, no port."""
+    """Return a hostname in lower case, or `*.` and a name if wildcards are allowed; no address, no port."""
     fits = len(text) <= MAX_HOSTNAME and _HOSTNAME.fullmatch(text) and (wildcard or not text.startswith("*"))
     if not fits:
         raise ValueError(f"{shown(text)} isn't a hostname: use lower-case labels of letters, digits and hyphens")

@@ -1,6 +1,6 @@
 """Options of an HTTP route: header changes, mirrors, retries, session persistence and CORS.
 
-Each value is checked as it is made and raises ValueError with a sentence. Times are milliseconds unless they say so.
+Each value is validated on creation and raises ValueError with a sentence. Times are milliseconds unless noted.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ NO_CHANGES = HeaderChanges()
 
 
 class Mirror(Struct, frozen=True):
-    """A copy of a share of the requests, whose answers are dropped."""
+    """A copy of a share of the requests; its answers are dropped."""
 
     upstream: UpstreamName
     per_million: int = _PER_MILLION
@@ -68,7 +68,7 @@ class Mirror(Struct, frozen=True):
 
 
 class Retry(Struct, frozen=True):
-    """What is tried again: answers with one of `codes`, and whatever didn't reach a backend."""
+    """Retries: of answers with one of `codes`, and of requests that didn't reach a backend."""
 
     codes: tuple[int, ...] = ()
     attempts: int = 1
@@ -83,14 +83,14 @@ class Retry(Struct, frozen=True):
 
 
 class SessionKind(StrEnum):
-    """How a client says which backend it was with."""
+    """How a client identifies its backend."""
 
     COOKIE = "Cookie"
     HEADER = "Header"
 
 
 class Session(Struct, frozen=True):
-    """A client's requests go to the backend that had its first one, as long as that is healthy."""
+    """Session affinity: a client's requests go to the backend of its first one, as long as that is healthy."""
 
     name: str
     kind: SessionKind = SessionKind.COOKIE
@@ -105,7 +105,7 @@ class Session(Struct, frozen=True):
 
 
 class Cors(Struct, frozen=True):
-    """What scripts of other origins may do; preflights are answered here."""
+    """Rights of scripts of other origins; preflights are answered here."""
 
     origins: tuple[str, ...]
     """`https://a.test:8443`, `https://*.a.test` or `*`."""

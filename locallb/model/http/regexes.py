@@ -37,7 +37,7 @@ _PIECE = re.compile(rf"\\.|{_SET}|\{{(\d{{1,9}})(?:,(\d{{0,9}}))?\}}|(\(\?<?[=!]
 
 
 def checked(pattern: str) -> str:
-    """Return an expression that RE2 compiles within our limits. Raises ValueError with what is wrong with it."""
+    """Return an expression that RE2 compiles within our limits. Raises ValueError with its fault."""
     _ = _measured(pattern)
     return pattern
 

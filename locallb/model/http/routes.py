@@ -1,7 +1,7 @@
 """HTTP routes: the conditions on a request, and the action for it.
 
-Each value is checked as it is made and raises ValueError with a sentence. Times are milliseconds. Not here: the order
-of routes, hosts (`serving`), and what goes along with a route (`policies`).
+Each value is validated on creation and raises ValueError with a sentence. Times are milliseconds. Not here: the order
+of routes, hosts (`serving`), and options of a route (`policies`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _STRAY = re.compile(r"\\(?![0-9])")
 
 
 class PathKind(StrEnum):
-    """How a path is compared. Paths are compared as sent, with dot segments resolved: no %2F or // is touched."""
+    """Comparison of a path. Paths are compared as sent, with dot segments resolved: %2F and // stay unchanged."""
 
     EXACT = "Exact"
     PREFIX = "Prefix"
@@ -95,7 +95,7 @@ class Match(Struct, frozen=True, dict=True):
 
     @property
     def preflight(self) -> Match | None:
-        """Return what preflights of its requests match beside their headers; None where it takes these itself."""
+        """Return the match for preflights of its requests, without headers; None if it matches them itself."""
         return replace(self, method=OPTIONS) if self.method not in {"", OPTIONS} else None
 
     def _expressions(self) -> Iterator[str]:
@@ -126,7 +126,7 @@ class PathRewrite(Struct, frozen=True):
     prefix: bool = False
     """Only in a route that matches by prefix. `""` and `/` take the prefix away."""
     groups: bool = False
-    """Only in a route that matches by an expression: `\\1` is what its first group took, `\\0` all of it."""
+    """Only in a route with a regular expression: `\\1` is the text of its first group, `\\0` all of it."""
 
     def __post_init__(self) -> None:
         _ = (self.prefix and not self.value) or check.path(self.value)
@@ -161,7 +161,7 @@ class Forward(Struct, frozen=True):
 
 
 class Redirect(Struct, frozen=True):
-    """The client is sent elsewhere; what is empty stays as it asked."""
+    """A redirect of the client; empty parts stay as requested."""
 
     code: int = 302
     scheme: str = ""
@@ -191,7 +191,7 @@ class Answer(Struct, frozen=True):
 
 
 class Route(Struct, frozen=True):
-    """One match and what becomes of it. Header changes apply to whatever is answered."""
+    """One match and its action. Header changes apply to every answer."""
 
     match: Match
     action: Forward | Redirect | Answer
@@ -199,9 +199,9 @@ class Route(Struct, frozen=True):
     response: HeaderChanges = NO_CHANGES
     cors: Cors | None = None
     sources: tuple[IPNetwork, ...] = ()
-    """Whose requests are taken, by the address of the connection; others are answered 403. None: all."""
+    """Client networks, by the address of the connection; requests from others are answered 403. None: all."""
     fault: Fault | None = None
-    """What shall go wrong with requests that it takes, unless the whole listener has a fault."""
+    """The fault of matched requests, unless the whole listener has one."""
 
     def __post_init__(self) -> None:
         action, path = self.action, self.match.path

@@ -1,8 +1,8 @@
-"""What a proxy serves by HTTP and TLS: listeners, certificates, hosts and upstreams, independent of Envoy.
+"""HTTP and TLS as a proxy serves them: listeners, certificates, hosts and upstreams, independent of Envoy.
 
-Each value is checked as it is made: one that can't be served raises ValueError with a sentence, so that whatever exists
-can be served. Routes are in `routes`. Not here: which of two routes comes first (who makes the lists knows), L4
-(`model.serving`), and keys: a certificate is a reference, whose key is read by who writes it for Envoy.
+Each value is validated on creation: an unservable one raises ValueError with a sentence, so that every existing value
+can be served. Routes are in `routes`. Not here: the order of routes (decided by the creator of the lists), L4
+(`model.serving`), and keys: a certificate is a reference, and its key is read when it is written for Envoy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from locallb.model.http.routes import Route, Target
 from locallb.model.identities import ClusterName, Digest, Fingerprint, IPAddress, IPNetwork, Protocol, place
 
 ANY = "*"
-"""The hostname of a virtual host that takes what no other takes."""
+"""The hostname of a virtual host for all unmatched hosts."""
 
 
 class Certificate(Struct, frozen=True, order=True):
@@ -29,11 +29,11 @@ class Certificate(Struct, frozen=True, order=True):
     namespace: str
     name: str
     digest: Digest
-    """Hex, of what is in it: 16 digits or more. Another one means that the files are to be written again."""
+    """Hex digest of its content: 16 digits or more. Another one means that the files must be written again."""
     file: str = ""
-    """The file of manifests that has it; empty where the cluster's API is asked."""
+    """Its manifest file; empty if it is read from the cluster's API."""
     tcp_only: bool = False
-    """Whether its key is of a kind with which Envoy doesn't serve by QUIC."""
+    """Whether its key is of a kind that Envoy doesn't support with QUIC."""
 
     def __post_init__(self) -> None:
         if not self.digest or set(self.digest) - set("0123456789abcdef"):
@@ -49,13 +49,13 @@ class LocalCertificate(Struct, frozen=True, order=True):
     """A certificate that this user's own authority makes, by reference: neither it nor its key exists yet."""
 
     name: str
-    """Whose it is among those of a proxy; its successor has the same."""
+    """Its owner among the certificates of a proxy; its successor has the same."""
     hosts: tuple[str, ...]
     """Hostnames, `*.a.test` too, and IP addresses."""
     authority: Fingerprint
     """The authority's fingerprint (hex); empty where there is none yet."""
     period: int
-    """Which stretch of time it is for: when another one begins there is a successor."""
+    """Number of its validity period: the next period has a successor."""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -64,7 +64,7 @@ class LocalCertificate(Struct, frozen=True, order=True):
 
     @property
     def digest(self) -> Digest:
-        """Name all that it is made of, so that a change of any gives it a successor."""
+        """Return a digest of all its inputs, so that a change of any gives it a successor."""
         return Digest(hashlib.sha256("\n".join((*self.hosts, self.authority, str(self.period))).encode()).hexdigest())
 
 
@@ -77,7 +77,7 @@ class ClientValidation(Struct, frozen=True):
     authorities: str
     """PEM, any number of certificates. They are public, so they are here whole."""
     optional: bool = False
-    """Whoever shows none, or one that can't be verified, is let in as well (AllowInsecureFallback)."""
+    """Clients without a certificate, or with an unverifiable one, are let in as well (AllowInsecureFallback)."""
 
     def __post_init__(self) -> None:
         check.authorities(self.authorities)
@@ -125,7 +125,7 @@ class HttpRoutes(Struct, frozen=True):
 
 
 class TcpForward(Struct, frozen=True):
-    """Bytes, to upstreams by weight. Without one whose weight counts, connections are closed at once."""
+    """Bytes, to upstreams by weight. Without an upstream of positive weight, connections are closed at once."""
 
     targets: tuple[Target, ...]
 
@@ -135,7 +135,7 @@ class TcpForward(Struct, frozen=True):
 
 
 class Chain(Struct, frozen=True):
-    """What becomes of the connections that ask for one of `names`.
+    """How connections with one of `names` are served.
 
     | termination | serves | that is |
     |---|---|---|
@@ -150,7 +150,7 @@ class Chain(Struct, frozen=True):
     """SNI: `a.test` or `*.a.test`, the most specific wins; none: whatever no other chain of the listener takes."""
     termination: Termination | None = None
     by_tls: bool = False
-    """Whether the bytes shall be TLS. Envoy isn't told: without names it takes any TCP."""
+    """Whether the bytes must be TLS. Envoy doesn't check it: without names it takes any TCP."""
 
     @property
     def takes_every_name(self) -> bool:
@@ -177,11 +177,11 @@ class HttpListener(Struct, frozen=True):
     log: str = ""
     """Likewise, of requests."""
     may_fail: bool = False
-    """Whether faults of requests may come and go with the routes, without a change of the listener."""
+    """Whether faults of requests may be added and removed with the routes, without a change of the listener."""
     fault: Fault | None = None
-    """What shall go wrong with requests that a route takes."""
+    """The fault of requests that a route matches."""
     http3: bool = False
-    """Whether HTTP/3 is wished, at the same port of UDP."""
+    """Whether HTTP/3 is requested, at the same port of UDP."""
 
     def __post_init__(self) -> None:
         names = [name for chain in self.chains for name in chain.names or ("",)]

@@ -1,8 +1,8 @@
-"""Which addresses are provably this host's: one check for `up`, `preview`, `watch`, `doctor` and `host setup`.
+"""Addresses that are provably this host's: one check for `up`, `preview`, `watch`, `doctor` and `host setup`.
 
-Envoy binds with IP_FREEBIND, so an address that is nobody's "serves" as well; what proves an address is the kernel's
-local table alone. Sets of numbers, never single addresses: ::/0 costs as much as 127.77.0.0/27. Not here: how the table
-is read, and what it means for a whole pool (`pool_routes`).
+Envoy binds with IP_FREEBIND, so an unassigned address "serves" as well; only the kernel's local table proves an
+address. Sets of numbers, never single addresses: ::/0 costs as much as 127.77.0.0/27. Not here: reading the table, and
+its meaning for a whole pool (`pool_routes`).
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _NOT_PUBLIC = {
 
 
 class HostAddresses(Struct, frozen=True):
-    """What this host's tables say of addresses, at one moment."""
+    """Addresses in this host's tables, at one moment."""
 
     local: tuple[AddressRange, ...] = ()
-    """What is provably this host's, whatever the route; sorted and disjoint in each family."""
+    """Addresses that are provably this host's, whatever the route; sorted and disjoint in each family."""
     own: tuple[tuple[IPAddress, str], ...] = ()
     """The addresses of interfaces other than lo, each with its interface: they face a network."""
     broadcast: frozenset[IPAddress] = frozenset()
@@ -91,10 +91,10 @@ def _by_length(routes: Iterable[Route]) -> Iterator[tuple[Family, list[Span], li
 
 
 def usable(ranges: Iterable[AddressRange], family: Family, host: HostAddresses) -> list[Span]:
-    """Return which addresses of `ranges` Services may have on this host.
+    """Return the addresses of `ranges` that Services may have on this host.
 
-    Those that are provably its own; an interface's own address only where it is listed by itself, never out of a range;
-    no other IPv6 address in a network that this host is a member of, where neighbours would never find it.
+    Addresses that are provably its own; an interface's own address only if it is listed by itself, never out of a
+    range; no other IPv6 address in a network that this host is a member of, where neighbours would never find it.
     """
     listed = list(ranges)
     wide = spans_of((span for span in listed if span.first != span.last), family)

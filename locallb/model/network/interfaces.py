@@ -1,7 +1,7 @@
-"""Network interfaces of this host, and which networks never leave it: those between it and its containers and VMs.
+"""Network interfaces of this host, and networks that never leave it: between it and its containers and VMs.
 
 A network that exists on this host only can't have another machine's API server in it. A private range proves nothing:
-10.0.0.0/8 may be the company's. Not here: how interfaces and routes are read.
+10.0.0.0/8 may be the company's. Not here: reading interfaces and routes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _BRIDGE = "bridge"
 _VIRTUAL_PORTS = frozenset({"veth", "tun", "dummy"})
 """Kinds of bridge ports behind which are containers and virtual machines. Physical ones have no kind."""
 _HYPERVISOR = re.compile(r"(vboxnet|vmnet)\d+")
-"""Host-only networks of VirtualBox and VMware, whose drivers give no kind."""
+"""Host-only networks of VirtualBox and VMware, with drivers that report no kind."""
 
 
 class Interface(Struct, frozen=True):
@@ -32,7 +32,7 @@ class Interface(Struct, frozen=True):
 
 
 def networks_of_host(interfaces: Iterable[Interface]) -> frozenset[str]:
-    """Return the interfaces whose networks are between this host and its own containers and virtual machines.
+    """Return the interfaces with networks between this host and its own containers and virtual machines.
 
     A bridge with any other port is excluded: with the network card in it, its network is the office's.
     """

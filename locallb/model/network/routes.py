@@ -1,6 +1,6 @@
-"""Routes of the host, as the kernel lists them, and what each says by itself.
+"""Routes of the host, as the kernel lists them, and properties of each route alone.
 
-Pure: routes are an argument. Not here: how routes are read, added and removed, and what all of them together mean.
+Pure: routes are an argument. Not here: reading, adding and removing routes, and the meaning of all routes together.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from msgspec import Struct
 from locallb.model.identities import IPAddress, IPNetwork
 
 PROTOCOL = 77
-"""Who made a route, in the kernel's table (`proto 77`): how ours are told apart."""
+"""Protocol number of our routes in the kernel's table (`proto 77`), which distinguishes them from other routes."""
 POD_PROTOCOL = 78
-"""The same of routes to pods. Whose such a route is, its metric tells."""
+"""The same of routes to pods. The metric of such a route identifies its owner."""
 LOCAL_TABLE = 255
-"""The table that the kernel asks first, and the only one that makes an address this host's own: a route of type `local`
-in another table (as transparent proxies have it) says something about marked packets."""
+"""The table that the kernel reads first, and the only one that makes an address this host's own: a route of type
+`local` in another table (as transparent proxies have it) is about marked packets.
+"""
 LOOPBACK = (IPv4Network("127.0.0.0/8"), IPv6Network("::1/128"))
 """Local on every Linux."""
 MAIN_TABLE, DEFAULT_TABLE = 254, 253
-"""Tables that the kernel asks for every packet; others are for those that rules name."""
+"""Tables that the kernel reads for every packet; others are for packets that rules select."""
 _WIDEST_OF_DEFAULT = 3
 """Bits of the longest prefix that counts as the default route: 0.0.0.0/1 and 2000::/3 are such."""
 _LINK_LOCAL = (IPv6Network("fe80::/10"), IPv6Network("ff00::/8"), IPv4Network("224.0.0.0/4"))
@@ -41,13 +42,13 @@ class Route(Struct, frozen=True):
     gateway: IPAddress | None = None
     table: int = 254
     protocol: int = 0
-    """Who made it; PROTOCOL or POD_PROTOCOL for ours."""
+    """Protocol number of its creator; PROTOCOL or POD_PROTOCOL for ours."""
     metric: int = 0
     """Of routes to one destination the kernel takes the one with the lowest."""
 
     @property
     def owner(self) -> str:
-        """Return what the route belongs to, as far as its device tells."""
+        """Return the owner of the route, as far as its device shows it."""
         if self.device.startswith(_DOCKER):
             return f"the network of Docker or virtual machines on {self.device}"
         if self.device.startswith(_VPN):
@@ -74,7 +75,7 @@ class Route(Struct, frozen=True):
 
     @property
     def is_way(self) -> bool:
-        """Whether it leads to its destination for certain: the default route may lead nowhere near it."""
+        """Whether it certainly leads to its destination: the default route may not."""
         return self.destination.prefixlen > 0 and self.kind in {"unicast", "local"}
 
     @property
@@ -84,24 +85,24 @@ class Route(Struct, frozen=True):
 
     @property
     def counts_for_all(self) -> bool:
-        """Whether it decides about packets to addresses that a pod may have, from any sender."""
+        """Whether it affects packets to possible pod addresses, from any sender."""
         return self.table in {LOCAL_TABLE, MAIN_TABLE, DEFAULT_TABLE} and not any(
             inside(self.destination, network) for network in _LINK_LOCAL
         )
 
     @property
     def is_default(self) -> bool:
-        """Whether it is for whatever has no better route: the default route, or half of it as VPNs have it."""
+        """Whether it is for destinations without a better route: the default route, or half of it as VPNs have it."""
         return self.destination.prefixlen <= _WIDEST_OF_DEFAULT
 
     @property
     def leads_elsewhere(self) -> bool:
-        """Whether it leads off this host, the default route apart."""
+        """Whether it leads off this host, except the default route."""
         return self.is_way and self.kind == "unicast"
 
     @property
     def is_usual(self) -> bool:
-        """Whether it is about addresses that pools may have: neither loopback, link-local nor multicast."""
+        """Whether it covers addresses that pools may have: neither loopback, link-local nor multicast."""
         return not any(inside(self.destination, network) for network in (*_LINK_LOCAL, *LOOPBACK))
 
 

@@ -1,8 +1,8 @@
-"""Policy routing rules (`ip rule`) that have the kernel ask other tables, and which packets of this host they catch.
+"""Policy routing rules (`ip rule`) that lead to other tables, and the packets of this host that they catch.
 
-VPNs have such: WireGuard leads what it didn't mark itself to a table of its own, but for what the main table has a
-better way to than the default route; Tailscale has table 52. Pure: rules and routes are arguments. What can't be told
-of a rule counts as caught. Not here: how they are read.
+VPNs have such: WireGuard leads packets without its own mark to a table of its own, unless the main table has a
+better route than the default route; Tailscale has table 52. Pure: rules and routes are arguments. An unknown condition
+of a rule counts as matched. Not here: reading rules.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Rule(Struct, frozen=True):
     destination: IPNetwork | None = None
     mark: int = 0
     mask: int = 0
-    """Which bits of a packet's mark have to be those of `mark`."""
+    """The bits of a packet's mark that must equal those of `mark`."""
     device: bool = False
-    """It is about packets that come from elsewhere, or that leave by one interface."""
+    """It is about forwarded packets, or packets that leave by one interface."""
     special: bool = False
     """It asks for more than is read: users, ports."""
     inverted: bool = False
@@ -42,7 +42,7 @@ class Rule(Struct, frozen=True):
     """Routes with no more bits than these don't count."""
 
     def catches(self, own: Iterable[IPAddress]) -> bool:
-        """Return whether it may be for packets that this host sends, from one of its `own` addresses and unmarked."""
+        """Return whether it may match unmarked packets that this host sends from one of its `own` addresses."""
         source = self.source
         misses = self.device or bool(self.mark & self.mask) or (source and not any(map(source.__contains__, own)))
         return misses or self._asks if self.inverted else not misses
@@ -53,7 +53,7 @@ class Rule(Struct, frozen=True):
 
 
 class Diversion(Struct, frozen=True):
-    """Packets of this host that a rule may lead elsewhere than the main table does."""
+    """Packets of this host that a rule may route differently than the main table."""
 
     network: IPNetwork
     owner: str

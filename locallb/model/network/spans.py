@@ -1,6 +1,6 @@
 """Interval arithmetic on sets of numbers: addresses and networks cost the same whether they are 1 or 2**128.
 
-Pure. Not here: what the numbers stand for.
+Pure. Not here: the meaning of the numbers.
 """
 
 from __future__ import annotations

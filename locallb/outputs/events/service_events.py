@@ -24,11 +24,11 @@ class ServiceEvents(ResourceType[ServiceEventsInputs, ServiceEventsState]):
         return str(new.owner.service), _send(new, new.events, Allowance(), {})
 
     def read(self, state: ServiceEventsState) -> ServiceEventsState:
-        """Take it as it is: what was told was told."""
+        """Return the state unchanged: sent events can't be read back."""
         return state
 
     def leaves_nothing(self, state: ServiceEventsState) -> bool:
-        """Return True: what was told was told."""
+        """Return True: sent events are not deleted."""
         del state
         return True
 
@@ -40,7 +40,7 @@ class ServiceEvents(ResourceType[ServiceEventsInputs, ServiceEventsState]):
         return _send(new, news(sent, new.events), allowance, withdrawn if old.owner == new.owner else {})
 
     def delete(self, state: ServiceEventsState) -> None:
-        """Report that it will serve no more, if it ever did; what is a copy of another project's says nothing."""
+        """Report the end of service, if it ever served; a copy of another project's resource reports nothing."""
         HELD_WARNINGS.withdraw(state.owner, ())
         if not self.belongs_to_copied_project(state.owner) and any(event.reason == ENSURED for event in state.events):
             live_service.tell(state.access, state.owner, Event(NORMAL, DELETING, "is served no longer"))

@@ -1,1 +1,1 @@
-"""The output `names`: DNS names in zones whose servers take updates (RFC 2136)."""
+"""The output `names`: DNS names in zones with servers that take updates (RFC 2136)."""

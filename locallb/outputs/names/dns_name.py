@@ -1,4 +1,4 @@
-"""The resource DnsName: a name in a zone that others write too, added and removed by one UPDATE each.
+"""The resource DnsName: a name in a zone with several writers, added and removed by one UPDATE each.
 
 The client of name servers is loaded where it is used: most stacks have no such zone.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _NOBODY = OwnerId("")
 ATTEMPTS = 3
-"""Looks and messages until somebody who changes the same name at the same moment has had his way."""
+"""Attempts to read and update a name that is changed concurrently."""
 
 
 class DnsName(ResourceType[DnsNameInputs, DnsNameState]):
@@ -38,11 +38,11 @@ class DnsName(ResourceType[DnsNameInputs, DnsNameState]):
     """Both may be one zone, under two addresses of its server."""
 
     def create(self, new: DnsNameInputs) -> tuple[str, DnsNameState]:
-        """Put it there, or adopt what has our mark."""
+        """Add the name, or adopt records with our marker."""
         return new.name, self._put(new)
 
     def read(self, state: DnsNameState) -> DnsNameState | None:
-        """Read what of ours is there. A server that doesn't answer says nothing, so nothing has changed."""
+        """Read our records. A server that doesn't answer proves nothing: then they count as unchanged."""
         try:
             seen = self._server(state).look(state.name)
         except ClientError:
@@ -58,11 +58,11 @@ class DnsName(ResourceType[DnsNameInputs, DnsNameState]):
             return False
 
     def update(self, old: DnsNameState, new: DnsNameInputs) -> DnsNameState:
-        """Put it there as it shall be now."""
+        """Replace the records by the desired ones."""
         return self._put(new, _marker(old))
 
     def delete(self, state: DnsNameState) -> None:
-        """Remove it, where it still has the mark of this object: another one of this stack may have it now."""
+        """Remove the name if it still has the marker of this object: another one of this stack may have it now."""
         if self.belongs_to_copied_project(state.owner):
             return
         server = self._server(state)
@@ -111,9 +111,9 @@ def records_of(texts: tuple[str, ...]) -> Mapping[str, tuple[str, ...]]:
 
 
 def _ways(takes: OwnerId) -> Iterator[tuple[OwnerId, bool]]:
-    """Return whose records are taken over in each attempt, and whether marks beside the name count.
+    """Yield for each attempt the owner with records to take over, and whether markers next to the name count.
 
-    Marks that could be taken over may be a wildcard's answer, all of them or those beside the name: the server knows.
+    Markers to take over may be the answer of a wildcard, all of them or those next to the name: the server knows.
     """
     yield from (
         ((takes, True), (_NOBODY, True), (takes, False), (takes, True)) if takes else ((_NOBODY, True),) * ATTEMPTS

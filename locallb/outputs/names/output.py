@@ -1,4 +1,4 @@
-"""DNS names in zones whose servers take updates, as an output: published once the load balancer is proven to serve.
+"""DNS names in zones with servers that take updates, as an output: published once the load balancer is proven to serve.
 
 Names in embedded zones aren't published here: they are the configuration of an Envoy of the stack.
 """
@@ -64,7 +64,7 @@ class Names(Output):
 
 
 def _updated(planned: Planned) -> Iterator[tuple[Name, Rfc2136]]:
-    """Return its names in zones whose servers take updates."""
+    """Yield its names in zones with servers that take updates."""
     for name in planned.names if isinstance(planned, Placement) else ():
         if isinstance(name.zone.server, Rfc2136):
             yield name, name.zone.server

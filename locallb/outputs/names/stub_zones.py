@@ -1,7 +1,7 @@
 """The resource StubZones: a block in a cluster's CoreDNS configuration, by which its pods resolve the stack's zones.
 
-The block is marked and nothing else is changed: it comes and goes by patches over the version that was read, and what
-others wrote between its marks is reported and left alone. Not here: the content of a block (`dns.stubs`).
+The block is marked and nothing else is changed: it is added and removed by patches over the version that was read, and
+foreign text between its markers is reported and left alone. Not here: the content of a block (`dns.stubs`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from locallb.resources.resource_type import ResourceType, grown
 from locallb.threads.jitter import jitter
 
 _ATTEMPTS = 10
-"""Writers of the ConfigMap that may be quicker than we are, one after the other."""
+"""Conflicts with other writers of the ConfigMap, one after the other, before giving up."""
 RIGHTS = "deploy/rbac-cluster-dns.yaml"
 
 
@@ -68,7 +68,7 @@ class StubZones(ResourceType[StubZonesInputs, StubZonesState]):
     delete_first = True
 
     def create(self, new: StubZonesInputs) -> tuple[str, StubZonesState]:
-        """Put it there; what has the mark of this stack is its own."""
+        """Add the block; one with the marker of this stack is its own."""
         return _word(new), self._put(new, None)
 
     def read(self, state: StubZonesState) -> StubZonesState | None:
@@ -101,7 +101,7 @@ class StubZones(ResourceType[StubZonesInputs, StubZonesState]):
         return self._put(new, old)
 
     def delete(self, state: StubZonesState) -> None:
-        """Take it out, so that everything else is as it was; a cluster that is gone has none any more."""
+        """Remove the block, so that everything else is unchanged; a removed cluster has none any more."""
         if self.belongs_to_copied_project(state.owner):
             return
         with suppress(NoContextError):
@@ -163,7 +163,7 @@ def _written(access: Access, decide: Callable[[_Seen], tuple[Place, Mapping[str,
 
 
 def versions(access: Access) -> object:
-    """Return what is another value once somebody has written either ConfigMap; None where nobody answers."""
+    """Return a value that changes with a write to either ConfigMap; None if the API doesn't answer."""
     try:
         seen = _Seen(access)
     except KubeError:

@@ -32,18 +32,18 @@ class GatewayStatus(ResourceType[GatewayStatusInputs, GatewayStatusState]):
         return str(new.owner.service), self._publish(new)
 
     def read(self, state: GatewayStatusState) -> GatewayStatusState | None:
-        """Check whether the status still says so. An API that doesn't answer says nothing, so nothing has changed."""
+        """Check whether the status is still published. An API that doesn't answer proves nothing: it is unchanged."""
         silent = replace(state, status="{}")
         return live_service.compare(
             state.access, state.owner, state, lambda live: _says(live, state), lambda _live: silent
         )
 
     def leaves_nothing(self, state: GatewayStatusState) -> bool:
-        """Return whether nothing of ours stands there, or the object or the whole cluster is gone."""
+        """Return whether nothing of ours remains, or the object or the whole cluster is gone."""
         return live_service.has_none(state.access, state.owner, is_said)
 
     def update(self, old: GatewayStatusState, new: GatewayStatusInputs) -> GatewayStatusState:
-        """Publish it in place of what was ours. What was another object's is gone with that object."""
+        """Publish it in place of our former part. The status of another object is gone with that object."""
         del old
         return self._publish(new)
 
@@ -61,9 +61,9 @@ class GatewayStatus(ResourceType[GatewayStatusInputs, GatewayStatusState]):
         live_service.withdraw(state.access, state.owner, decide)
 
     def _publish(self, new: GatewayStatusInputs) -> GatewayStatusState:
-        """Write it, and send what of it is bad news as events.
+        """Write it, and send its new refusals as events.
 
-        Raises ProviderError, with one sentence for all objects of a cluster where the right is missing.
+        Raises ProviderError, with one sentence for all objects of a cluster if the right is missing.
         """
         said, kind = _said(new), new.owner.service.kind
         news: tuple[tuple[str, str], ...] = ()

@@ -26,11 +26,11 @@ class ServiceStatus(ResourceType[ServiceStatusInputs, ServiceStatusState]):
     state = ServiceStatusState
 
     def create(self, new: ServiceStatusInputs) -> tuple[str, ServiceStatusState]:
-        """Publish it; what stands there of the same addresses is replaced."""
+        """Publish it; existing entries of the same addresses are replaced."""
         return str(new.owner.service), self._publish(new, ())
 
     def read(self, state: ServiceStatusState) -> ServiceStatusState | None:
-        """Read what the status says of ours. An API that doesn't answer says nothing, so nothing has changed."""
+        """Read our part of the status. An API that doesn't answer proves nothing: it counts as unchanged."""
         return live_service.compare(
             state.access, state.owner, state, lambda live: _says(live, state), lambda live: _seen(live, state)
         )
@@ -40,7 +40,7 @@ class ServiceStatus(ResourceType[ServiceStatusInputs, ServiceStatusState]):
         return live_service.has_none(state.access, state.owner, lambda live: _has_ours(live, state))
 
     def update(self, old: ServiceStatusState, new: ServiceStatusInputs) -> ServiceStatusState:
-        """Publish it in place of what was ours, and withdraw that where it is another Service."""
+        """Publish it in place of our former part, and withdraw that if it is of another Service."""
         if old.owner != new.owner:
             live_service.withdraw(old.access, old.owner, _withdrawing(old))
         return self._publish(new, _addresses(old))

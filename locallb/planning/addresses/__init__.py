@@ -1,1 +1,1 @@
-"""Which address each Service gets: pools, holders, allocation. Pure."""
+"""Allocation of addresses to Services: pools, holders, allocation. Pure."""

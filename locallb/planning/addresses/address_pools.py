@@ -1,7 +1,7 @@
 """The address pools during one allocation: held, newly given and free addresses, family by family.
 
 Everything is interval arithmetic: an IPv6 pool of 2**64 addresses costs as much as one of 32, because nothing is ever
-enumerated. Not here: in which order Services are served, and which of their requests come first (`allocation`).
+enumerated. Not here: the order of Services and of their requests (`allocation`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from locallb.planning.addresses.slots import Slots
 from locallb.planning.selection import selects
 
 _FIRST_USER, _APART = 1000, 11
-"""The usual number of a host's first user, and how far apart two users begin whose numbers are neighbours."""
+"""The usual number of a host's first user, and the distance between the first addresses of adjacent users."""
 
 
 def _start_of(user: int) -> int:
@@ -44,7 +44,7 @@ def allows(pool: Pool, service: Service) -> bool:
 
 
 class Request(Struct, frozen=True):
-    """What one Service may and wants to get."""
+    """Addresses that one Service may get and requests."""
 
     service: Service
     families: tuple[Family, ...]
@@ -54,13 +54,13 @@ class Request(Struct, frozen=True):
 
 
 class _FamilyPool:
-    """What one pool has of one family, and what of it is still free."""
+    """Addresses of one family in one pool, and the free ones among them."""
 
     def __init__(self, pool: Pool, candidates: Candidates, here: Candidates) -> None:
         self.pool = pool
         self.candidates = candidates
         self.here = here
-        """Those that are this host's."""
+        """Addresses of this host."""
         self.free = Slots(here)
 
     def next_free(self, preferred: int) -> IPAddress | None:
@@ -86,7 +86,7 @@ class _FamilyPool:
 
 
 class AddressPools:
-    """All pools of a stack; what is given to one Service is free for no other that can't share it."""
+    """All pools of a stack; an address of one Service is free only for Services that can share it."""
 
     def __init__(self, pools: Iterable[Pool], held: Holdings, host: HostFacts) -> None:
         self._pools = by_priority(pools)
@@ -113,7 +113,7 @@ class AddressPools:
                 self._in_foreign_use[socket.address].add((socket.port, socket.protocol))
 
     def open(self, reserved: AbstractSet[IPAddress]) -> None:
-        """Begin a round in which addresses of `reserved` are given only to those that ask for them."""
+        """Begin a round in which addresses in `reserved` go only to Services that request them."""
         taken = {*self._held.holders, *self._given, *reserved}
         for part in self._parts:
             part.open(taken)
@@ -135,7 +135,7 @@ class AddressPools:
         return any(address in held for address in addresses)
 
     def refusal(self, request: Request, asked: Asked) -> Problem | None:
-        """Return why the Service can't have the very address that it asks for; None if it can."""
+        """Return the reason that the Service can't have the requested address; None if it can."""
         service, address = request.service, asked.address
         if Family.of(address) not in request.families:
             return refusals.family_mismatch(service, asked)
@@ -161,7 +161,7 @@ class AddressPools:
         return None if here else refusals.not_on_host(service, asked, self._host)
 
     def _rival(self, service: Service, address: IPAddress) -> Service | None:
-        """Find who has the address and can't share it with `service`: who got it before, or holds it more strongly."""
+        """Find an earlier or stronger holder of the address that can't share it with `service`."""
         holder = self._held.holders.get(address)
         stronger = holder.stronger(service) if isinstance(holder, ByGroup) else ()
         others = (*self._given.get(address, ()), *stronger)
@@ -170,7 +170,7 @@ class AddressPools:
     def find(self, request: Request, family: Family) -> IPAddress | Problem:
         """Find the address of `family` that the Service keeps or, failing that, the free one next to its preferred.
 
-        It gives up an address of which another user has a port, as long as another one is free.
+        It gives up an address if another user occupies one of its ports there, as long as another one is free.
         """
         of_family = [part for part in self._parts if part.candidates.family is family]
         parts = [part for part in of_family if allows(part.pool, request.service)]
@@ -188,7 +188,7 @@ class AddressPools:
         return given or had or self._shortage(request.service, family, parts)
 
     def _is_lost(self, service: Service, address: IPAddress) -> bool:
-        """Return whether another user's process has a port that the Service, or one that shares with it, has there."""
+        """Return whether another user's process has a port there of the Service, or of one that shares the address."""
         ports = self._in_foreign_use.get(address)
         if not ports:
             return False
@@ -197,7 +197,7 @@ class AddressPools:
         return any((port.number, port.protocol) in ports for user in (service, *sharing) for port in user.ports)
 
     def _joinable(self, service: Service) -> Iterator[IPAddress]:
-        """Return the addresses that others of its sharing key have and let it have as well."""
+        """Return the addresses of other Services of its sharing key that admit it."""
         for address in tuple(self._shared.get(service.sharing_key, ())) if service.sharing_key else ():
             holder = self._held.holders.get(address)
             if holder is None or holder.admits(service):

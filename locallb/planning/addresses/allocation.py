@@ -1,7 +1,7 @@
-"""Which address each Service gets: sticky, exact, fair, and the same for equal inputs in any order.
+"""Assigns an address to each Service: sticky, exact, fair, and the same for equal inputs in any order.
 
-`allocate` is the only entrance. It knows Services, pools, pins, what is held and what the host allows; it neither
-claims nor releases anything (`LoopbackAddress` does, when the plan is carried out) and knows nothing of ports.
+`allocate` is the only entrance. It knows Services, pools, pins, held addresses and the host's limits; it neither
+claims nor releases anything (`LoopbackAddress` does, when the plan is applied) and knows nothing of ports.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ Answer = tuple[IPAddress, ...] | Problem
 
 
 def allocate(snapshot: Snapshot, services: Sequence[Service], settings: Settings) -> Mapping[ObjectKey, Answer]:
-    """Return the addresses of each of `services`, in the order of its families, or the reason why it gets none.
+    """Return the addresses of each of `services`, in the order of its families, or the reason that it gets none.
 
-    `services` are those of `snapshot` that are ours, well-formed and not being deleted. The rules, strongest first:
+    `services` are the well-formed Services of `snapshot` that are ours and not being deleted. Rules, strongest first:
 
-    - An address that somebody holds goes to nobody else (see `holders`). That includes a claim of ours whose Service is
-      gone: it is free only once it is released, because until then its data plane may stand.
+    - A held address goes to no Service but its holder (see `holders`). That includes a claim of ours for a removed
+      Service: it is free only once it is released, because until then its data plane may stand.
     - A pinned or requested address is granted exactly or the Service is refused; a pin stands for the request of its
-      family and keeps its address free for its Service. The older of two that ask for one gets it.
-    - Who holds an address in a pool that it may use keeps it, unless it asks for another, the host can't bind it, or
+      family and keeps its address free for its Service. The older of two that request one gets it.
+    - A Service keeps its address in a pool that it may use, unless it requests another, the host can't bind it, or
       another user's process has one of its ports there while nothing of this stack serves at the address, and another
       address is free.
     - Services of one sharing key may have one address as long as they have no port in common and the same traffic
-      policy; who comes later joins an address of its key that it fits, and where two no longer fit the younger moves.
-    - The others, oldest first, get the free address next to their preferred one, which is a hash of their key, moved
-      on by the number of the user.
-    - SingleStack gets one family, RequireDualStack all or nothing, PreferDualStack whatever of its families can be had.
-      Who serves already keeps what it has when it asks for a family that can't be had.
+      policy; a later one joins an address of its key that it fits, and where two no longer fit the younger moves.
+    - The remaining ones, oldest first, get the free address next to their preferred one: a hash of their key, offset
+      by the number of the user.
+    - SingleStack gets one family, RequireDualStack all or nothing, PreferDualStack every available one of its families.
+      A served Service keeps its addresses when it requests an unavailable family.
     """
     pins = Pins(settings.pins)
     requests = [
@@ -78,7 +78,7 @@ def is_complete(request: Request, answer: Answer) -> bool:
 
 
 def _in_the_end(request: Request, answer: Answer, pools: AddressPools) -> Answer:
-    """Explain refusals by what stands in the way once all is given, as every later plan will."""
+    """Explain refusals by the obstacles after the whole allocation, as every later plan will."""
     if not isinstance(answer, Problem):
         return answer
     again = _choose(request, pools)

@@ -1,6 +1,6 @@
-"""Who may hold an address: a Service of this stack, several that share it, a pin, or somebody else.
+"""Kinds of holders of an address: a Service of this stack, several that share it, a pin, or a foreign holder.
 
-Each says whom it admits, and what to tell those whom it doesn't. Not here: who holds which address (`holders`).
+Each decides which Services it admits, and explains refusals. Not here: the holder of each address (`holders`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from locallb.planning.addresses.pins import Pins
 
 
 class Holder(Interface):
-    """Who holds an address."""
+    """A holder of an address."""
 
     def admits(self, service: Service) -> bool:
         """Return whether `service` may get the address, as far as its holder goes."""
@@ -55,7 +55,7 @@ class ByGroup(Struct, frozen=True):
         return service in self.members or (service.sharing_key == self.sharing_key and not self.leaving)
 
     def stronger(self, service: Service) -> tuple[Service, ...]:
-        """Return the members whose hold counts more than that of `service`: older ones, or all if it holds nothing."""
+        """Return the members with a stronger hold than `service`: older ones, or all if it holds nothing."""
         return self.members[: self.members.index(service)] if service in self.members else self.members
 
     def __str__(self) -> str:

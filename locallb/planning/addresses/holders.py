@@ -1,8 +1,8 @@
 """Current holders of addresses: by the ledger, this stack's own state, the status of Services, and the host itself.
 
 An address has at most one holder, and only its holder may get it in this plan. So a holder never loses an address to
-somebody else's request, and an address whose Service is gone goes to nobody before it is released: its data plane may
-still stand. Whether a holder keeps what it holds (a pool may have changed) is decided in `allocation`.
+another request, and the address of a removed Service is reused only after its release: its data plane may still
+stand. Whether a holder keeps its address (a pool may have changed) is decided in `allocation`.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ class Holdings(Struct, frozen=True):
 
     holders: Mapping[IPAddress, Holder]
     held: Mapping[ObjectKey, Sequence[IPAddress]]
-    """What each Service holds, the strongest hold first: ledger, state, status, then the lower address."""
+    """Held addresses by Service, the strongest hold first: ledger, state, status, then the lower address."""
 
 
 def holdings(snapshot: Snapshot, services: Sequence[Service], pins: Pins) -> Holdings:
     """Find the one holder of every address that has any.
 
     In rising order of strength: a pin, a process, Node or spec.externalIPs that has it, a Service's status (the oldest
-    Service that lists it), our own state, the ledger. `services` are those of `snapshot` that get an address from us;
-    only those can keep one. Claims are matched by key, not by uid: who is recreated under its name keeps its address.
-    Ours in the ledger are the claims of this stack's home, and those that our state has word for word: after a move of
-    the project both still name the old place (the ledger itself refuses a copy of a project that lives on). A claim of
-    nobody knows whom, damaged or not to be read just now, takes nothing from who holds the address by the ledger or our
-    state, but nobody joins them.
+    Service that lists it), our own state, the ledger. `services` are the Services of `snapshot` that get an address
+    from us; only they can keep one. Claims are matched by key, not by uid: a Service that is recreated under its name
+    keeps its address. Ours in the ledger are the claims of this stack's home, and claims that our state has word for
+    word: after a move of the project both still name the old place (the ledger itself refuses a copy of a project that
+    lives on). A claim with an unknown owner, damaged or unreadable just now, takes nothing from a holder by the ledger
+    or our state, but no other Service joins that holder.
     """
     return Evidence.of(snapshot, services, pins).holdings()
 
 
 class Evidence(Struct):
-    """All that says who holds what."""
+    """All evidence of holders."""
 
     home: Home
     weakest: Mapping[IPAddress, Holder]
-    """By pins, and by what the host has: of addresses that nobody claims or lists."""
+    """By pins and by facts of the host: of addresses without a claim or a status."""
     ages: dict[ObjectKey, Age]
     ours: dict[ObjectKey, Service]
-    """Those that can keep an address."""
+    """Services that can keep an address."""
     listed: dict[IPAddress, list[ObjectKey]]
     """By statuses."""
     state: dict[IPAddress, list[Claim]]
@@ -100,7 +100,7 @@ class Evidence(Struct):
         return sorted(addresses, key=rank)
 
     def _of_claims(self, address: IPAddress, claims: Sequence[Claim]) -> Holder:
-        """Decide who holds a claimed address: somebody foreign, or the oldest one of our claimants that is there."""
+        """Return the holder of a claimed address: a foreign one, or the oldest existing one of our claimants."""
         remembered = self.state.get(address, [])
         known = [claim for claim in claims if claim.owner.service.name]
         if doubted := len(known) < len(claims):
@@ -112,9 +112,9 @@ class Evidence(Struct):
         return self._claimant(keys, doubted=doubted) if keys else _somebody(claims[0])
 
     def _claimant(self, keys: AbstractSet[ObjectKey], *, doubted: bool) -> Holder:
-        """Decide which of our claimants holds an address: the oldest one that is there, with whom it shares.
+        """Return the holder among our claimants: the oldest existing one, with the Services that share it.
 
-        `doubted`: nobody knows whether there is another one.
+        `doubted`: another claimant may exist.
         """
         there = self._by_age(keys)
         if there:
@@ -122,7 +122,7 @@ class Evidence(Struct):
         return ByService(min(keys), "is not yet released by")
 
     def _oldest(self, keys: Sequence[ObjectKey]) -> Holder:
-        """Decide which of the Services that list an address holds it: the oldest, with whom it shares."""
+        """Return the holder of an address in several statuses: the oldest Service, with the ones that share it."""
         first = min(keys, key=self.ages.__getitem__)
         if first in self.ours:
             return _together(self._by_age(keys), leaving=False)
@@ -177,7 +177,7 @@ def _claimed(claims: Iterable[Claim]) -> dict[IPAddress, list[Claim]]:
 
 
 def _together(services: Sequence[Service], *, leaving: bool) -> Holder:
-    """Make the holder of the first of `services`, and of those that share with it."""
+    """Make the holder of the first of `services` and the ones that share with it."""
     first = services[0]
     if not first.sharing_key:
         return ByService(first.key)

@@ -28,24 +28,24 @@ _SHOWN = 5
 
 
 class PoolRoute(Struct, frozen=True):
-    """A prefix of a pool that needs a local route, and how it stands."""
+    """A prefix of a pool that needs a local route, and its state."""
 
     pool: str
     prefix: IPNetwork
     local: bool = False
     """Every address of it is this host's already."""
     problem: Problem | None = None
-    """Why it can't be made local."""
+    """The reason that it can't be made local."""
     note: str = ""
-    """What to mind all the same."""
+    """A caution about a usable prefix."""
     warning: str = ""
-    """What it means for others: a public prefix, an address that a network reaches."""
+    """Its effect on others: a public prefix, or an address that a network reaches."""
     partly: bool = False
-    """Services can have some addresses of its range, here or beside it."""
+    """Services can have some addresses of its range, inside or outside the prefix."""
 
 
 class _Part(Struct, frozen=True):
-    """A range as the configuration has it, and what of it lies outside the loopback networks."""
+    """A range of the configuration, and its part outside the loopback networks."""
 
     pool: Pool
     addresses: AddressRange
@@ -67,7 +67,7 @@ class _Part(Struct, frozen=True):
 
     @property
     def is_too_wide(self) -> bool:
-        """Whether a route for it would take what others are reached by."""
+        """Whether a route for it would capture addresses by which other hosts are reached."""
         return any(prefix.prefixlen < _WIDEST for prefix in self.prefixes)
 
     @property
@@ -106,7 +106,7 @@ def pool_notices(pools: Iterable[Pool], host: HostFacts) -> tuple[str, ...]:
 
 
 def unchecked(pools: Iterable[Pool]) -> tuple[str, ...]:
-    """Return what to say of the pools where no host is known; nothing where every Linux has their addresses."""
+    """Return notices about the pools if no host is known; empty if every Linux has their addresses."""
     parts = [_Part(pool, addresses, HostAddresses()) for pool in pools for addresses in pool.ranges]
     some = ", ".join(dict.fromkeys(f"{part.addresses} (pool {part.pool.name})" for part in parts if any(part.prefixes)))
     told = f"no host is known here: whether {some} can be used is found out where the stack runs"
@@ -114,7 +114,7 @@ def unchecked(pools: Iterable[Pool]) -> tuple[str, ...]:
 
 
 def left_out(judged: Iterable[PoolRoute]) -> Iterator[tuple[bool, str]]:
-    """Return of every pool which prefixes aren't this host's, and whether Services can have addresses beside them."""
+    """Yield for each pool whether it is partly usable, and a sentence about prefixes that aren't this host's."""
     by_pool: dict[tuple[str, bool], list[str]] = {}
     for part in judged:
         if not part.local and not part.problem:

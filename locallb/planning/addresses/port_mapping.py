@@ -1,7 +1,7 @@
 """Port mapping (`portMapping`): Services without an address of their own get ports of the loopback addresses.
 
-Each port keeps the number that it was given. A new one gets its own number where that is free and may be bound here,
-and otherwise the next free one after a hash of the Service and the port: so the answer depends neither on an order nor
+Each port keeps its assigned number. A new one gets its own number if that is free and may be bound here,
+and otherwise the next free one after a hash of the Service and the port: so the result depends neither on an order nor
 on the machine, as far as those numbers are free. Not here: claims, and listening.
 """
 
@@ -25,7 +25,7 @@ from locallb.planning.addresses.holders import age
 
 LOOPBACK: Mapping[Family, IPAddress] = {Family.IPV4: IPv4Address("127.0.0.1"), Family.IPV6: IPv6Address("::1")}
 FIRST, COUNT = 10_000, 20_000
-"""Numbers for ports whose own isn't free: below NodePorts and what kernels give to clients."""
+"""Numbers for ports with an occupied number: below NodePorts and the kernel's ports for clients."""
 _NOBODY = Home("", "", "")
 
 
@@ -37,11 +37,11 @@ class MappedServices(Struct, frozen=True):
 
 
 def map_ports(snapshot: Snapshot, services: Sequence[Service]) -> MappedServices:
-    """Find numbers for every port of `services`, which are those of `snapshot` that get addresses from us.
+    """Find numbers for every port of `services`, which are the Services of `snapshot` that get addresses from us.
 
-    A number belongs to one port of one Service, whichever of the loopback addresses that has. What others hold in the
-    ledger, and Services of ours that are gone and not yet released, is nobody's; what somebody else listens on is given
-    to nobody new, and what another user's process has is given up.
+    A number belongs to one port of one Service, on each of its loopback addresses. Numbers of other stacks in the
+    ledger, and of removed Services of ours before their release, are not assigned; one with a foreign listener goes to
+    no new port, and a port gives up its number to another user's process.
     """
     whole = _taken_whole(snapshot)
     answers: dict[ObjectKey, Answer] = {service.key: _addresses(service, snapshot.host, whole) for service in services}
@@ -55,7 +55,7 @@ def map_ports(snapshot: Snapshot, services: Sequence[Service]) -> MappedServices
 
 
 class _Numbers:
-    """The numbers that are given away, and whose they were before."""
+    """The assigned numbers, and their earlier owners."""
 
     def __init__(self, snapshot: Snapshot, asking: Mapping[ObjectKey, tuple[IPAddress, ...]]) -> None:
         self._asking = asking
@@ -70,7 +70,7 @@ class _Numbers:
             if socket.address.is_unspecified or socket.address in here
         }
         self._owners: dict[Place, ObjectKey | None] = {}
-        """None for whoever isn't asking."""
+        """None for owners without a request."""
         self._held: dict[ObjectKey, dict[tuple[int, Protocol], int]] = {}
         self._given: dict[tuple[ObjectKey, ServicePort], int] = {}
         self._taken: set[Place] = set()
@@ -86,9 +86,9 @@ class _Numbers:
                     self._held.setdefault(key, {})[port.port, port.protocol] = port.number
 
     def take_held(self, key: ObjectKey, port: ServicePort) -> bool:
-        """Keep the number that a port has already; return whether it has one that can still be bound.
+        """Keep the number of a port; return whether it has one that can still be bound.
 
-        It can't be where another user's process has it at each of its addresses.
+        It can't be bound if another user's process has it at each of its addresses.
         """
         number = self._held.get(key, {}).get((port.port, port.protocol), 0)
         places = {(address, number, port.protocol) for address in self._asking[key]}
@@ -134,7 +134,7 @@ def _mappable(service: Service) -> list[ServicePort]:
 
 
 def _taken_whole(snapshot: Snapshot) -> Mapping[IPAddress, Owner]:
-    """Return who has a loopback address as a whole; of a damaged claim nobody knows, and claiming says so."""
+    """Return the owners of whole loopback addresses; not of damaged claims, which are reported by claiming."""
     others = (
         claim
         for claim in snapshot.claims

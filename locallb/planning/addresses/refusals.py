@@ -1,6 +1,6 @@
-"""Messages for Services that get no address: what was requested, why it is refused, and the remedy.
+"""Messages for Services without an address: the request, the reason of the refusal, and the remedy.
 
-Text only: whether an address is refused is decided in `allocation`.
+Text only: refusals are decided in `allocation`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from locallb.planning.addresses.pool_routes import pool_routes
 
 
 class Asked(Struct, frozen=True):
-    """An address that a Service shall have and no other: by its own request, or pinned in the configuration."""
+    """The only address that a Service may get: by its own request, or pinned in the configuration."""
 
     address: IPAddress
     pinned: bool = False
@@ -86,7 +86,7 @@ def not_on_host(service: Service, asked: Asked, host: HostFacts) -> Problem:
 
 
 def on_link(service: Service, address: IPAddress, network: IPv6Network) -> Problem:
-    """Explain that no neighbour would ever find the address, because it lies in a network that this host is part of."""
+    """Explain that no neighbour would ever find the address, because this host is part of its network."""
     why = (
         f"{address} lies in {network}, a network that this host is connected to, where neighbours would never find it;"
         " give local-lb:pools an IPv6 prefix outside of it"
@@ -107,7 +107,7 @@ def no_pool(service: Service, family: Family, pools: Sequence[Pool]) -> Problem:
 
 
 def exhausted(service: Service, family: Family, pools: Sequence[Pool]) -> Problem:
-    """Explain that every address that the Service may have is taken."""
+    """Explain that every address allowed for the Service is taken."""
     more = "add addresses to local-lb:pools"
     if DEFAULT_POOL in pools:  # naming any pool replaces it, and all its addresses would move
         more = "list this pool and another one in local-lb:pools"
@@ -118,7 +118,7 @@ def exhausted(service: Service, family: Family, pools: Sequence[Pool]) -> Proble
 def none_on_host(
     service: Service, family: Family, pools: Sequence[Pool], example: IPAddress, host: HostFacts
 ) -> Problem:
-    """Explain that what is free and allowed isn't this host's, with an example, and what helps."""
+    """Explain that no free and allowed address is this host's, with an example and the remedy."""
     if network := _network(example, host):
         return on_link(service, example, network)
     if device := host.addresses.interface(example) if host.addresses else "":

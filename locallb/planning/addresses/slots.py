@@ -1,4 +1,4 @@
-"""The free addresses among the candidates of a pool, found next to a preferred one. Not here: who holds the others."""
+"""The free addresses among a pool's candidates, found next to a preferred one. Not here: holders of others."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from locallb.model.identities import IPAddress
 
 
 class Slots:
-    """Which candidates are free. Taking and finding are near constant time, however full or large the pool is.
+    """Free candidates. Taking and finding are near constant time, however full or large the pool is.
 
     Each taken number points to a later one that may be free; `first_free` follows and shortens these paths.
     """

@@ -1,10 +1,10 @@
 """The backends of each port: its endpoints (pods) directly, or Nodes' NodePorts.
 
 Refusal follows desired state: no eligible Node, or no usable endpoint although EndpointSlices are known, means no
-backend and, later, no listener. Missing EndpointSlices of a Service mean nothing, except in a running cluster whose
-pods this host reaches: there each Service gets some in a moment, so they are waited for. Behind endpoints the NodePorts
-are on standby, for a network that doesn't let this host in. Not here: which Nodes are eligible (`nodes`), which
-endpoints are usable (`usable_endpoints`) and reached (`reach`), whether one answers (the proxy's health check).
+backend and, later, no listener. Missing EndpointSlices of a Service mean nothing, except in a running cluster with
+pods that this host reaches: each Service gets some in a moment there, so they are waited for. Behind endpoints the
+NodePorts are on standby, for a network that doesn't let this host in. Not here: which Nodes are eligible (`nodes`),
+which endpoints are usable (`usable_endpoints`) and reached (`reach`), whether one answers (the proxy's health check).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from locallb.planning.backends.usable_endpoints import Usable, usable, why_none_
 
 
 class PortBackends(Struct, frozen=True):
-    """The backends of one port in one family, sorted and each once; a problem exactly where there are none."""
+    """The backends of one port in one family, sorted and distinct; a problem exactly if there are none."""
 
     port: ServicePort
     family: Family
@@ -63,7 +63,7 @@ def failover_backends(service: Service, index: BackendIndex) -> Iterator[PortBac
 
 
 def upstreams(service: Service, index: BackendIndex) -> tuple[PortBackends, ...]:
-    """Find the backends of each port of `service` in each of its families, but for those that are drained."""
+    """Find the backends of each port of `service` in each of its families, except drained ones."""
     out = service.ordered.drained
     return tuple(
         _told_of_drain(service, index, _entry(service, port, family, _find(service, port, family, index, out)))
@@ -73,7 +73,7 @@ def upstreams(service: Service, index: BackendIndex) -> tuple[PortBackends, ...]
 
 
 def _told_of_drain(service: Service, index: BackendIndex, entry: PortBackends) -> PortBackends:
-    """Report that a port's backends are drained, if that is the only reason why it has none."""
+    """Report that a port's backends are drained, if that is the only reason that it has none."""
     if not (service.ordered.drained and entry.problem):
         return entry
     undrained = _entry(service, entry.port, entry.family, _find(service, entry.port, entry.family, index))
@@ -96,7 +96,7 @@ def _entry(service: Service, port: ServicePort, family: Family, reached: _Found)
 def _find(
     service: Service, port: ServicePort, family: Family, index: BackendIndex, out: Collection[str] = ()
 ) -> _Found:
-    """Find the backends without those that `out` names; whether they are pods or NodePorts is decided by all."""
+    """Find the backends except those in `out`; all of them decide whether pods or NodePorts are used."""
     nodes = nodes_without(index.nodes.get(service.key.cluster, ()), out)
     slices = index.slices.get(service.key, ())
     ready = usable(port, family, slices, service.ports)

@@ -34,15 +34,15 @@ class BackendIndex(Struct, frozen=True):
     health_ports: Mapping[ClusterName, frozenset[Family]] = field(default_factory=dict)
     routed: Sequence[IPNetwork] | None = None
     reaches: Mapping[ClusterName, Reach] = field(default_factory=dict)
-    """What this host's proxies reach of each cluster's pods."""
+    """Reachable pod addresses of each cluster."""
     asked_at: Mapping[ClusterName, Mapping[NodeName, tuple[IPAddress, ...]]] = field(default_factory=dict)
     """The addresses of all Nodes, whether they may be backends or not."""
     choice: BackendChoice = BackendChoice.AUTO
-    """What the stack says of Services that say nothing."""
+    """The stack's default for Services without a choice."""
     routes_to_pods: Mapping[ClusterName, Sequence[PodRoute]] = field(default_factory=dict)
     """Routes of ours to pods, there or about to be."""
     drained: Mapping[ObjectKey, frozenset[str]] = field(default_factory=dict)
-    """Which backends of Services get no new connections."""
+    """Backends of Services that get no new connections."""
     awaiting: Mapping[ClusterName, frozenset[Family]] = field(default_factory=dict)
     """The families in which all pods of running clusters are reached: EndpointSlices, which each Service gets, are
     waited for."""
@@ -64,10 +64,10 @@ class BackendIndex(Struct, frozen=True):
         routes_to_pods: Mapping[ClusterName, Sequence[PodRoute]] = MappingProxyType({}),
         listed: Collection[ClusterName] = (),
     ) -> BackendIndex:
-        """Take from a snapshot all but the Nodes, of which only the eligible ones count.
+        """Make the index of a snapshot with `nodes`, the eligible ones, in place of its own.
 
         `routes_to_pods` are routes of ours, existing or planned, each for the pods of one cluster. `listed` are running
-        clusters whose EndpointSlices are known.
+        clusters with known EndpointSlices.
         """
         made = cls.of(nodes, ())
         everywhere = cls.of(snapshot.nodes, ()).nodes
@@ -111,7 +111,7 @@ class BackendIndex(Struct, frozen=True):
         )
 
     def has_route(self, cluster: ClusterName, address: IPAddress) -> bool:
-        """Return whether any route but the default one leads to `address`, wherever that is; so it is where unknown.
+        """Return whether a route other than the default one leads to `address`; True if the routes are unknown.
 
         Routes of ours are for one cluster each.
         """

@@ -3,9 +3,9 @@
 kube-proxy answers on port 10256 if it works, and on a Service's healthCheckNodePort if it works and has an endpoint
 there (externalTrafficPolicy Local). Such a check costs the application no connection and works for UDP as well.
 Clusters that have replaced it may answer on neither; there a TCP connection to the NodePort must do. The choice holds
-for a whole cluster, because Envoy has one kind of check for all backends of an upstream. So where NodePorts may be the
-standby of pods, whose only check is a connection, they are checked by connections too: to kube-proxy's port, or under
-policy Local to the NodePort, which answers only where an endpoint is. Not here: the checks (by Envoy and the source).
+for a whole cluster, because Envoy has one kind of check for all backends of an upstream. Pods can only be checked by a
+connection, so NodePorts on standby for pods are checked by connections too: to kube-proxy's port, or under policy
+Local to the NodePort, which answers only where an endpoint is. Not here: the checks (by Envoy and the source).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ KUBE_PROXY_PORT = 10256
 
 
 class NodePorts(Struct, frozen=True):
-    """One port of a Service on the Nodes of a cluster, in one family, and how it is checked."""
+    """One port of a Service on the Nodes of a cluster, in one family, and its health check."""
 
     number: int
     family: Family
     check: HttpCheck | None = None
     """None: by a connection to the NodePort itself, where the protocol allows one."""
     asked: frozenset[Family] = frozenset()
-    """The families in which `check` is answered; empty stands for the NodePort's own."""
+    """The families in which `check` is answered; empty means the NodePort's own."""
     by_connecting: bool = False
     """Pods may serve as well: all are checked by a connection, to `check`'s port where that is kube-proxy's."""
 

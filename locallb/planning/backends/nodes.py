@@ -1,4 +1,4 @@
-"""Which Nodes may be backends, by the rules of Kubernetes' own service controller.
+"""Selects Nodes that may be backends, by the rules of Kubernetes' own service controller.
 
 NotReady Nodes stay in: the proxy's health check decides. Not here: whether a Node answers, or has an endpoint.
 """
@@ -15,7 +15,7 @@ from locallb.model.objects import Node
 EXCLUSION_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
 AUTOSCALER_TAINT = "ToBeDeletedByClusterAutoscaler"
 _FALSE = frozenset({"0", "f", "F", "false", "False", "FALSE"})
-"""What Go's strconv.ParseBool takes as false. Everything else, also what isn't a boolean, excludes."""
+"""Texts that Go's strconv.ParseBool takes as false. Everything else, also a text that isn't a boolean, excludes."""
 
 
 def eligible(nodes: Iterable[Node]) -> tuple[tuple[Node, ...], Mapping[ClusterName, str]]:

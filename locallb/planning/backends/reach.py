@@ -2,9 +2,9 @@
 
 A route names the next hop, not the owner of the destination: a VPN's 10.0.0.0/8, Docker's bridge and another cluster's
 Node all lead away from pods with such addresses here. So only these count, unless a longer prefix leads elsewhere:
-a route by one of the cluster's own Nodes, a network that Nodes are in themselves but for the pods that each passes to
-(spec.podCIDRs), and any route but the default one where this host is one of the Nodes. What a rule leads elsewhere
-(`ip rule`) never counts. Not here: whether a pod lets this host in, which is for the proxy to find out.
+a route by one of the cluster's own Nodes, a network of the Nodes themselves except the pod ranges behind each
+(spec.podCIDRs), and any route but the default one if this host is one of the Nodes. Destinations of a rule
+(`ip rule`) never count. Not here: whether a pod accepts this host, which the proxy finds out.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Destination(NamedTuple):
 
 
 class Reach(Struct, frozen=True):
-    """What this host reaches of one cluster's pods."""
+    """The pod addresses of one cluster that this host reaches."""
 
     destinations: tuple[Destination, ...] = ()
-    """Longest prefixes first; empty where none leads to the cluster."""
+    """Longest prefixes first; empty if no route leads to the cluster."""
 
     def has(self, address: IPAddress) -> bool:
         """Return whether packets to `address` reach the cluster."""
@@ -59,7 +59,7 @@ def _reach(
     routes: tuple[Route, ...],
     diversions: tuple[Diversion, ...],
 ) -> Reach:
-    """Compute it; `behind` are networks behind Nodes, whose addresses don't answer in the Nodes' own network."""
+    """Compute the reach; `behind` are networks behind Nodes: their addresses don't answer in the Nodes' own network."""
     by_destination: dict[IPNetwork, list[Route]] = {}
     for route in routes:
         by_destination.setdefault(route.destination, []).append(route)
@@ -93,7 +93,7 @@ def _is_link(route: Route) -> bool:
 
 
 def _is_passed_on(network: IPNetwork, links: Iterable[IPNetwork], routes: Collection[IPNetwork]) -> bool:
-    """Return whether `network` lies in one of `links` and no route of its own leads there."""
+    """Return whether `network` is in one of `links` and has no route of its own."""
     around = max((link.prefixlen for link in links if network != link and inside(network, link)), default=None)
     if around is None:
         return False

@@ -1,7 +1,7 @@
-"""Which endpoints of a Service's EndpointSlices take connections, by the rules of kube-proxy.
+"""Selects the endpoints of a Service's EndpointSlices that take connections, by the rules of kube-proxy.
 
-Ready ones; where none is ready, those that are terminating and still serve (KEP-1669), so that the last pod of a
-Service drains. Not here: how they are reached.
+Ready ones; if none is ready, terminating ones that still serve (KEP-1669), so that the last pod of a Service drains.
+Not here: how they are reached.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from locallb.model.objects import Endpoint, EndpointPort, EndpointSlice, Service
 
 
 class Usable(Struct, frozen=True):
-    """An endpoint that takes connections, and the slice's port that it serves a Service's port on."""
+    """An endpoint that takes connections, and the slice's port for a Service's port."""
 
     endpoint: Endpoint
     port: EndpointPort
@@ -41,7 +41,7 @@ def usable(
 def _matching(
     port: ServicePort, slices: Sequence[EndpointSlice], ports: Sequence[ServicePort]
 ) -> Callable[[EndpointSlice], EndpointPort | None]:
-    """Return what finds a port in a slice: by its name, or by the one that it had a moment ago.
+    """Return a function that finds a port in a slice: by its name, or by its previous name.
 
     The slices' controller writes the new name a moment after the Service has it. Until then a numeric targetPort finds
     the port by its number; a named one as the only port that the Service no longer names.

@@ -1,7 +1,7 @@
 """Gateways and Ingresses as Services of a plan.
 
-Each is planned as a Service that has a proxy of its own. Not here: what it serves (`gateway.translation`,
-`ingress.translation`), on which addresses (`serving`), and what statuses say (`gateway.status`).
+Each is planned as a Service with its own proxy. Not here: their traffic (`gateway.translation`,
+`ingress.translation`), addresses (`serving`), and statuses (`gateway.status`).
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Gateways(NamedTuple):
 
     bound: Mapping[ObjectKey, Bound] = MappingProxyType({})
     notices: tuple[str, ...] = ()
-    """What of listeners, routes and rules isn't served."""
+    """Sentences about unserved listeners, routes and rules."""
     left_out: tuple[str, ...] = ()
-    """Which are somebody else's."""
+    """Sentences about objects of other controllers."""
     refused: Mapping[ObjectKey, tuple[str, ...]] = MappingProxyType({})
     """The notices about each Gateway, or Ingresses with one address, where there are any."""
     clusters: Mapping[ClusterName, GatewayObjects] = MappingProxyType({})
@@ -49,9 +49,9 @@ def gateways_of(
     authority: LocalAuthority | None = None,
     memory: AnyMemo | None = None,
 ) -> Gateways:
-    """Bind the Gateways and Ingresses of all clusters; `memory` has those that were bound before.
+    """Bind the Gateways and Ingresses of all clusters; `memory` caches earlier bindings.
 
-    `authority` makes certificates for hosts without a Secret; None: those aren't served by TLS.
+    `authority` makes certificates for hosts without a Secret; None: such hosts aren't served by TLS.
     """
     memory = memory or Memo()
     by_cluster = dict(memory.of("gathered", _in_order, tuple(objects)))
@@ -79,7 +79,7 @@ def _in_order(objects: Iterable[ObjectOfCluster]) -> Sequence[tuple[ClusterName,
 
 
 def with_gateways(snapshot: Snapshot, gateways: Mapping[ObjectKey, Bound]) -> Snapshot:
-    """Return the snapshot with these among its Services; those that aren't placed are malformed."""
+    """Return the snapshot with these among its Services; unplaced ones are malformed."""
     if not gateways:
         return snapshot
     wanted = tuple(served.want for served in gateways.values() if served.is_placed)

@@ -1,7 +1,7 @@
 """Redirects under port mapping: a redirect of a Gateway or Ingress to itself names the mapped port.
 
-Pure. A redirect leads to itself without a hostname, or with one of those for which it has routes. One to another host
-names that one's own port, which mapping here has nothing to do with.
+Pure. A redirect leads to itself without a hostname, or with a hostname that it routes. A redirect to another host
+names that host's own port, which isn't mapped here.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _OF_SCHEMES = {"http": 80, "https": 443}
 def with_mapped_redirects(
     chains: tuple[Chain, ...], entrance: ServicePort, ports: Iterable[ServicePort], every: Iterable[Sequence[Chain]]
 ) -> tuple[Chain, ...]:
-    """Return the chains of the port `entrance` whose redirects lead to where clients find `ports`.
+    """Return the chains of the port `entrance` with redirects to the numbers by which clients reach `ports`.
 
-    `every` has the chains of all ports. They are the very same where none is mapped.
+    `every` has the chains of all ports. The identical chains are returned if no port is mapped.
     """
     numbers = {port.port: port.number for port in ports if port.protocol is Protocol.TCP and port.number != port.port}
     if not numbers:
@@ -36,7 +36,7 @@ def with_mapped_redirects(
 
 
 class _Mapping(Struct, frozen=True):
-    """What decides about the port of a redirect."""
+    """Inputs of a redirect's port."""
 
     entrance: ServicePort
     numbers: Mapping[int, int]

@@ -49,14 +49,14 @@ class Where(NamedTuple):
 
 
 class Serving(NamedTuple):
-    """What a proxy serves of a Service or a Gateway."""
+    """The parts of a proxy that serve a Service or a Gateway."""
 
     ports: tuple[PlannedPort, ...]
     listeners: tuple[Listener, ...]
     http: tuple[HttpListener, ...]
     upstreams: tuple[Upstream, ...]
     unreached: Mapping[Named, Problem] = MappingProxyType({})
-    """The Services behind routes to whose endpoints this host has no route."""
+    """Services behind routes with endpoints to which this host has no route."""
 
 
 def serve(gateway: Bound, where: Where, index: BackendIndex) -> Serving:
@@ -87,7 +87,7 @@ def _unreached(entries: Mapping[UpstreamName, PortBackends]) -> Mapping[Upstream
 
 
 def _with_unreached(planned: PlannedPort, gateway: Bound, unreached: Mapping[UpstreamName, Problem]) -> PlannedPort:
-    """Add that routes of a port lead to backends which this host has no route to: their requests fail."""
+    """Add the problem of a port with routes to backends without a route from this host: their requests fail."""
     if not unreached or planned.problem:
         return planned
     datagrams = (target.upstream for target in gateway.datagrams.get(planned.port.port, ()))

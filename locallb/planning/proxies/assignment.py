@@ -1,7 +1,7 @@
-"""The proxy of each Service, within the host's capacity: one of its own, or one of the stack's.
+"""The proxy of each Service, within the host's capacity: its own, or one of the stack's.
 
 Combines the choice of shared proxies and spares (`sharing`) with the budget of inotify instances (`capacity`). Not
-here: what the proxies serve.
+here: the traffic of the proxies.
 """
 
 from __future__ import annotations
@@ -36,24 +36,25 @@ _NONE: Mapping[ObjectKey, int] = MappingProxyType({})
 EACH = watches(Discovery.STATIC, 0)
 """inotify instances of a proxy of the stack, but for that of its logs."""
 MAX_SHARED_LISTENERS = 200
-"""Listeners of a Service above which it shares no proxy: Envoy reads a proxy's listeners as a whole, so that every
-change of a Service beside it would take as long as all of these."""
+"""Limit of a Service's listeners in a shared proxy: Envoy reads a proxy's listeners as a whole, so that every change of
+another Service in it would take as long as all of these.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyAssignment:
-    """How a Service is served: by a proxy of its own, or by that one of the stack's that has a name here."""
+    """The proxy of a Service: its own, or the named one of the stack."""
 
     discovery: Discovery
     proxy: ProxyName = ProxyName("")
     whole: bool = field(default=False, kw_only=True)
-    """That one serves nothing else and is configured as one of its own is: HTTP changes by files, not in parts."""
+    """The named proxy serves nothing else and is configured like an own one: HTTP changes by files, not in parts."""
     patient: bool | None = None
-    """Whether the listeners that it has hold clients: they stay so, as another listener would end open connections."""
+    """Whether its listeners hold clients: it never changes, as another listener would end open connections."""
     may_fail: bool | None = None
-    """Whether those take faults of requests: likewise, until one is ordered."""
+    """Whether its listeners take faults of requests: kept likewise, until a fault is ordered."""
     heap: HeapBounds | None = None
-    """As `serving.Proxy` has it, of a proxy that runs; None for a new one."""
+    """As in `serving.Proxy`, of a running proxy; None for a new one."""
     udp_only: bool | None = None
     """Likewise."""
 
@@ -83,17 +84,17 @@ class ProxyAssignments(Struct, frozen=True):
 
     assignments: Mapping[ObjectKey, ProxyAssignment]
     proxies: tuple[ProxyName, ...]
-    """The stack's proxies that are to run, without those that belong to one Service as a whole."""
+    """The desired proxies of the stack, except the ones that serve one Service exclusively."""
     http: frozenset[ProxyName] = frozenset()
-    """Those of them that may serve HTTP."""
+    """Stack proxies that may serve HTTP."""
     heaps: Mapping[ProxyName, HeapBounds] = struct_field(default_factory=dict)
-    """The limits of their heaps, of those that run."""
+    """Heap limits of running proxies."""
 
 
 def assign_proxies(
     demands: Iterable[ProxyDemand], snapshot: Snapshot, settings: ProxySettings, files: Mapping[ObjectKey, int] = _NONE
 ) -> ProxyAssignments:
-    """Assign a proxy to every Service; those that have one first, then the older ones.
+    """Assign a proxy to every Service; Services with a proxy first, then the older ones.
 
     `files` has the Gateways, which never share a proxy, with the number of files that each needs to watch.
     """
@@ -109,7 +110,7 @@ def assign_proxies(
 
 
 def _unshared(demands: Iterable[ProxyDemand], snapshot: Snapshot) -> Iterator[ObjectKey]:
-    """Yield the Services that share no proxy: new ones with many listeners, and those that had none to share before."""
+    """Yield the Services that share no proxy: new ones with many listeners, and ones that didn't share before."""
     shared = {held.service for held in snapshot.assignments if is_shared(held.proxy)}
     unshared = {proxy.service for proxy in snapshot.proxies} | {held.service for held in snapshot.assignments} - shared
     for demand in demands:
@@ -125,7 +126,7 @@ def _mixed(
     settings: ProxySettings,
     files: Mapping[ObjectKey, int],
 ) -> ProxyAssignments:
-    """Assign proxies of their own to those that are `alone`, and shared ones to all others."""
+    """Assign proxies of their own to the Services in `alone`, and shared ones to the rest."""
     several = [demand.service for demand in demands if demand.service not in alone]
     shared = _shared(several, snapshot, settings)
     if not alone and not settings.spares:
@@ -191,10 +192,10 @@ def _per_service(
 
 
 def _room_for_spares(needs: Sequence[Need], budget: int, per_proxy: int, waiting: int) -> int:
-    """Count the spares that fit beside what serves: new ones where that has its files, too.
+    """Count the spares that fit in addition to serving proxies: new ones after all files that those watch.
 
-    One that waits already is ended only for a Service that would get no proxy at all: it is stopped after newcomers are
-    started, which couldn't have its instances for their files yet.
+    A waiting spare is ended only for a Service that would get no proxy at all: it is stopped after newcomers are
+    started, which couldn't have its inotify instances for their files yet.
     """
     ways = share_out(needs, budget)
     served = sum(need.cost(ways[need.service]) for need in needs if need.service in ways)

@@ -1,7 +1,7 @@
-"""The host's capacity for proxies: the budget of inotify instances, and how each proxy learns its endpoints within it.
+"""The host's capacity for proxies: the budget of inotify instances, and each proxy's discovery of endpoints within it.
 
 Every proxy watches its listeners and clusters; one that learns endpoints by EDS also watches a file for each upstream.
-A running proxy keeps its way, so that a new Service never reconfigures a neighbour; new ones get EDS as far as the
+A running proxy keeps its method, so that a new Service never reconfigures a neighbour; new ones get EDS as far as the
 budget goes once all are admitted. Not here: addresses, and the size of the budget (a fact of the host).
 """
 
@@ -17,14 +17,14 @@ from locallb.model.objects import Discovery
 
 
 class Need(Struct, frozen=True):
-    """A proxy that wants to run, with the number of its upstreams, or of all that it would watch as files."""
+    """A proxy that needs instances, with the number of its upstreams, or of all its watched files."""
 
     service: ObjectKey
     upstreams: int
     held: Discovery | None = None
-    """How it runs already; None for a new one."""
+    """Its current discovery; None for a new one."""
     logs: bool = False
-    """Whether it can be asked for a log."""
+    """Whether it can write a log on request."""
 
     def cost(self, discovery: Discovery) -> int:
         """Return how many inotify instances this proxy takes."""

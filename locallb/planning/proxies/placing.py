@@ -35,12 +35,12 @@ from locallb.planning.runs import Place, PlannedRun, RunInputs, run_planner
 
 
 class PlanContext(NamedTuple):
-    """What all placements of a plan have in common."""
+    """Common inputs of all placements of a plan."""
 
     home: Home
     settings: Settings
     host: HostFacts
-    """Only what goes into a proxy; what else the host has or lacks comes with each Service."""
+    """Only the facts used in a proxy; other facts of the host are inputs of each Service."""
 
     @classmethod
     def of(cls, home: Home, settings: Settings, host: HostFacts) -> PlanContext:
@@ -49,13 +49,13 @@ class PlanContext(NamedTuple):
 
 
 class PlacementInputs(NamedTuple):
-    """What one placement is made from, besides the frame: equal ones give equal placements."""
+    """Inputs of one placement besides the frame: equal ones give equal placements."""
 
     service: Service
     addresses: tuple[IPAddress, ...]
     assignment: ProxyAssignment
     backend_index: BackendIndex
-    """What may be behind this Service; others' EndpointSlices aren't in it."""
+    """Possible backends of this Service; EndpointSlices of other Services aren't in it."""
     problems: PortProblems
     """Its ports that can't be served on this host at all."""
     taken: Mapping[tuple[ServicePort, IPAddress], Problem]
@@ -63,7 +63,7 @@ class PlacementInputs(NamedTuple):
     access: Access | None
     notices: tuple[Notice, ...]
     gateway: Bound | None = None
-    """What is served, where that isn't just bytes to a Service."""
+    """The Gateway or Ingresses to serve; None for a Service, which gets plain bytes."""
 
 
 class Placed(NamedTuple):
@@ -174,7 +174,7 @@ def _prefix(given: PlacementInputs) -> str:
 def proxy_of_stack(
     name: ProxyName, frame: PlanContext, *, may_serve_http: bool = False, heap: HeapBounds | None = None
 ) -> PlannedProxy:
-    """Plan a proxy of the stack; what it serves comes from the placements of its Services."""
+    """Plan a proxy of the stack; its traffic comes from the placements of its Services."""
     identity = proxy_id(frame.home, name)
     empty = Proxy(name, identity, Discovery.STATIC, may_serve_http=may_serve_http, heap=heap)
     owner, proxy, run = _run_of_stack(empty, frame)
@@ -188,7 +188,7 @@ def _run_of_stack(proxy: Proxy, frame: PlanContext) -> tuple[Owner, Proxy, Plann
 
 
 def _taken(placement: Placement, proxy: Proxy, frame: PlanContext) -> PlannedProxy:
-    """Plan a spare that serves one Service or Gateway as a whole: it runs as started, with a complete configuration."""
+    """Plan a spare that serves one Service or Gateway exclusively: it runs as started, with a whole configuration."""
     owner, proxy, run = _run_of_stack(proxy, frame)
     return PlannedProxy(proxy, owner, render(proxy), run, serves=placement.key)
 
@@ -204,7 +204,7 @@ def _own(placement: Placement, proxy: Proxy, given: PlacementInputs, frame: Plan
 
 
 def _places(placement: Placement, given: PlacementInputs) -> Iterator[Place]:
-    """Return where clients come: also ports that wait for backends, none that this host can't serve."""
+    """Return the addresses and ports of clients: also ports without backends yet, except unservable ones."""
     for planned in placement.ports:
         if planned.listeners or planned.problem is None or planned.problem.reason is Reason.NO_BACKENDS:
             for address in placement.addresses:
@@ -213,7 +213,7 @@ def _places(placement: Placement, given: PlacementInputs) -> Iterator[Place]:
 
 
 def _is_udp_only(service: Service, assignment: ProxyAssignment) -> bool:
-    """Return whether a proxy of its own serves UDP alone: a new one, or one that was begun so and gets nothing else."""
+    """Return whether its own proxy serves UDP alone: a new one, or one that was started so and gets nothing else."""
     only = bool(service.ports) and all(port.protocol is Protocol.UDP for port in service.ports)
     return only and not assignment.proxy and assignment.udp_only is not False
 

@@ -44,7 +44,7 @@ def planned_port(  # noqa: PLR0913, PLR0917 - what a port is made from
     listen: Callable[[ServicePort, IPAddress], Listener],
     has_route: Callable[[IPAddress], bool],
 ) -> PlannedPort:
-    """Return `port` with a listener on each address whose family has backends, and the problem where one has none."""
+    """Return `port` with a listener on each address of a family with backends, and the problem if one lacks them."""
     if port in where.problems:
         return PlannedPort(port, problem=where.problems[port])
     mine = {entry.family: entry for entry in backends if entry.port == port}

@@ -1,9 +1,9 @@
 """The stack's own proxies, shared ones or spares: their number, and the Services that they serve.
 
-A Service keeps its proxy, as it keeps its address, so that one that comes or goes moves no other. There are as many
-shared proxies as configured, or one more where all are full; a new Service goes to the one with the fewest. A spare is
-started before it is needed, taken by one Service or Gateway for the rest of its life, and then replaced by another. Not
-here: Services with a proxy of their own, and the host's capacity (`capacity`).
+A Service keeps its proxy, as it keeps its address, so that an added or removed one moves no other. The number of
+shared proxies is the configured one, or one more if all are full; a new Service goes to the one with the fewest. A
+spare is started before it is needed, serves one Service or Gateway for the rest of its life, and is then replaced by
+another. Not here: Services with a proxy of their own, and the host's capacity (`capacity`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Assignment(Struct, frozen=True):
 
 
 class Http(NamedTuple):
-    """The Services that need HTTP, and the spares that can serve it: those of earlier versions can't."""
+    """Services that need HTTP, and spares that can serve it: spares of earlier versions can't."""
 
     wanted_by: Collection[ObjectKey] = ()
     proxies: Collection[ProxyName] = ()
@@ -96,8 +96,8 @@ def assign_spares(
 ) -> Assignment:
     """Assign waiting spares to `newcomers`, in this order; Services that stay keep theirs.
 
-    `held` are the stack's proxies that run. In the answer are those that are taken and those that still wait. A proxy
-    whose Service is gone isn't: it may still carry that one's streams, so it is stopped and not used again.
+    `held` are the running stack proxies. The result has the assigned and the still waiting ones. A proxy of a removed
+    Service isn't in it: it may still carry that Service's streams, so it is stopped and not used again.
     """
     running = set(held)
     kept = {
@@ -111,7 +111,7 @@ def assign_spares(
 
 
 def _taken(newcomers: Sequence[ObjectKey], waiting: list[ProxyName], http: Http) -> Mapping[ObjectKey, ProxyName]:
-    """Assign each newcomer the first spare that can serve it; Services get those first that can't serve HTTP."""
+    """Assign each newcomer the first spare that can serve it; Services first get spares that can't serve HTTP."""
     taken: dict[ObjectKey, ProxyName] = {}
     for key in newcomers:
         fitting = (name for name in waiting if key not in http.wanted_by or name in http.proxies)
@@ -122,7 +122,7 @@ def _taken(newcomers: Sequence[ObjectKey], waiting: list[ProxyName], http: Http)
 
 
 def with_spares(assignment: Assignment, held: Iterable[ProxyName], wanted: int) -> Assignment:
-    """Keep just `wanted` proxies waiting, besides those that are taken; new ones get numbers that are free."""
+    """Keep `wanted` proxies waiting besides the assigned ones; new ones get free numbers."""
     taken = set(assignment.assignments.values())
     waiting = [name for name in assignment.proxies if name not in taken]
     fresh = _unused({*held, *assignment.proxies})

@@ -43,7 +43,7 @@ class Taken:
         self._settle()
 
     def against(self, route: PodRoute) -> str:
-        """Return what conflicts with `route`; empty if nothing does, or if the existing route leads the same way."""
+        """Return the conflicts with `route`; empty without any, or if the existing route has the same gateway."""
         network, version = route.destination, route.destination.version
         first, last = span_of(network)
         for bits in range(network.prefixlen + 1):
@@ -71,11 +71,11 @@ class Taken:
 
 
 class Refusals(Struct, frozen=True):
-    """What keeps a route from being made."""
+    """Reasons that prevent a route."""
 
     others: Taken
     near: Sequence[IPNetwork] | None
-    """Networks whose members can be gateways; None where no host is known."""
+    """Networks with possible gateways; None if no host is known."""
     named: Mapping[ClusterName, tuple[IPNetwork, ...]]
 
     def why(self, cluster: ClusterName, route: PodRoute) -> str:

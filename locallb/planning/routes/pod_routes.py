@@ -135,7 +135,7 @@ def routes_of(snapshot: Snapshot, settings: Settings) -> RoutePlan:
 
 
 def wanted_routes(snapshot: Snapshot, settings: Settings) -> Mapping[ClusterName, tuple[PodRoute, ...]]:
-    """Return the routes of each cluster, in order, whatever is in the way: to pods, or what its source knows."""
+    """Return the routes of each cluster, in order, regardless of conflicts: to pods, or as its source defines."""
     named, given = _named(settings), snapshot.node_routes
     by_cluster: dict[ClusterName, list[Node]] = {}
     for node in sorted(snapshot.nodes, key=lambda node: (node.cluster, node.name)):

@@ -51,7 +51,7 @@ _Served: TypeAlias = Sequence[tuple[BoundGateway, Outcome]]
 """Gateways in the order of keys, and what became of each."""
 _Said: TypeAlias = Mapping[Reference, tuple[ParentVerdict, ...]]
 _Statuses: TypeAlias = tuple[tuple[Reference, ...], tuple[PlannedStatus, ...]]
-"""Of which routes, and what each is told."""
+"""The routes, and the status of each."""
 _InOrder: TypeAlias = Callable[[tuple[PlannedStatus, ...]], tuple[PlannedStatus, ...]]
 _Planned = TypeVar("_Planned", Placement, Rejection)
 _Make: TypeAlias = Callable[..., ApiStatus]
@@ -84,7 +84,7 @@ def with_statuses(
 
 
 class _Telling(Struct, frozen=True):
-    """Makes statuses, each once for as long as it is made of the same."""
+    """Makes statuses, each once for identical inputs."""
 
     snapshot: Snapshot
     memory: AnyMemo
@@ -144,7 +144,7 @@ def _served(outcomes: Sequence[tuple[object, Outcome | None]], bound: Sequence[B
 
 
 def _of_cluster(objects: GatewayObjects, served: _Served, gateways: Gateways) -> _Served:
-    """Return those of one cluster: most often there is no other."""
+    """Return the served objects of one cluster: mostly it is the only one."""
     if len(gateways.clusters) == 1:
         return served
     return [(gateway, outcome) for gateway, outcome in served if gateway.key.cluster == objects.cluster]
@@ -195,7 +195,7 @@ def _of_sets(
 def _of_routes(
     cluster: ClusterName, bound: Sequence[BoundGateway], backends: Backends, shared: GatewayObjects, tell: _Telling
 ) -> Iterable[PlannedStatus]:
-    """Return the statuses of routes in the order of names: those that one Gateway alone speaks of are made together."""
+    """Return the statuses of routes in the order of names; routes of a single Gateway are computed together."""
     memory = tell.memory
     said = _each(memory, cluster, "said").each(verdicts_of, bound)
     named = _each(memory, cluster, "named").each(tuple, said)

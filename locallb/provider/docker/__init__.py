@@ -24,7 +24,7 @@ def make_docker_provider(
 ) -> Provider:
     """Make the provider for the daemon that the environment names.
 
-    `root` is the directory of the project that is deployed: containers of another project, whose state was copied
-    here, are left alone by deletions. `pull` is asked when a container is made.
+    `root` is the directory of the deployed project: deletions leave alone containers of another project, if its state
+    was copied here. `pull` is called when a container is made.
     """
     return DockerProvider(Lifecycle(Containers(), root, pull))

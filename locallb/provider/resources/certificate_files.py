@@ -16,7 +16,7 @@ class CertificateFilesError(Exception):
 
 
 def write(directory: Path, certificate: AnyCertificate, chain: bytes, key: bytes, *, shared: bool) -> None:
-    """Write both, the key for nobody but Envoy. Raises CertificateFilesError; then those from before are there."""
+    """Write both, the key readable for Envoy alone. Raises CertificateFilesError; then the former files are kept."""
     try:
         texts = {directory / name: part.decode() for name, part in zip(_files(certificate), (chain, key), strict=True)}
         files.write_all(texts, mode=files.SHARED if shared else files.PRIVATE)
@@ -33,7 +33,7 @@ def read(directory: Path, certificate: AnyCertificate) -> tuple[bytes, bytes] | 
 
 
 def remove(proxy: ProxyId, owner: Owner, certificate: AnyCertificate) -> None:
-    """Remove both, unless the directory is somebody else's by now; nothing else in it: that as well."""
+    """Remove both, unless the directory has another owner by now; and the directory, if nothing else is in it."""
     directory = Proxies.ours().find(proxy)
     if directory is None or directory.owner != owner:
         return

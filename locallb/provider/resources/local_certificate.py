@@ -81,7 +81,9 @@ class LocalCertificate(ResourceType[LocalCertificateInputs, LocalCertificateStat
         return self.create(new)[1]
 
     def delete(self, state: LocalCertificateState) -> None:
-        """Remove the files, unless the directory is somebody else's by now; nothing else in it: that as well."""
+        """Remove the files, unless the directory has another owner by now; and the directory, if nothing else is in
+        it.
+        """
         if not self.belongs_to_copied_project(state.owner):
             certificate_files.remove(state.proxy, state.owner, _planned(state))
 

@@ -131,7 +131,7 @@ class LoopbackPorts(_LoopbackClaim[LoopbackPortsInputs, LoopbackPortsState]):
 
 
 def _release_earlier(address: IPAddress, owner: Owner) -> None:
-    """Release what `owner` has claimed of `address` in ledgers that count no longer, as nobody else ever would.
+    """Release claims of `owner` on `address` in former ledgers, as no other run ever would.
 
     Raises LedgerError.
     """

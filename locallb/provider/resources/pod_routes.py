@@ -1,7 +1,7 @@
 """PodRoutes: routes to the pods of a cluster, in this host's table or in the network namespace of a container.
 
-They carry a protocol of ours and the stack's metric, so they are told from everybody else's whatever became of the
-state. Not here: how routes are changed, and which ones are in the way.
+Our protocol and the stack's metric distinguish them from all other routes, even without the state. Not here: how routes
+are changed, and which ones conflict.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class PodRoutes(ResourceType[PodRoutesInputs, PodRoutesState]):
     inputs = PodRoutesInputs
     state = PodRoutesState
     replaced_for = frozenset({"container", "owner"})
-    """Replace where the table is another one, or whose they are; routes come and go in place."""
+    """Replace for another table or owner; routes are added and removed in place."""
 
     def check(self, new: PodRoutesInputs) -> Iterator[tuple[str, str]]:
         """Accept routes as they are printed."""
@@ -44,7 +44,7 @@ class PodRoutes(ResourceType[PodRoutesInputs, PodRoutesState]):
         return {} if is_unknown(new.owner) else {"metric": metric_of(new.owner.home)}
 
     def create(self, new: PodRoutesInputs) -> tuple[str, PodRoutesState]:
-        """Make those that aren't there."""
+        """Add the missing routes."""
         metric = metric_of(new.owner.home)
         _change(new, put=_parsed(new.routes), remove=())
         return f"{new.container or HOST}/{metric}", grown(self.state, new, metric=metric)

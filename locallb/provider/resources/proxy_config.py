@@ -85,9 +85,9 @@ class ProxyConfig(ResourceType[ProxyConfigInputs, ProxyConfigState]):
         return self._write(directory, new)
 
     def delete(self, state: ProxyConfigState) -> None:
-        """Remove the directory, if it is still ours, and before that whatever still runs in it.
+        """Remove the directory, if it is still ours, after all processes that still run in it.
 
-        A refresh loses sight of a process that hangs, or that an interrupted run had told to stop.
+        A refresh loses a process that hangs, or that an interrupted run had drained.
         """
         owner = state.owner
         directory = Proxies.ours().find(state.proxy)
@@ -113,7 +113,7 @@ class ProxyConfig(ResourceType[ProxyConfigInputs, ProxyConfigState]):
 
 
 def _set_modes(directory: Path, texts: Mapping[str, str], mode: int) -> None:
-    """Set the mode of new files on those that stay as they are."""
+    """Set the mode of new files on the unchanged ones."""
     for name in texts:
         files.set_mode(directory / name, mode)
 

@@ -33,7 +33,7 @@ _Signature: TypeAlias = tuple[int, int, int]
 
 
 class FragmentChange(Struct, frozen=True):
-    """What a part shall be; `gone` are listeners that must not be reachable afterwards."""
+    """Desired content of a fragment; `gone` are listeners that must not be reachable afterwards."""
 
     part: PartId
     listeners: Texts = field(default_factory=dict)
@@ -67,7 +67,7 @@ _READING = Lock()
 
 
 def apply(directory: Path, change: FragmentChange) -> None:
-    """Make one part what it shall be, together with whatever others want now. Raises ClientError, ProviderError."""
+    """Apply one fragment together with all other pending changes. Raises ClientError, ProviderError."""
     queue(directory).ask(change)
 
 

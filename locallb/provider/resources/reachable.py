@@ -43,7 +43,7 @@ class _Sight(Struct, frozen=True):
 
     lds: Subscription
     versions: Versions
-    """Those that are active: of the proxy as a whole, or of the part."""
+    """Active versions: of the proxy as a whole, or of the fragment."""
     bound: frozenset[str]
     failed: Mapping[str, str]
 

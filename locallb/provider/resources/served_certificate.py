@@ -75,7 +75,9 @@ class ServedCertificate(ResourceType[ServedCertificateInputs, ServedCertificateS
         return self.create(new)[1]
 
     def delete(self, state: ServedCertificateState) -> None:
-        """Remove the files, unless the directory is somebody else's by now; nothing else in it: that as well."""
+        """Remove the files, unless the directory has another owner by now; and the directory, if nothing else is in
+        it.
+        """
         if not self.belongs_to_copied_project(state.owner):
             certificate_files.remove(state.proxy, state.owner, _certificate(state))
 
@@ -111,6 +113,6 @@ def _certificate(known: ServedCertificateInputs) -> Certificate:
 
 
 def _cluster(known: ServedCertificateInputs) -> ClusterName:
-    """Return whose Secret it is."""
+    """Return the cluster of its Secret."""
     served = ObjectKey.parse(known.serves) if known.serves else known.owner.service
     return served.cluster

@@ -39,7 +39,7 @@ class ServiceConfig(ResourceType[ServiceConfigInputs, ServiceConfigState]):
         return new.part, self._put(new, frozenset())
 
     def read(self, state: ServiceConfigState) -> ServiceConfigState | None:
-        """Read what the files say: a part that somebody changed or removed shows as a changed property."""
+        """Read the files: a fragment changed or removed by another process shows as a changed property."""
         directory = _directory(state)
         if directory is None:
             return None

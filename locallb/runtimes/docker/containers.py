@@ -123,7 +123,7 @@ def container_words(image: str, memory: int, cpus: str, network: str) -> tuple[s
 
 
 def labelled_owner(labels: Mapping[str, str]) -> Owner | None:
-    """Read whose a container is; None where its labels don't tell."""
+    """Read a container's owner from its labels; None if they name none."""
     try:
         return owner_from({key.removeprefix(LABEL_PREFIX): value for key, value in labels.items()})
     except (KeyError, ValueError):

@@ -26,8 +26,9 @@ from locallb.runtimes.docker.contexts import ContextError
 from locallb.runtimes.docker.engines import DOCKER, Engine
 
 PATIENCE, ANSWER = 60, 20
-"""Seconds that an answer of the daemon may take, also under load, and one that only tells what is there; a stop waits
-no longer than it was told to."""
+"""Timeouts in seconds: of a daemon's response, also under load, and of one that only reports state. A stop takes no
+longer than its own limit.
+"""
 _LONGEST = 600
 """Seconds for which a daemon that fetches or unpacks an image may say nothing."""
 _IDLE = getattr(socket, "TCP_KEEPIDLE", 0x10)
@@ -111,9 +112,9 @@ class Daemon:
         return self._made
 
     def require_new_connections(self) -> None:
-        """Check that the daemon takes new connections: one that is going down still answers on those that it has.
+        """Check that the daemon accepts new connections: one that is shutting down still answers on existing ones.
 
-        Raises what docker-py raises. Where systemd holds the socket, this waits until the daemon is back.
+        Raises docker-py's errors. Where systemd holds the socket, this waits until the daemon is back.
         """
         _try_to_reach(self.host, ANSWER)
         with closing(_Client(version=self.engine.api, timeout=ANSWER, **self.engine.where())) as client:
@@ -166,10 +167,10 @@ class EventStream:
 
 
 class _Client(APIClient):  # type: ignore[misc]  # docker-py has no types
-    """docker-py's client, with the certificate authority that Docker's settings name, and connections that notice.
+    """docker-py's client with the certificate authority of Docker's settings and TCP keep-alive.
 
-    requests prefers REQUESTS_CA_BUNDLE, which is about the web's, to what a session was told. Events may be silent for
-    days: whether a daemon elsewhere is still there is found out by TCP itself.
+    requests prefers REQUESTS_CA_BUNDLE, which is meant for the web, to a session's own setting. Events may be silent
+    for days: TCP itself detects that a remote daemon is gone.
     """
 
     def mount(self, prefix: str, adapter: HTTPAdapter) -> None:
@@ -186,7 +187,7 @@ class _Client(APIClient):  # type: ignore[misc]  # docker-py has no types
         return answer
 
     def merge_environment_settings(self, *args: object, **kwargs: object) -> dict[str, object]:
-        """Take the environment's settings, but for who is to be trusted."""
+        """Apply the environment's settings, except for the trusted certificate authority."""
         settings: dict[str, object] = super().merge_environment_settings(*args, **kwargs)
         return {**settings, "verify": self.verify}
 

@@ -20,11 +20,11 @@ from locallb.model.identities import ContainerId, ImageName
 from locallb.runtimes.docker.daemon import ContainersError, Daemon, Document, EventStream, none_if_absent, told
 
 _SAID = 20_000
-"""Bytes of a log that are told, however long its lines are."""
+"""Maximum bytes of a log in a message, however long its lines are."""
 _EXIT_NOT_WRITTEN = "timed out waiting for file"
-"""Podman's answer where it has ended a container whose monitor, on a busy host, takes long to write its exit code."""
+"""Podman's response if it ended a container with a monitor that, on a busy host, is slow to write its exit code."""
 _TAR = 10_240
-"""Bytes that an archive has beside those of its only file."""
+"""Bytes of an archive in addition to its only file."""
 
 
 DISCONNECT = "disconnect"
@@ -32,7 +32,7 @@ DISCONNECT = "disconnect"
 
 
 def attributes_of(event: Document) -> Mapping[str, str]:
-    """Return what an event tells of its subject, a container's labels among it."""
+    """Return the attributes of an event's subject, including a container's labels."""
     return (event.get("Actor") or {}).get("Attributes") or {}
 
 
@@ -83,7 +83,7 @@ class Containers(Daemon):
     def stream(
         self, filters: Mapping[str, object], since: float, keep: Callable[[Document], bool] = lambda _event: True
     ) -> EventStream:
-        """Return the events of a filter since a time as they happen, those that are to be kept."""
+        """Stream the events that match a filter and `keep`, beginning at a time."""
         client = self.client()
         answer = client._get(  # noqa: SLF001 - docker-py waits for ever for the beginning of its answer
             client._url("/events"),  # noqa: SLF001 - as above

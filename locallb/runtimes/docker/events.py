@@ -12,9 +12,9 @@ from locallb.runtimes.docker.engine_api import DISCONNECT, Containers, attribute
 from locallb.threads.supervised import SupervisedThread, Task
 
 HARM = ("die", "pause", "unpause", "destroy", "update", "rename", DISCONNECT)
-"""What ends or changes a container: for those that we start ourselves."""
+"""Events that end or change a container: for containers that we start ourselves."""
 LIFE = ("start", "die", "destroy")
-"""What makes a container one more or one less: for those that others start."""
+"""Events that add or remove a container: for containers that other programs start."""
 _AGAIN = 1.0
 """Seconds until Docker is asked again where it doesn't answer."""
 _SILENCE = 20.0
@@ -22,11 +22,10 @@ _SILENCE = 20.0
 
 
 class ContainerEvents:
-    """Calls `changed` with the value of `label` of each container concerned, from a thread of its own, until `stop`.
+    """Calls `changed` with the value of `label` of each affected container, from its own thread, until `stop`.
 
-    What happened since it was made isn't missed, however long Docker takes to answer first. `presence` is called with a
-    sentence when Docker stops answering, and with an empty one once it answers again: nobody can tell then what
-    happened meanwhile.
+    Events since its creation are not missed, however long Docker takes to answer first. `presence` receives a sentence
+    when Docker stops answering, and an empty one once it answers again: events in between are unknown.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""Facts from Docker for a stack whose proxies are containers: its own containers, the network, and usability.
+"""Facts from Docker for a stack with proxies in containers: its own containers, the network, and usability.
 
-A Docker that can't be asked isn't one without containers: every failure is told. Not here: making containers.
+Every failure is reported: an unreachable Docker is not one without containers. Not here: creating containers.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Contained(Struct, frozen=True):
     places: frozenset[Place] = frozenset()
     """The host's ports that Docker publishes for them."""
     silent: frozenset[str] = frozenset()
-    """The ids of proxies whose container is paused or doesn't run: they answer nothing."""
+    """Proxies with a paused or stopped container: they don't answer."""
 
 
 def _require_image(containers: Containers, settings: ContainerSettings, host: HostFacts) -> None:
@@ -104,7 +104,7 @@ def answers(seen: Document) -> bool:
 
 
 def read_subnets(containers: Containers, network: str, home: Home) -> tuple[Subnet, ...]:
-    """Read the subnets of the network on which ports are published, and whose addresses are taken there.
+    """Read the subnets of the network on which ports are published, with the owners of claimed addresses.
 
     Raises UnfitError, ContainersError.
     """
@@ -138,7 +138,7 @@ def _subnet(config: Mapping[str, str], connected: Iterable[Document], names: Col
 
 
 def _addresses_of(listed: Document, names: Collection[object]) -> Iterator[IPAddress]:
-    """Return a container's addresses on a network: those that it has, and those that it has when it runs."""
+    """Yield a container's addresses on a network: its current ones and the fixed ones that it has when it runs."""
     networks = (listed.get("NetworkSettings") or {}).get("Networks") or {}
     for endpoint in (endpoint for name, endpoint in networks.items() if name in names):
         fixed = endpoint.get("IPAMConfig") or {}
@@ -147,7 +147,7 @@ def _addresses_of(listed: Document, names: Collection[object]) -> Iterator[IPAdd
 
 
 def home_of(listed: Document) -> Home | None:
-    """Return whose a container of a list is."""
+    """Return the home of the stack that owns a listed container."""
     owner = labelled_owner(listed.get("Labels") or {})
     return owner.home if owner else None
 

@@ -54,7 +54,7 @@ def _libraries(binary: Path) -> Iterator[Path]:
 
 
 def _add(tar: tarfile.TarFile, source: Path, name: str, *, executable: bool) -> None:
-    """Add the file itself, not a link, owned by root, below directories that everybody may enter."""
+    """Add the file itself, not a link, owned by root, below directories that every user may enter."""
     names = set(tar.getnames())
     for parent in reversed(Path(name).parents[:-1]):
         if str(parent) not in names:  # a rootless Docker would make one that even root inside can't enter

@@ -13,7 +13,7 @@ from locallb.runtimes.docker.engine_api import Containers
 
 
 def labels_of(seen: Document) -> Mapping[str, str]:
-    """Return the labels of a container that an engine tells of."""
+    """Return the labels of an inspected container."""
     return dict(seen["Config"].get("Labels") or {})
 
 

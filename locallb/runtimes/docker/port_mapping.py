@@ -59,10 +59,10 @@ def publish(proxy: Proxy, places: Iterable[Place]) -> Proxy:
 def internal_addresses(
     addresses: Iterable[IPAddress], subnets: Sequence[Subnet], pools: Sequence[Pool], proxy: ProxyId
 ) -> Iterator[IPAddress]:
-    """Return the container's fixed addresses: of a family at most one, with the last byte of the Service's address.
+    """Return the container's fixed addresses: at most one per family, with the last byte of the Service's address.
 
-    None for a family whose subnet has no room that Docker leaves alone, and where another owner's container has that
-    address: then Docker chooses. What it chose for `proxy` stays when the address becomes free.
+    None for a family with no room in its subnet outside Docker's own range, or if another owner's container has that
+    address: then Docker chooses. Docker's choice for `proxy` stays when the address becomes free.
     """
     done: set[Family] = set()
     for address in addresses:

@@ -1,7 +1,8 @@
-"""Routes changed by a short-lived container: for users who may use an engine and may not change routes.
+"""Routes changed by a short-lived container: for users with access to an engine and no right to change routes.
 
-It has the right to administer one network, this host's or a proxy's, and no other. Its `ip` is this host's own, made an
-image on the spot, or that of a kind node, whose image is here where kind's pods are. Not here: which routes are wanted.
+The container may administer one network, this host's or a proxy's, and no other. Its `ip` is this host's own, made an
+image on the spot, or that of a kind node, which has its image here if kind's pods are here. Not here: which routes are
+wanted.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ START_SECONDS = 10.0
 def drain_container(seen: Container) -> None:
     """Close the listeners of a running container's Envoy, and leave open connections a moment.
 
-    `seen` is what Docker tells of it. Once is enough, whoever deletes the proof or the container; an Envoy that
-    doesn't answer has no connections worth waiting for.
+    `seen` is Docker's description of it. Draining once is enough, even if the marker or the container is deleted; an
+    Envoy that doesn't answer has no connections worth waiting for.
     """
     directory, process = _directory(seen), int(seen["State"]["Pid"] or 0)
     if directory is not None and process and not was_drained(seen):
@@ -34,7 +34,7 @@ def drain_container(seen: Container) -> None:
 
 
 def was_drained(seen: Container) -> bool:
-    """Return whether this very run of a container was told to stop: it lives, but listens no longer."""
+    """Return whether this run of a container was drained: it lives, but listens no longer."""
     directory = _directory(seen)
     return directory is not None and draining.was_told(directory, _note(seen))
 
@@ -79,7 +79,7 @@ def _has_lost_directory(seen: Container) -> bool:
 
 
 def started_before(seen: Container, at: float) -> bool:
-    """Return whether the run of a container began before that time (Unix); False where that isn't told."""
+    """Return whether the run of a container began before that time (Unix); False if its start is unknown."""
     try:
         return datetime.fromisoformat(str(seen["State"]["StartedAt"])).timestamp() < at
     except (ValueError, TypeError):

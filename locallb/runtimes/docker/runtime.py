@@ -39,13 +39,13 @@ ENDING = 5.0
 CHECK = 1.0
 """Seconds between two checks of published ports."""
 _SECONDS = 10
-"""What an Envoy that is told to end has for its connections, as Docker has it."""
+"""Seconds between Docker's stop signal and the kill of an Envoy: Docker's default."""
 
 
 class Docker(Runtime):
-    """Containers that pulumi-docker declares. Docker starts them again, and whoever removes one drained it before.
+    """Containers that pulumi-docker declares. Docker restarts them, and every removal drains them first.
 
-    An engine with the same API is a runtime of this kind, too, whose containers are declared in another way.
+    An engine with the same API is a runtime of this kind, too, with containers that are declared in another way.
     """
 
     asks_a_daemon = True
@@ -62,7 +62,7 @@ class Docker(Runtime):
         self.containers().ping()
 
     def facts(self, home: Home, settings: Settings, pids: Collection[int]) -> HostFacts:
-        """Look at this host and at the engine: a container of root's may bind every port, whoever runs us."""
+        """Read the facts of this host and the engine: a root-owned container may bind every port, for any user."""
         return read_facts(home, settings, pids, self.containers(ANSWER))
 
     def facts_at_a_glance(self, home: Home, settings: Settings, pids: Collection[int]) -> tuple[HostFacts, str]:
@@ -95,10 +95,10 @@ class Docker(Runtime):
             yield HostRun("container", name, labelled_owner(labels), directory, apart=True, end=end)
 
     def await_start(self, run: RunIdentity, directory: Path) -> None:
-        """Wait for its Envoy: a container is made before that is ready.
+        """Wait for its Envoy: a container exists before its Envoy is ready.
 
-        Refuses one that an interrupted run told to stop: it answers, but listens no longer; and one that is removed
-        meanwhile.
+        Raises ProviderError for one that an interrupted run drained (it answers, but listens no longer), and for one
+        that is removed meanwhile.
         """
         if self.is_drained(run, directory):
             name = _name_of(run)
@@ -110,14 +110,14 @@ class Docker(Runtime):
             raise ProviderError(f"the container {_name_of(run)} was removed by somebody: run up again")
 
     def is_drained(self, run: RunIdentity, directory: Path) -> bool:
-        """Ask the engine, where something was told to stop there at all: its listeners look alive all the same."""
+        """Query the engine if a drain was recorded in the directory: the listeners look alive all the same."""
         if not (directory / draining.STOPPING).exists():
             return False
         seen = self.containers().inspect(run.id)
         return seen is not None and was_drained(seen)
 
     def cannot_serve(self, run: RunIdentity, directory: Path) -> bool:
-        """Ask the engine: the Envoy of a paused container keeps who asks it waiting."""
+        """Query the engine: the Envoy of a paused container accepts requests without answering them."""
         del directory
         seen = self.containers().inspect(run.id)
         return seen is not None and (not answers(seen) or was_drained(seen))

@@ -1,7 +1,7 @@
 """The resource PodmanContainer: a proxy's container. Its operations are in `lifecycle`, which loads a client.
 
-Another spec is another container. One that doesn't serve (ended, paused, told to stop) counts as gone, and creating it
-again has the same one go on.
+A changed spec is another container. One that doesn't serve (ended, paused, drained) counts as gone, and creating it
+again resumes the same one.
 """
 
 from __future__ import annotations

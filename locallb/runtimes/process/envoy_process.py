@@ -94,7 +94,7 @@ class EnvoyProcess(ResourceType[EnvoyProcessInputs, EnvoyProcessState]):
         return state if alive and EnvoyAdmin(directory).answers() else None
 
     def leaves_nothing(self, state: EnvoyProcessState) -> bool:
-        """Return True: the proxy's directory leads whoever starts or removes the proxy to what runs in it."""
+        """Return True: the proxy's directory identifies its process to every run that starts or removes the proxy."""
         del state
         return True
 

@@ -27,7 +27,7 @@ class Exits:
         self._followed: dict[Process, int] = {}
         self._names: dict[int, tuple[Process, str]] = {}
         self._left: dict[Process, str] = {}
-        """Of which nothing tells the end."""
+        """Processes without a notification of their end."""
         self._thread = SupervisedThread(Task.EXITS, "exits", self._wait)
         self._thread.start()
 
@@ -55,7 +55,7 @@ class Exits:
             os.close(self._bell)
 
     def _gone(self, processes: Mapping[Process, str]) -> list[str]:
-        """Follow these; return the names of those that have ended."""
+        """Follow these processes; return the names of those already ended."""
         return [name for process, name in processes.items() if not self._take(process, name)]
 
     def _take(self, process: Process, name: str) -> bool:
@@ -112,7 +112,7 @@ class Exits:
 
 
 def _may_run(process: Process) -> bool:
-    """Return whether it still runs, or that can't be told now."""
+    """Return whether it still runs, or its state is unknown now."""
     try:
         return is_alive(process)
     except ProcessError:

@@ -23,6 +23,6 @@ def read_facts(home: Home, settings: Settings, pids: Collection[int]) -> HostFac
 
 
 def our_pids(home: Home, known: Collection[int]) -> set[int]:
-    """Find a stack's proxies: those in its state, `known`, and those that a crash kept out of it."""
+    """Find the processes of a stack's proxies: those in its state, `known`, and ones that a crash left out of it."""
     marked = processes.marked(PROXY_MARK).items()
     return {*known, *(process.pid for process, mark in marked if (owner := marked_owner(mark)) and owner.home == home)}

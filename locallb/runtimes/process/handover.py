@@ -75,10 +75,10 @@ def after(directory: Path, former: Process) -> Epoch | None:
 
 @contextmanager
 def admin_aside(directory: Path, former: Process) -> Iterator[None]:
-    """Keep the admin socket of a process that runs, where the next one makes its own.
+    """Move the admin socket of a running process aside, because the next process makes its own.
 
-    It stands where it was afterwards if that process still runs and the next one doesn't, as it failed: by it, the
-    former can be drained. Who is interrupted in the midst leaves a next one that serves, with a socket of its own.
+    It is moved back if that process still runs and the next one failed, so that the former can be drained. After an
+    interruption in between, the next process serves, with its own socket.
     """
     socket, aside = directory / ADMIN_SOCKET, directory / _FORMER
     with suppress(OSError):

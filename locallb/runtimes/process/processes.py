@@ -124,9 +124,9 @@ def activity(pid: int) -> Activity | None:
 
 
 def has_open(process: Process, path: Path) -> bool:
-    """Return whether a process has this file open; of another user's, of whom that isn't told, whether it locked it.
+    """Return whether a process has this file open, or has locked it, if another user's open files can't be read.
 
-    Raises ProcessError where this host lacks what it takes to look.
+    Raises ProcessError if this host lacks the resources to check.
     """
     try:
         file, descriptors = path.stat(), list(Path(f"/proc/{process.pid}/fd").iterdir())
@@ -143,9 +143,9 @@ def has_open(process: Process, path: Path) -> bool:
 
 
 def _has_locked(process: Process, path: Path) -> bool:
-    """Return whether a process has locked this file, as the kernel tells everybody.
+    """Return whether a process has locked this file, by the kernel's public list of locks.
 
-    The file's number decides: of its device some filesystems tell otherwise there.
+    The inode number decides: some filesystems have another device number in that list.
     """
     try:
         number = path.stat().st_ino
@@ -179,7 +179,7 @@ def marked(key: str) -> Mapping[Process, Mapping[str, str]]:
 
 
 def find(key: str, value: str) -> tuple[Process, ...]:
-    """Find this user's living processes, but ourselves, whose environment says `key`=`value`."""
+    """Find this user's running processes, except this one, with `key`=`value` in their environment."""
     return tuple(process for process, pairs in marked(key).items() if pairs[key] == value)
 
 
@@ -250,7 +250,7 @@ def _environment(raw: bytes) -> Mapping[str, str]:
 
 
 def _told(pid: int, name: str) -> bytes:
-    """Return what the kernel tells of a process: nothing if it is gone or isn't this user's. Raises ProcessError."""
+    """Read a file of a process under /proc: empty if it is gone or isn't this user's. Raises ProcessError."""
     try:
         return Path(f"/proc/{pid}/{name}").read_bytes()
     except OSError as error:

@@ -50,7 +50,7 @@ class Processes(Runtime):
             drain_process(Path(directory), process)
 
     def leave(self, resources: Sequence[Resource], home: Home, state_home: Path) -> int:
-        """Stop those that the state has."""
+        """Stop the processes that are in the state."""
         del home
         running = list(living(resources))
         for proxy, process in running:
@@ -105,7 +105,7 @@ def living(resources: Iterable[Resource]) -> Iterator[tuple[str, Process]]:
 
 
 def _end(directory: Path, process: Process, owner: Owner | None) -> None:
-    """Stop a process whose directory is gone, or lies under another state home: then that goes as well."""
+    """Stop a process with a missing directory or one under another state home, and remove that directory."""
     stop_process(directory, process)
     proxies = Proxies(directory.parent)
     directory_record = proxies.find(ProxyId(directory.name))

@@ -35,9 +35,9 @@ _RUNNING: Joined[str, tuple[Process, ...]] = Joined(_by_directory)
 
 
 def runs_in(directory: Path, process: Process) -> bool:
-    """Return whether `process` lives, is ours, works in this very directory, and wasn't told to stop.
+    """Return whether `process` lives, is ours, works in exactly this directory, and wasn't drained.
 
-    The directory may have been removed and made again; who was told to stop listens no longer, though it still answers.
+    The directory may have been removed and made again; a drained process listens no longer, though it still answers.
     """
     if processes.mark_of(process).get(PROXY_MARK) != str(directory):
         return False

@@ -53,7 +53,7 @@ def _why_invalid(binary: EnvoyBinary, directory: Path) -> str:
 
 
 def _why_not_live(binary: EnvoyBinary, directory: Path) -> str:
-    """Run it with all that the proxy serves, but nowhere that clients connect, beside the one that serves."""
+    """Run it with the full configuration of the proxy, but without listeners for clients, next to the serving Envoy."""
     texts = _texts(directory)
     if not texts:  # not even an idle one would have enough
         return ""
@@ -68,7 +68,7 @@ def _why_not_live(binary: EnvoyBinary, directory: Path) -> str:
 
 
 def _texts(directory: Path) -> Mapping[str, str]:
-    """Return Envoy's files for it: less than what is served, or nothing, where it can't watch as much beside that."""
+    """Return Envoy's files for the trial: fewer or none if inotify lacks watches for a second copy."""
     texts = push.texts(directory)
     needed = rollout.all_watches(texts)
     available = inotify.available(needed)
@@ -89,7 +89,7 @@ def _furnish(place: Path, texts: Mapping[str, str]) -> None:
 
 
 def _why_silent(place: Path) -> str:
-    """Wait until it has what it shall serve, and goes on; return why it doesn't, empty if all is well."""
+    """Wait until it has its configuration and stays up; return the failure, empty if all is well."""
     deadline, admin, steady = time.monotonic() + PATIENCE, EnvoyAdmin(place), 0.0
     while not steady or time.monotonic() < steady or not admin.ready():
         status = files.read(place / "status")

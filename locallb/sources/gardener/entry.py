@@ -24,7 +24,7 @@ class GardenerSource(Struct, frozen=True):
     """A seed of Gardener, and the shoots that it has."""
 
     cluster: ClusterName
-    """What the seed is called as a cluster."""
+    """The seed's name as a cluster."""
     kubeconfig: str = ""
     """The seed's, as that of a running cluster."""
     context: ContextName = ContextName("")

@@ -1,8 +1,8 @@
 """The shoots of a seed, each followed as a source `kubernetes` of its own, and the seed before them.
 
-How a shoot is reached is kept, for this user only, in a kubeconfig under a path that stays the same: what was made can
-be taken away after the shoot has gone. A seed that doesn't answer isn't one without shoots: then those count that were
-found last. Not here: what a seed's objects mean (`shoots`), and when it is asked.
+A shoot's access is kept, for this user only, in a kubeconfig under a stable path: published data can be removed after
+the shoot is gone. A seed that doesn't answer isn't one without shoots: the last found ones count. Not here: what a
+seed's objects mean (`shoots`), and when it is read.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def find_shoots(finder: GardenerSource, root: Path, directory: Path, *, keep: bo
 
 
 def _keep(look: SeedContents, directory: Path, known: Mapping[str, Path], gone: Collection[str], *, keep: bool) -> None:
-    """Keep how shoots are reached, and forget those that are gone. Raises SourceError."""
+    """Write the kubeconfigs and routes of shoots, and empty the files of removed shoots. Raises SourceError."""
     write = partial(put, "gardener", keep=keep)
     usable = {name: way.text for name, way in look.ways.items() if way.text}
     for name, text in usable.items():
@@ -79,21 +79,21 @@ def _keep(look: SeedContents, directory: Path, known: Mapping[str, Path], gone: 
 
 
 def _node_routes(name: str, directory: Path, look: SeedContents | None) -> tuple[PodRoute, ...]:
-    """Return the ways to a shoot's Nodes, as far as the seed says; otherwise those that were kept."""
+    """Return the routes to a shoot's Nodes as the seed reports them; the stored ones if it doesn't."""
     if look is not None and look.machines is not None:
         return look.machines.get(name, ())
     return parsed(files.read(_ways_file(directory, name)) or "")
 
 
 def _changed_routes(directory: Path, look: SeedContents) -> Mapping[ClusterName, tuple[PodRoute, ...]]:
-    """Return the ways to be kept, none for Nodes that are gone; also for shoots whose control planes are elsewhere."""
+    """Return the routes to store: none for removed Nodes. Includes shoots with control planes elsewhere."""
     if look.machines is None:
         return {}
     return dict.fromkeys(_route_files(directory), ()) | _by_shoot(look.machines)
 
 
 def _kept_routes(directory: Path) -> dict[ClusterName, tuple[PodRoute, ...]]:
-    """Return the ways that were kept, by shoot."""
+    """Return the stored routes, by shoot."""
     return {name: parsed(files.read(path) or "") for name, path in _route_files(directory).items()}
 
 
@@ -103,14 +103,14 @@ def _route_files(directory: Path) -> dict[ClusterName, Path]:
 
 
 def _by_shoot(machines: Mapping[str, tuple[PodRoute, ...]]) -> dict[ClusterName, tuple[PodRoute, ...]]:
-    """Return those ways whose shoots may be called so."""
+    """Return the routes of shoots with a valid cluster name."""
     return {ClusterName(name): ways for name, ways in machines.items() if LABEL.fullmatch(name)}
 
 
 def _sources(
     finder: GardenerSource, known: Mapping[str, Path], directory: Path, look: SeedContents | None
 ) -> tuple[KubernetesSource, ...]:
-    """Return the seed, whose gateways lead to the others, and the shoots."""
+    """Return the seed, with the gateways for the shoots, and the shoots."""
     meant = {name: path for name, path in sorted(known.items()) if is_meant(finder, name)}
     shoots = look.shoots if look else {}
     return (
@@ -159,7 +159,7 @@ def _seed(directory: Path) -> Path:
 
 
 def _elsewhere(identity: str, directory: Path, known: Collection[str]) -> str:
-    """Explain that this isn't the seed that had the shoots, whose names it may use as well; empty if it is."""
+    """Explain that another seed had the shoots, and this one may use the same names; empty if it is the same seed."""
     before = files.read(_seed(directory)) if known else None
     if before in {None, identity}:
         return ""
@@ -186,7 +186,7 @@ def _without_routes(finder: GardenerSource, look: SeedContents) -> tuple[str, ..
 
 
 def _unreached(finder: GardenerSource, known: Collection[str], look: SeedContents) -> tuple[str, ...]:
-    """Tell of shoots that aren't up yet, and of kubeconfigs with more in them than is taken."""
+    """Report shoots that aren't up yet, and kubeconfigs with entries that local-lb refuses."""
     meant = {name: look.ways[name] for name in sorted(look.ways) if is_meant(finder, name)}
     young = (f"the shoot {name} isn't up yet" for name, way in meant.items() if name not in known and not way.refused)
     refused = (

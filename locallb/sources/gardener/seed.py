@@ -1,4 +1,4 @@
-"""Requests to a seed's API: its shoots, and the Secrets of those that are selected; no others.
+"""Requests to a seed's API: its shoots, and the Secrets of selected shoots only.
 
 Not here: what the answers mean (`shoots`).
 """
@@ -29,15 +29,15 @@ _SYSTEM = "kube-system"
 
 
 class SeedContents(Struct, frozen=True):
-    """What a seed has."""
+    """Contents of a seed."""
 
     identity: str
-    """Of the seed, whatever it is called and wherever it is reached."""
+    """Identity of the seed, independent of its name and address."""
     present: frozenset[str]
     """Technical IDs of shoots of which it has anything."""
     shoots: Mapping[str, Shoot]
     ways: Mapping[str, GeneratedAccess]
-    """How those are reached that were asked for."""
+    """Access to the requested shoots."""
     machines: Mapping[str, tuple[PodRoute, ...]] | None = None
     """The ways to their Nodes; None where they may not be read."""
 
@@ -48,7 +48,7 @@ class Seed(MachinesApi):
     rights = "docs/gardener.md#rights"
 
     def look(self, is_asked: Callable[[str], bool]) -> SeedContents:
-        """Look at its shoots, and how those that `is_asked` says are reached. Raises KubeError."""
+        """Read its shoots, and the access to each shoot that `is_asked` selects. Raises KubeError."""
         identity = self._identity()
         control_planes = self._control_planes()
         clusters = self._clusters()
@@ -90,9 +90,9 @@ class Seed(MachinesApi):
             return None
 
     def _records(self) -> list[Object]:
-        """Return where names lead; none where this user may not ask, or nothing keeps such records. Raises KubeError.
+        """Return the DNS records; empty without the right to read them, or without such records. Raises KubeError.
 
-        Then names are resolved by this host.
+        Names are then resolved by this host.
         """
         try:
             return self._list(

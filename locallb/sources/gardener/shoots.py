@@ -23,9 +23,9 @@ from locallb.model.identities import ClusterName, ContextName, IPAddress, in_pla
 from locallb.sources.kept_access import LARGEST, GeneratedAccess, ServerAddress, admitted
 
 LABELS = {"gardener.cloud/role": "shoot", "shoot.gardener.cloud/provider": "local"}
-"""What the namespaces of control planes have whose shoots have their Nodes on this host."""
+"""Labels of control plane namespaces of shoots with Nodes on this host."""
 TOKEN, ADMIN = "shoot-access-local-lb", "gardener"
-"""Secrets: a token that was asked for us, which has the rights that it was given; otherwise the administrator's."""
+"""Secrets: a token requested for local-lb, with its own rights; otherwise the administrator's."""
 _GENERIC = "generic-token-kubeconfig"
 _GENERIC_NAME = "generic-token-kubeconfig.secret.gardener.cloud/name"
 _VISIBLE = re.compile(r"[!-~]+")
@@ -35,16 +35,16 @@ Records: TypeAlias = Mapping[str, IPAddress]
 
 
 class Shoot(Struct, frozen=True):
-    """A shoot of the provider `local` whose Cluster says enough to reach it."""
+    """A shoot of the provider `local` with enough data in its Cluster to reach it."""
 
     name: ClusterName
     """Its technical ID, which is the namespace of its control plane."""
     api: str = ""
     """The name of its API from outside; empty where it has none."""
     generic: str = _GENERIC
-    """Which Secret has the kubeconfig that lacks a token."""
+    """The Secret with the kubeconfig that lacks a token."""
     silent: str = ""
-    """Why its API needn't answer."""
+    """The reason that its API needn't answer."""
 
 
 def parse_shoot(document: JsonObject) -> Shoot | None:
@@ -76,9 +76,9 @@ def way(
 
 
 def read_records(documents: Iterable[JsonObject]) -> Mapping[str, Records]:
-    """Return where names lead by a seed's DNSRecords of addresses, by namespace; the first value of each counts.
+    """Return the addresses of names in a seed's DNSRecords, by namespace; the first value of each counts.
 
-    Where a name has addresses of both families, that of IPv4 counts.
+    If a name has addresses of both families, IPv4 counts.
     """
     records: dict[str, dict[str, IPAddress]] = {}
     for document in documents:
@@ -115,7 +115,7 @@ def _silence(shoot: object) -> str:
 
 
 def _host(text: str) -> str:
-    """Return a name that may stand in a URL; empty if it may not."""
+    """Return a valid host of a URL; empty if it is invalid."""
     with suppress(ValueError):
         return checks.hostname(text, wildcard=False)
     return ""

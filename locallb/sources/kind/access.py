@@ -1,6 +1,6 @@
 """Access to a cluster of kind: taken from the administrator's kubeconfig in its container.
 
-Not here: what may be taken of a kubeconfig, and keeping it (`kept_access`), and finding containers (`finding`).
+Not here: the allowed fields of a kubeconfig, and keeping it (`kept_access`), and finding containers (`finding`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ API_PORT = "6443/tcp"
 
 
 def admitted(context: ContextName, admin: bytes | None, container: Document) -> GeneratedAccess:
-    """Take from a cluster's administrator's kubeconfig what may be taken; nothing where that isn't made yet."""
+    """Copy the allowed fields of the administrator's kubeconfig; empty if it isn't complete yet."""
     return kept_access.admitted(context, admin, lambda server: ServerAddress(endpoint(server, container)))
 
 

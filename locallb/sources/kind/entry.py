@@ -1,4 +1,4 @@
-"""The entry of clusters of kind in the configuration: every one on this host, or those that are named."""
+"""The configuration entry of kind clusters: every cluster on this host, or the named ones."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Clusters of kind on this host's Docker, each followed as a source `kubernetes` of its own.
 
 Endpoint and credentials come from the control-plane container and are kept, for this user only, in a kubeconfig under a
-path that stays the same: what was made can be taken away without the program, and with the container gone. A Docker
-that doesn't answer isn't one without clusters: then those count that were found last; one that runs and is no longer
-meant keeps its kubeconfig, so that what it was given can be taken back. From a container come certificates and tokens
-only. Not here: reading a cluster.
+stable path: published data can be removed without the program, and after the container is gone. A Docker that doesn't
+answer isn't one without clusters: the last found ones count; a running cluster that is deselected keeps its kubeconfig,
+so that its statuses can be withdrawn. Only certificates and tokens are taken from a container. Not here: reading a
+cluster.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ ADMIN = "/etc/kubernetes/admin.conf"
 
 
 class _Look(Struct, frozen=True):
-    """What Docker has of the clusters that are meant, and of those that were found before."""
+    """The clusters in Docker: selected ones, and ones that were found before."""
 
     present: frozenset[str]
     running: frozenset[str]
     ways: Mapping[str, GeneratedAccess]
     gone: tuple[str, ...]
-    """Those that were found before and have no container."""
+    """Clusters that were found before and have no container."""
 
 
 def find_clusters(source: KindSource, directory: Path, *, keep: bool) -> Found[KubernetesSource]:
@@ -87,7 +87,7 @@ def _look(containers: Containers, source: KindSource, known: Collection[str]) ->
 
 
 def _found(source: KindSource, known: Mapping[str, Path], look: _Look, elsewhere: str) -> Found[KubernetesSource]:
-    """Return what was found. `elsewhere` says why those that seem gone needn't be."""
+    """Return the found clusters. `elsewhere` is the reason that missing clusters may still exist; empty if none."""
     present = look.present | ({name for name in look.gone if _is_meant(source, name)} if elsewhere else set())
     missing = [
         f"kind has no cluster {name}; make it, or take it out of local-lb:sources"
@@ -111,7 +111,7 @@ def _docker(directory: Path) -> Path:
 
 
 def _elsewhere(engine: Engine, host: str, directory: Path, gone: Collection[str]) -> str:
-    """Explain that this Docker isn't the one that had the clusters, so that they needn't be gone; empty if it is."""
+    """Explain that another engine ran the clusters, so they may still exist; empty if it is the same engine."""
     before = files.read(_docker(directory)) if gone else None
     if before in {None, host}:
         return ""

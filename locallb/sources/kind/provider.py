@@ -15,7 +15,7 @@ PROVIDER = "KIND_EXPERIMENTAL_PROVIDER"
 
 
 def engine() -> Engine:
-    """Return the one that kind is told to take; otherwise Docker, but where there is only a Podman that takes it."""
+    """Return the engine that kind is configured to use; by default Docker, or Podman if only that is usable."""
     choice = os.environ.get(PROVIDER)
     if choice:
         return PODMAN if choice == "podman" else DOCKER
@@ -24,7 +24,7 @@ def engine() -> Engine:
 
 
 def _docker_is_usual() -> bool:
-    """Return whether Docker is where it usually is; a context that isn't there is told when Docker is asked."""
+    """Return whether Docker is at its default address; a missing context is reported when Docker is used."""
     try:
         return bool(docker_place()["base_url"] == DEFAULT)
     except ContextError:

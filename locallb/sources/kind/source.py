@@ -16,7 +16,7 @@ from locallb.sources.source import FinderType, Found
 
 
 class Kind(FinderType[KindSource]):
-    """Docker is asked, and tells of what comes and goes."""
+    """Clusters of kind: found through Docker, and followed by its events."""
 
     def find(self, finder: KindSource, root: Path, directory: Path, *, keep: bool) -> Found[KubernetesSource]:
         """Find the clusters."""

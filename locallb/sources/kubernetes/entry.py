@@ -28,13 +28,13 @@ class MachinesSource(Struct, frozen=True):
     """Where the Nodes of a cluster are pods: in a namespace of another one."""
 
     cluster: ClusterName
-    """Whose Nodes they are."""
+    """The cluster of the Nodes."""
     namespace: str
     kubeconfig: str = ""
-    """That cluster's, as that of a source; one that is named here may belong to another user."""
+    """The kubeconfig of the cluster that runs the Nodes, as in a source; a named file may belong to another user."""
     context: ContextName = ContextName("")
     consents: ClassVar[str] = ""
-    """Nobody is asked about it: a cluster that isn't of this host is named by its context."""
+    """No consent is needed: a cluster that isn't of this host is named by its context."""
     type: ClassVar[str] = "kubernetes"
     live: ClassVar[bool] = True
 
@@ -55,7 +55,7 @@ class MachinesSource(Struct, frozen=True):
 
 
 class KubernetesSource(Struct, frozen=True):
-    """A running cluster, by its API. Empty fields stand for kubectl's own defaults."""
+    """A running cluster, by its API. Empty fields mean kubectl's own defaults."""
 
     cluster: ClusterName
     kubeconfig: str = ""
@@ -63,11 +63,11 @@ class KubernetesSource(Struct, frozen=True):
     context: ContextName = ContextName("")
     """Empty: the kubeconfig's current context."""
     pod_cidrs: tuple[IPNetwork, ...] = ()
-    """The ranges of its pods' addresses; empty: those that its Nodes name."""
+    """The ranges of its pods' addresses; empty: the ranges that its Nodes name."""
     found: bool = False
     """It was found and not named: it may not be up yet, which is not an error."""
     silent: str = ""
-    """Why its API needn't answer, such as `is hibernated`; then it counts as last read, and nothing is wrong."""
+    """The reason that its API needn't answer, such as `is hibernated`; then it counts as last read, without error."""
     node_routes: tuple[PodRoute, ...] | None = None
     """The ways to its Nodes, where they are pods of another cluster; with any, even none, pods of its own have none."""
     reads_pod_ranges: bool = False
@@ -75,18 +75,18 @@ class KubernetesSource(Struct, frozen=True):
     loopback_backends: bool = False
     """Whether its Nodes and endpoints may have addresses of this host's loopback."""
     nodes: MachinesSource | None = None
-    """Who finds the ways to its Nodes, where that is asked for."""
+    """The source of the routes to its Nodes, where that is configured."""
     consents: str = ""
     """The file with the clusters that users confirmed; empty if there is none."""
     type: ClassVar[str] = "kubernetes"
     live: ClassVar[bool] = True
 
     def with_pod_ranges(self) -> KubernetesSource:
-        """Return the same, of which is also read what its CNI says; not where that makes no difference."""
+        """Return the same source, with the CNI's pod ranges read too, unless they make no difference."""
         return self if self.pod_cidrs or self.node_routes is not None else replace(self, reads_pod_ranges=True)
 
     def with_node_routes(self, ways: tuple[PodRoute, ...]) -> KubernetesSource:
-        """Return the same, whose Nodes are reached so."""
+        """Return this source with these routes to its Nodes."""
         return replace(self, node_routes=ways)
 
     @property

@@ -1,8 +1,8 @@
-"""A running cluster, followed: Services, Nodes and EndpointSlices, and what its Gateways and Ingresses need besides.
+"""A running cluster, followed: Services, Nodes and EndpointSlices, and other objects that Gateways and Ingresses need.
 
-What is told of a cluster's being stale is about the former: trouble with Gateways is a notice, and what isn't known of
-them counts as last read. EndpointSlices that may not be read are a notice too, and none are known then. Not here: how a
-kind is followed (`followed.kinds`), and what routes are made of (`followed_gateways`).
+A cluster counts as stale only for Services, Nodes and EndpointSlices: trouble with Gateways is a notice, and their
+unknown objects count as last read. EndpointSlices without the right to read them are a notice too, and none are known.
+Not here: how a kind is followed (`followed.kinds`), and which objects routes need (`followed_gateways`).
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class FollowedCluster:
         self._kinds.await_answer(seconds)
 
     def tempos(self) -> Mapping[str, WatchPace]:
-        """Return how often a new follower in its place may ask: what made this one fail may be gone."""
+        """Return the paces for a replacing follower, with minimal delays: the cause of failures may be gone."""
         tempos = {kind: tempo for followed in self._followed for kind, tempo in followed.tempos().items()}
         return {**self._before, **tempos}
 
@@ -99,7 +99,7 @@ class FollowedCluster:
         return self._kinds.ready() and (self._slices.ready() or self._slices.forbidden())
 
     def stale(self) -> str:
-        """Return why what is known may be old; empty if it isn't."""
+        """Return the reason that known objects may be old; empty if they are current."""
         faults = [self._kinds.fault(), *(() if self._slices.forbidden() else (self._slices.fault(),))]
         self._reported = lasting(self._reported, faults)
         return self._reported.sentence
@@ -146,7 +146,7 @@ class FollowedCluster:
         )
 
     def lacks(self) -> frozenset[str]:
-        """Return the kinds beside Services and Nodes of which isn't known what there is."""
+        """Return the kinds, other than Services and Nodes, with unknown contents."""
         return frozenset[str]().union(*(followed.lacks() for followed in self._besides))
 
     def _notices(self) -> tuple[str, ...]:

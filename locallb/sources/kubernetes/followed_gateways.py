@@ -1,9 +1,8 @@
-"""What a cluster has of Gateway API or of Ingresses, followed as far as something of ours needs it, in stages.
+"""Objects of Gateway API, or Ingresses, in a cluster: followed in stages, as far as load balancers of ours need them.
 
-A cluster is asked now and again which of the kinds there are to read. Classes are followed where there are any, what is
-of a class where one is ours, and all else, with the Secrets and ConfigMaps that are named, where such an object is.
-What isn't known counts as last read, whatever the reason. Not here: how a kind is followed (`followed.kinds`), and
-which (`routed`).
+The served kinds are requested at intervals. Classes are followed if the kind exists, objects of a class if a class is
+ours, and everything else, with the named Secrets and ConfigMaps, if such an object exists. Unknown objects count as
+last read, whatever the reason. Not here: how a kind is followed (`followed.kinds`), and which (`routed`).
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class FollowedGateways(DiscoveredKinds):
     """Calls `changed` from its threads whenever something relevant is different."""
 
     def __init__(self, routed: Routed, how: Follow) -> None:
-        """Follow it as `how` says, whichever kinds it names."""
+        """Follow the kinds of `routed` as `how` defines."""
         super().__init__(routed.question, how)
         self._routed = routed
         self._named, self.names = NamedObjects(how.access), FollowedNames(how, self.wake)
@@ -77,7 +76,7 @@ class FollowedGateways(DiscoveredKinds):
     def parsed(
         self, last: Iterable[ObjectOfCluster], services: Callable[[], Iterable[Document]]
     ) -> tuple[ObjectOfCluster, ...]:
-        """Return all that is needed; what isn't known is as it was, at first in `last`. For one thread."""
+        """Return all needed objects; unknown ones as they were, at first in `last`. For one thread."""
         known = self._known()
         if self._serves:
             parsed = [parse_gateway_api(self.how.cluster, service, self._services) for service in services()]
@@ -88,7 +87,7 @@ class FollowedGateways(DiscoveredKinds):
         return self._last
 
     def _with_named(self, objects: Iterable[ObjectOfCluster]) -> tuple[ObjectOfCluster, ...]:
-        """Return the same, with the objects that they name as those are known now."""
+        """Return the objects with the current stand-ins of their named objects."""
         last: dict[Reference, ApiObject] = {}
         others = []
         for cluster_object in objects:
@@ -102,7 +101,7 @@ class FollowedGateways(DiscoveredKinds):
         return (*others, *(ObjectOfCluster(self.how.cluster, api_object) for api_object in known))
 
     def observed_statuses(self) -> tuple[tuple[ObjectKey, Said], ...]:
-        """Return what objects say of what is ours to write; nothing of those that may be old."""
+        """Return the observed statuses that are ours to write, without possibly stale ones."""
         running = [stage for stage in self.running() if not stage.broken()]
         return tuple(said for stage in running for part in stage.parts() for said in part.observed_statuses)
 
@@ -113,7 +112,7 @@ class FollowedGateways(DiscoveredKinds):
         return (*(document for stage in self.running() for document in stage.objects()), *self._named.objects())
 
     def lacks(self) -> frozenset[str]:
-        """Return the kinds of which isn't known what there is."""
+        """Return the kinds with unknown contents."""
         known = self._known()
         named = self._routed.named_objects(cluster_object for objects in known.values() for cluster_object in objects)
         read = [
@@ -129,7 +128,7 @@ class FollowedGateways(DiscoveredKinds):
         return by_kind(objects_in(running), [kind for stage in running for kind in stage.listed()])
 
     def adjust(self, *, asked: bool) -> float:
-        """Follow what is needed by what is known now, and nothing else; return when to look at it again."""
+        """Follow exactly the needed kinds; return the time of the next adjustment."""
         served, stages = self.places or {}, self._routed.stages
         places = {**served, **self._routed.core}
         wanted = set(self._routed.wanted(served, self._known()))
@@ -145,7 +144,7 @@ class FollowedGateways(DiscoveredKinds):
         self.how.changed()
 
     def _read_named(self, *, again: bool) -> None:
-        """Read the objects that are named: those that are new, or others now; `again`: those that aren't followed."""
+        """Read named objects that are new or changed; with `again` also the ones that aren't followed."""
         before = self._named.objects(), self._named.unreadable
         named = self._routed.named_objects(objects_in(self.running()))
         self.names.follow(named)

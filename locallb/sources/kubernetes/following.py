@@ -1,8 +1,7 @@
-"""The live clusters of a stack, each followed by what its kubeconfig says now.
+"""The live clusters of a stack, each followed by the current meaning of its kubeconfig.
 
-A kubeconfig that says something else makes following start again; until the other cluster was read, and while the file
-says nothing that can be used, what was read last counts. Not here: which clusters there are, and how one is followed
-(`followed_cluster`).
+A changed meaning restarts following; until the other cluster was read, and while the file can't be used, the last read
+objects count. Not here: which clusters exist, and how one is followed (`followed_cluster`).
 """
 
 from __future__ import annotations
@@ -37,20 +36,21 @@ KEEP_EVERY = 30.0
 """Seconds between two times that a followed cluster's last good reading is written."""
 
 OPENING = 2.0
-"""Seconds that a cluster which has just been read may take until it is followed; later, its Services are asked for one
-by one."""
+"""Seconds that a cluster may take from its first read until it is followed; afterwards its Services are read one by
+one.
+"""
 
 
 class _Live(Struct):
-    """One cluster: how it is followed, and what it had at the last look."""
+    """One cluster: its follower, and its last result."""
 
     source: KubernetesSource
     meant: Meaning | None
-    """What the kubeconfig said when following began; None if that couldn't be used."""
+    """Meaning of the kubeconfig when following began; None if it couldn't be used."""
     followed: FollowedCluster
     read: SourceRead
     fault: str = ""
-    """Why the kubeconfig can't be used now."""
+    """The reason that the kubeconfig can't be used now."""
     keep_at: float = 0.0
 
 
@@ -64,17 +64,16 @@ class Following(Struct):
     def read(
         self, source: KubernetesSource, known: Collection[ObjectKey], *, everything: bool, moved: bool
     ) -> SourceRead:
-        """Return what a cluster has; from the first time on, follow it.
+        """Return a cluster's contents; follow it from the first call on.
 
         Args:
             source: which one.
             known: Services that hold something.
-            everything: this is a look at everything: wait for the first answer, and ask what isn't told by events.
+            everything: this is a full pass: wait for the first answer, and read what events don't report.
             moved: the kubeconfig may say something else.
 
         Raises:
             SourceError: if it is followed from now on, can't be read, and has no last good reading.
-
         """
         live = self._live.get(source.cluster)
         same_api = live and replace(live.source, silent=source.silent, node_routes=source.node_routes) == source
@@ -133,7 +132,7 @@ class Following(Struct):
         return _Live(source, meant, followed, read)
 
     def _look_up(self, live: _Live) -> None:
-        """Look at the kubeconfig, and follow whatever it means now."""
+        """Read the kubeconfig, and follow the cluster it means now."""
         try:
             meant = self._meaning(live.source, live.meant)
         except UnconfirmedError as error:  # its old name in the kubeconfig may lead there as well

@@ -1,7 +1,7 @@
-"""Lists once, for `up`, what Gateways and Ingresses of ours need of a cluster.
+"""Lists once, for `up`, the objects that Gateways and Ingresses of ours need from a cluster.
 
-Whatever can't be read counts as last read, and is told: Services don't wait for Gateways. Not here: which kinds are
-needed (`routed`), and Services, which are read anyway.
+Objects that can't be read count as last read, with a notice: Services don't wait for Gateways. Not here: which kinds
+are needed (`routed`), and Services, which are read anyway.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PAUSES = (0.2, 1.0)
 
 
 class GatewayListing(Struct, frozen=True):
-    """What there is, and why it may be old."""
+    """The listed objects, and the reason that they may be old."""
 
     objects: tuple[Document, ...] = ()
     trouble: Fault = Fault()
@@ -55,7 +55,7 @@ def understood(cluster: ClusterName, document: Document) -> tuple[ObjectOfCluste
 
 
 def parsed(cluster: ClusterName, document: Document) -> Parsed:
-    """Read one object that is followed: what it is, and what it says of what is ours to write. Never raises."""
+    """Parse one followed object, with the observed statuses that are ours to write. Never raises."""
     return Parsed(
         gateway_api=understood(cluster, document),
         observed_statuses=observed_statuses(cluster, document, ROUTED_KINDS),

@@ -1,6 +1,6 @@
-"""What was found last by those of this process that look again and again for the ways to Nodes.
+"""Last results of the pollers of this process that find the routes to Nodes.
 
-Who takes that over asks nobody, so a slow server holds up only who looks. Not here: looking (`nodes`).
+A reader that takes these over sends no request, so a slow server delays only the poller. Not here: polling (`nodes`).
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from locallb.sources.kubernetes.entry import MachinesSource
 
 
 class Look(Struct, frozen=True):
-    """What a look found."""
+    """Result of one poll."""
 
     ways: tuple[PodRoute, ...] = ()
     failure: str = ""
-    """Why nothing is known; empty if something is."""
+    """The reason that nothing is known; empty if there is a result."""
 
 
 class Looking(Struct, eq=False):
-    """A reader that polls: since when, what it found last, and whether another one waited for it."""
+    """A poller: its start, its last result, and whether a reader waited for it."""
 
     finder: MachinesSource
     root: Path
@@ -56,7 +56,7 @@ class LastLooks:
                 del self._known[key]
 
     def note(self, looking: Looking, look: Look) -> None:
-        """Take over what was found. What a reader finds that was replaced or has ended is dropped."""
+        """Store a result. Results of a replaced or ended poller are dropped."""
         with self._changed:
             looking.look = look
             self._changed.notify_all()

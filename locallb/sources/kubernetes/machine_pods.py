@@ -1,6 +1,6 @@
-"""Nodes that are pods of another cluster, as those of Gardener's shoots: each is reached by the Node that it is on.
+"""Nodes that are pods of another cluster, as those of Gardener's shoots: each is reached by the Node that runs its pod.
 
-Pure. All shoots may have one range for their Nodes, so each way is to one address. Not here: asking that cluster
+Pure. All shoots may have one range for their Nodes, so each route is to one address. Not here: reading that cluster
 (`machines`).
 """
 
@@ -16,9 +16,9 @@ from locallb.model.identities import Family, IPAddress, IPNetwork
 from locallb.model.network.routes import PodRoute
 
 LABELS = {"app": "machine", "machine-provider": "local"}
-"""What these pods have, and bastions beside them haven't."""
+"""Labels of these pods; bastions in the same namespace lack them."""
 INFRA = "infra-"
-"""What stands before a shoot's technical ID in the name of the namespace that has its Nodes."""
+"""Prefix of a shoot's technical ID in the name of the namespace of its Nodes."""
 _ENDED = {"Succeeded", "Failed"}
 
 
@@ -40,9 +40,9 @@ def _may_be_there(pod: JsonObject) -> bool:
 
 
 def _presence(pod: JsonObject) -> tuple[bool, bool, str, str]:
-    """Return what is largest for the pod that has its address now: neither leaving nor still to come, and the newest.
+    """Return a sort key that is largest for the pod with the address now: running, and the newest.
 
-    The last decides where nothing else does, so that the answer is the same each time.
+    The last part breaks ties, so that the answer is the same each time.
     """
     metadata = at(pod, "metadata")
     leaves, runs = bool(at(metadata, "deletionTimestamp")), text_of(at(pod, "status", "phase")) == "Running"

@@ -1,6 +1,6 @@
-"""The API of a cluster that has Nodes of other ones as pods.
+"""The API of a cluster with pods that are Nodes of other clusters.
 
-Not here: what these pods say (`machine_pods`), and when it is asked.
+Not here: what these pods say (`machine_pods`), and when it is read.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class MachinesApi(Cluster):
         )
 
     def machines_there(self, namespace: str) -> list[Object]:
-        """List those of a namespace that is there: without it nobody says that there are none. Raises KubeError.
+        """List the machines of an existing namespace; a missing one is no proof that there are none. Raises KubeError.
 
-        Where this user may not ask for the namespace, the list counts.
+        Without the right to read the namespace, the list counts.
         """
         if machines := self.machines(namespace):
             return machines
@@ -53,9 +53,9 @@ class MachinesApi(Cluster):
 
 
 class ForeignMachinesApi(MachinesApi):
-    """The same by a kubeconfig that others may have written: it names no file, no command and no proxy.
+    """The same by an untrusted kubeconfig: it may name no file, no command and no proxy.
 
-    A look at its server costs no more than an `Allowance`, and is one attempt. For one thread.
+    A pass over its server costs no more than an `Allowance`, and is one attempt. For one thread.
     """
 
     def __init__(self, access: Access) -> None:

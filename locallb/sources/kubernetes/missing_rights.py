@@ -1,6 +1,6 @@
-"""Clusters whose EndpointSlices may not be read: pods are unknown, and Services are reached by NodePorts.
+"""Clusters without the right to read EndpointSlices: pods are unknown, and Services are reached by NodePorts.
 
-Not here: rights that Gateways need (`gateway_listing`), and without which nothing is known of a cluster at all.
+Not here: rights that Gateways need (`gateway_listing`), and rights without which nothing of a cluster is known.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reads single Secrets and ConfigMaps of a cluster by name, and keeps only digests and authority certificates.
 
-Of a Secret nothing leaves this but a digest, of a ConfigMap nothing but certificates of authorities. One that can't be
-read holds up no other: it counts as last read, and is asked for more and more rarely. Not here: which may be read
-(`gateway.needs`, `ingress.needs`), and who reads a key when a proxy is told of it.
+Of a Secret only a digest leaves this module, of a ConfigMap only certificates of authorities. One that can't be read
+delays no other: it counts as last read, and is retried at growing intervals. Not here: which may be read
+(`gateway.needs`, `ingress.needs`), and reading a key when a proxy's certificates are written.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ KINDS = (SECRET, CONFIG_MAP)
 AGAIN = Pace(first=2.0, longest=60.0, floor=1.0)
 """Of one that can't be read."""
 FIRST, LATER = 0.2, 1.0
-"""Seconds until anything is asked for after a first failure of one, and after a further one; they add up in a pass."""
+"""Seconds without any request after the first failure of an object, and after a further one; they add up in a pass."""
 MOST = 1.0
 """Seconds of that after which a pass ends: no more is refused in one."""
 
 
 class _Kind(Struct, frozen=True):
-    """How objects of a kind are read, and what is kept of them."""
+    """How objects of a kind are read, and the part of them that is kept."""
 
     read: Callable[[Access, str, str], Mapping[str, object] | None]
     said: Callable[[Document], Mapping[str, str | bool] | Mapping[str, str]]
@@ -56,17 +56,17 @@ class _Failure(NamedTuple):
 
 
 class NamedObjects(Struct):
-    """What stands for the objects that are named, as one thread read them last; any may ask."""
+    """Stand-ins of the named objects, as one thread read them last; readable from any thread."""
 
     access: Access
     _read: Mapping[Reference, Document | None] = field(default_factory=dict)
     _failures: Mapping[Reference, _Failure] = field(default_factory=dict)
     _waiting: frozenset[Reference] = frozenset()
     _not_before: float = -math.inf
-    """When any may be asked for: failures cost time, so that many bad ones are no load."""
+    """Time of the next request: failures cost time, so many failing objects cause no load."""
 
     def read(self, named: Collection[Reference], *, again: Collection[Reference] = ()) -> None:
-        """Read those that are new and `again`, until too many fail, which stay as they were: the rest is `due` then."""
+        """Read references that are new or in `again`, until too many fail; unread ones stay as they were, and due."""
         documents = {reference: self._read[reference] for reference in named if reference in self._read}
         failures = {reference: self._failures[reference] for reference in named if reference in self._failures}
         waiting = {*self._waiting.union(again).intersection(named), *failures, *(set(named) - documents.keys())}
@@ -78,7 +78,7 @@ class NamedObjects(Struct):
     def _ask(
         self, waiting: set[Reference], documents: dict[Reference, Document | None], failures: dict[Reference, _Failure]
     ) -> float:
-        """Take what waits, failed ones last and in turn. Returns the seconds that failures cost."""
+        """Read the waiting objects, failed ones last and in turn. Returns the seconds that failures cost."""
         cost = 0.0
         for reference in sorted(waiting, key=lambda key: (_turn(failures.get(key)), key)):
             waiting.discard(reference)
@@ -94,7 +94,7 @@ class NamedObjects(Struct):
 
     @property
     def due(self) -> float:
-        """When one that couldn't be read, or wasn't yet, is asked for; infinite where there is none."""
+        """Return the time of the next read of a failed or unread object; infinite if none remains."""
         at = min((failure.backoff.not_before for failure in self._failures.values()), default=math.inf)
         return max(self._not_before, -math.inf if self._waiting else at)
 
@@ -105,7 +105,7 @@ class NamedObjects(Struct):
 
     @property
     def trouble(self) -> Fault:
-        """Why one can't be read; nothing where all can."""
+        """Return the fault of an unreadable object; empty if all can be read."""
         return next((Fault().then(failure.error) for failure in self._failures.values()), Fault())
 
     def know(self, named: Collection[Reference]) -> bool:
@@ -124,7 +124,7 @@ class NamedObjects(Struct):
                 yield referred
 
     def objects(self) -> list[Document]:
-        """Return those that there are."""
+        """Return the stand-ins of existing objects."""
         read = self._read
         return [document for reference in sorted(read) if (document := read[reference]) is not None]
 
@@ -140,7 +140,7 @@ def _failed(error: KubeError, before: _Failure | None) -> _Failure:
 
 
 def stand_in(access: Access, named: Reference) -> Document | None:
-    """Return what stands for an object; None if there is none. Raises KubeError where that can't be told."""
+    """Return the stand-in of an object; None if it doesn't exist. Raises KubeError if it can't be read."""
     kind = _KINDS[named.kind]
     try:
         live = kind.read(access, *named.key)
@@ -154,7 +154,7 @@ def stand_in(access: Access, named: Reference) -> Document | None:
 
 
 def unreadable(named: Reference, error: KubeError) -> Document:
-    """Return what stands for an object that can't be read, and never was."""
+    """Return the stand-in of an object that can't be read, and never was."""
     kind = _KINDS[named.kind]
     why = "it can't be read; a notice about its source tells why"
     return _made(named.key, {"problem": _missing(kind) if isinstance(error, RefusedError) else why}, kind.mark)

@@ -1,7 +1,7 @@
-"""The ways to the Nodes of a cluster that are pods of another one: found, kept, and looked at again and again.
+"""The routes to the Nodes of a cluster that are pods of another one: found, kept, and polled.
 
-What is kept counts while that cluster doesn't say. Where somebody looks again and again, as in the loop, nobody else
-asks: what was found last counts there, so that a slow server delays nothing. Not here: what pods say (`machine_pods`).
+Kept routes count while that cluster doesn't answer. Where a poller runs, as in the loop, other readers send no request:
+its last result counts, so that a slow server delays nothing. Not here: what pods say (`machine_pods`).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from locallb.sources.source import Found
 from locallb.storage import files
 
 FIRST = 2.0
-"""Seconds that the first answer has, where none is kept: it is waited for, as before it there would be no routes."""
+"""Seconds to wait for the first answer without stored routes, as nothing could be routed before."""
 MOST_WAYS = 1000
-"""Ways to the Nodes of one cluster, and the pods that may be these; with more of either none is taken over."""
+"""Limit of routes to the Nodes of one cluster, and of candidate pods; with more of either none is used."""
 
 
 def find_nodes(finder: MachinesSource, root: Path, directory: Path, *, keep: bool) -> Found[KubernetesSource]:
@@ -53,7 +53,7 @@ def _complaint(finder: MachinesSource, failure: str, last: int) -> str:
 
 
 def _asked(finder: MachinesSource, root: Path) -> str:
-    """Return in one line which source is asked: the routes of another one may differ."""
+    """Return the identity of a source in one line: routes of another one may differ."""
     kubeconfig = finder.kubeconfig
     with suppress(KubeError):
         kubeconfig = str(kubeconfig_path(kubeconfig, root))
@@ -61,7 +61,7 @@ def _asked(finder: MachinesSource, root: Path) -> str:
 
 
 def _kept(path: Path, name: str) -> tuple[PodRoute, ...]:
-    """Return the routes that were kept of the source that is asked now."""
+    """Return the stored routes of the current source."""
     before, _, ways = (files.read(path) or "").partition("\n")
     return parsed(ways) if before == name else ()
 

@@ -1,7 +1,7 @@
 """Pod ranges from a CNI's own objects in a live cluster: listed once for `up`, or followed.
 
-Read only where routes to pods are asked for. What can't be read counts as last read, and is told. Not here: what the
-objects say (`kubernetes.pod_ranges`), and routes.
+Read only if routes to pods are configured. Objects that can't be read count as last read, with a notice. Not here: what
+the objects say (`kubernetes.pod_ranges`), and routes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def notices_of_ranges(cluster: ClusterName, why: str) -> tuple[str, ...]:
 
 
 def of_ranges(objects: Iterable[Document]) -> tuple[Document, ...]:
-    """Return those of a last reading that say where pods are."""
+    """Return the objects of a last reading with pod ranges."""
     return tuple(document for document in objects if document.get("kind") in KINDS)
 
 
@@ -57,7 +57,7 @@ class FollowedRanges(DiscoveredKinds):
     """Calls `changed` from its threads whenever something is different."""
 
     def __init__(self, how: Follow) -> None:
-        """Follow it as `how` says, whichever kinds it names."""
+        """Follow the CNI's kinds as `how` defines."""
         super().__init__(QUESTION, how)
         self._is_known = False
         self._last: tuple[PodRanges, ...] | None = None
@@ -77,15 +77,15 @@ class FollowedRanges(DiscoveredKinds):
         return self._is_known and all(kinds.ready() for kinds in self.running())
 
     def lacks(self) -> frozenset[str]:
-        """Return the kinds of which isn't known what there is."""
+        """Return the kinds with unknown contents."""
         return frozenset() if self.is_known() else KINDS
 
     def notices(self) -> tuple[str, ...]:
-        """Return why what is known may be old, if it may."""
+        """Return the reason that known ranges may be old, if any."""
         return notices_of_ranges(self.how.cluster, self.fault().sentence)
 
     def ranges(self, last: tuple[PodRanges, ...]) -> tuple[PodRanges, ...]:
-        """Return what is known; until it is, what there was at the last look, at first `last`. For one thread."""
+        """Return the known ranges; until they are known, the last ones, at first `last`. For one thread."""
         if self.is_known():
             parts = (part for kinds in self.running() for part in kinds.parts())
             self._last = tuple(pod_ranges for part in parts for pod_ranges in part.ranges)

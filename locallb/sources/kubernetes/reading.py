@@ -1,7 +1,7 @@
 """The source `kubernetes`: a running cluster, read by its API.
 
-One that doesn't answer isn't an empty one: it counts as it was at the last good reading, which is kept with the name of
-the context that it was read by. Not here: what objects mean (`kubernetes.parsing`), how an API is asked (`api.client`).
+One that doesn't answer isn't an empty one: its last good reading counts, which is kept with the name of its context.
+Not here: what objects mean (`kubernetes.parsing`), how requests are made (`api.client`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _REMEDIES: Mapping[type[KubeError], str] = {
 
 
 class ClusterResult(Struct, frozen=True):
-    """What a cluster has, and how its Services are told what they got."""
+    """A cluster's contents, and the access to publish statuses to it."""
 
     reading: SourceResult
     access: Access
@@ -165,7 +165,7 @@ def _of_silent(source: KubernetesSource, parsed: Parsed) -> SourceResult:
 
 
 def not_up_yet(source: KubernetesSource, access: Access, why: str = "") -> ClusterResult:
-    """Return what is known of a cluster that was found and didn't answer yet: nothing."""
+    """Return the empty result of a cluster that was found and didn't answer yet."""
     sentence = f"the cluster {source.cluster} " + (source.silent or "isn't up yet") + (f": {why}" if why else "")
     return ClusterResult(SourceResult(Parsed(notices=(sentence,))), access, unready=True)
 

@@ -1,7 +1,7 @@
-"""Tables of what is read in stages, for Gateway API and for Ingresses, and only as far as something of ours needs it.
+"""Tables of the stages of reading, for Gateway API and for Ingresses, only as far as an object of ours needs them.
 
-A table for each: what is asked first, which kinds follow from what is known, what counts while it isn't. Not here: how
-it is read once (`gateway_listing`), and how it is followed (`followed_gateways`).
+Each table has the first kinds, the kinds that follow from known objects, and the replacement while they are unknown.
+Not here: reading once (`gateway_listing`), and following (`followed_gateways`).
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ class Routed(Struct, frozen=True):
 
     question: Question
     needing: str
-    """Who needs it, in a sentence."""
+    """The objects that need it, as a sentence."""
     rights: str
     """The file that gives the rights."""
     kinds: frozenset[str]
     core: Mapping[str, Place]
-    """Kinds beside these that are listed, too."""
+    """Additional kinds that are listed too."""
     stages: tuple[str, str]
     """The classes, and what is of a class."""
     wanted: Callable[[Collection[str], KnownObjects], tuple[str, ...]]
     named_objects: Callable[[Iterable[ObjectOfCluster]], frozenset[Reference]]
     refusal: Fault = Fault()
-    """What it means where there were such kinds and now are none to be read; nothing: that all of it is gone."""
+    """The fault if none of the kinds can be read any more; none: all objects count as removed."""
 
     def notices(self, cluster: ClusterName, fault: Fault, *, uses: bool) -> tuple[str, ...]:
         """Return why what is needed may be old; an outage is no news where the stack `uses` nothing of it."""
@@ -54,16 +54,16 @@ class Routed(Struct, frozen=True):
         return (f"{sentence} {until}",)
 
     def of(self, objects: Iterable[ObjectOfCluster]) -> tuple[ObjectOfCluster, ...]:
-        """Return those that it may have read; nothing where none is of its kinds."""
+        """Return the objects that may come from it; empty if none is of its kinds."""
         mine = tuple(cluster_object for cluster_object in objects if self._may_read(kind_of(cluster_object.object)))
         return mine if any(kind_of(cluster_object.object) in self.kinds for cluster_object in mine) else ()
 
     def known_or_last(
         self, served: Collection[str] | None, known: KnownObjects, last: Iterable[ObjectOfCluster]
     ) -> tuple[ObjectOfCluster, ...]:
-        """Return all that is needed, and classes where one is ours; what isn't known is as it was in `last`.
+        """Return all needed objects, and classes if one is ours; unknown ones as they were in `last`.
 
-        `served` are the kinds that may be read; None if that isn't known.
+        `served` are the kinds that may be read; None if they are unknown.
         """
         (classes, of_class), wanted = self.stages, self.wanted(served or (), known)
         missing = set(wanted) - known.keys()
@@ -75,7 +75,7 @@ class Routed(Struct, frozen=True):
         return (*kept, *(cluster_object for kind in wanted for cluster_object in known.get(kind, ())))
 
     def documents(self, last: Iterable[Document]) -> tuple[Document, ...]:
-        """Return those of a last reading that it may have read; nothing where none is of its kinds."""
+        """Return the objects of a last reading that come from its kinds; empty if none do."""
         mine = tuple(document for document in last if self._may_read(word_of(document)))
         return mine if any(word_of(document) in self.kinds for document in mine) else ()
 
@@ -87,7 +87,7 @@ _EVERY_KIND = KINDS.keys() | INGRESS_KINDS.keys()
 
 
 def word_of(document: Document) -> str:
-    """Return of which kind a document tells."""
+    """Return the kind of a document or stand-in."""
     kind = str(document.get("kind"))
     if kind in _EVERY_KIND or kind == NAMESPACE:
         return kind

@@ -17,7 +17,7 @@ from locallb.sources.source import FinderType, Found, SourceRead, SourceType
 
 
 class Kubernetes(SourceType[KubernetesSource], FinderType[MachinesSource]):
-    """APIs, asked once or followed by watches; and what has their Nodes as pods, which finds the ways to these."""
+    """APIs, read once or followed by watches; clusters with their Nodes as pods find the routes to them."""
 
     def read(self, source: KubernetesSource, home: Home, known: Collection[ObjectKey], *, keep: bool) -> SourceRead:
         """List what the cluster has."""

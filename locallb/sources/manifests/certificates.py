@@ -1,7 +1,7 @@
 """Certificates and authorities in manifests: reduced to digests, so that no key leaves the file.
 
-They stand among the objects of a source, so that the last good reading has them, too. Not here: who reads the keys,
-when a proxy is told of them (`provider.resources.served_certificate`).
+They stand among the objects of a source, so that the last good reading has them, too. Not here: reading the keys when
+a proxy's certificates are written (`provider.resources.served_certificate`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from locallb.sources.certificates import TYPE, certificate_said
 
 
 def certificate_references(documents: Iterable[object], file: str) -> Iterator[Document]:
-    """Return what stands for each Secret for TLS among documents, which `file` has, and ConfigMap with authorities."""
+    """Return the stand-in of each TLS Secret, and ConfigMap with authorities, among documents of `file`."""
     for document in (item for listed in documents for item in opened(listed)):
         metadata = document.get("metadata")
         kind = document.get("kind") if document.get("apiVersion") == "v1" else None

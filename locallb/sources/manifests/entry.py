@@ -17,7 +17,7 @@ _EXAMPLE = "{manifests: DIRECTORY, name: CLUSTER}"
 
 
 class ManifestsSource(Struct, frozen=True):
-    """A directory of manifests that stands for a cluster. `directory` is as written, relative to the project."""
+    """A directory of manifests in place of a cluster. `directory` is as written, relative to the project."""
 
     cluster: ClusterName
     directory: str
@@ -29,7 +29,7 @@ class ManifestsSource(Struct, frozen=True):
     nodes: ClassVar[None] = None
 
     def with_pod_ranges(self) -> ManifestsSource:
-        """Return the same: what there is is read anyway."""
+        """Return this source unchanged: its pod ranges are read anyway."""
         return self
 
     def with_node_routes(self, _ways: tuple[PodRoute, ...]) -> ManifestsSource:
@@ -43,7 +43,7 @@ class ManifestsSource(Struct, frozen=True):
 
 
 class ManifestsEntry(Struct, frozen=True):
-    """A directory, and the name of the cluster that it stands for."""
+    """A directory, and the name of its cluster."""
 
     keys: tuple[str, ...] = ("manifests", "name")
     finds: bool = False

@@ -22,10 +22,10 @@ from locallb.sources.readings import Objects, slim
 from locallb.storage.folders import Folder, FolderFile
 
 MOST_ALIASED_IN_ALL = 16 * MOST_ALIASED
-"""Characters that the aliases of all files may stand for."""
+"""Limit of characters that the aliases of all files expand to."""
 _TEMPLATE = "it is a template: put here what `helm template` makes of it"
 _MOST_NOTICES = 20
-"""Notices that are told of one file."""
+"""Limit of notices reported for one file."""
 
 
 class ParsedFile(Struct, frozen=True):
@@ -36,27 +36,27 @@ class ParsedFile(Struct, frozen=True):
     notices: tuple[str, ...]
     kinds: Mapping[str, int]
     aliased: int
-    """Characters that its aliases stand for."""
+    """Characters that its aliases expand to."""
 
 
 class FilesNow(Struct):
-    """What the files have now."""
+    """Current contents of the files."""
 
     understood: dict[str, ParsedFile] = field(default_factory=dict)
     """Each file that could be read."""
     objects: dict[str, Objects] = field(default_factory=dict)
-    """What counts of each; nothing of a file that was emptied."""
+    """The effective objects of each file; none of an emptied file."""
     broken: dict[str, str] = field(default_factory=dict)
-    """Why a file, or a directory, can't be read: half a sentence by path."""
+    """The reason that a file or directory can't be read: half a sentence by path."""
     notices: list[str] = field(default_factory=list)
     kinds: Mapping[str, int] = field(default_factory=dict)
-    """How many objects there are, by kind."""
+    """Number of objects, by kind."""
 
 
 def understood_files(folder: Folder, before: Mapping[str, ParsedFile], directory: Path) -> FilesNow:
-    """Sort files into those that can be read, with their objects, and those that can't; `before` was understood.
+    """Split files into readable ones, with their objects, and broken ones; `before` has earlier results.
 
-    `directory` is where they are.
+    `directory` is their location.
     """
     fresh = FilesNow()
     for link in folder.links:
@@ -85,7 +85,7 @@ def understood_files(folder: Folder, before: Mapping[str, ParsedFile], directory
 
 
 def _understood(file: FolderFile, aliased: int, directory: Path) -> ParsedFile:
-    """Read a file; `aliased` is what the aliases of those before it stand for. Raises DocumentError."""
+    """Read a file; `aliased` is the size of earlier files' expanded aliases. Raises DocumentError."""
     allowance = Allowance(min(MOST_ALIASED, MOST_ALIASED_IN_ALL - aliased))
     documents = read_documents(file.data, is_json=file.path.endswith(".json"), allowance=allowance)
     sorted_out = [(document, *relevant([document.value])) for document in documents]
@@ -108,7 +108,7 @@ def _notices(path: str, document: ReadDocument, kept: list[Document], left_out: 
 
 
 def _sort_of(value: object) -> str:
-    """Describe what is no object without its content: it may be any file, and reports are read by others."""
+    """Describe a value that is no object without its content: it may be any file, and others may read reports."""
     return shown(value) if isinstance(value, list) else "a text" if isinstance(value, str) else "a single value"
 
 

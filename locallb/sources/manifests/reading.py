@@ -1,8 +1,8 @@
-"""The source `manifests`: a directory of YAML and JSON files, or one such file, that stands for a cluster.
+"""The source `manifests`: a directory of YAML and JSON files, or one such file, in place of a cluster.
 
-What `kubectl get -o yaml`, `helm template` and `kustomize build` print is read as it is. A file that can't be read
-counts as it was at the last good reading, and so does everything that has vanished since, because it may have moved
-into that file. Not here: what the objects mean (`kubernetes.parsing`), how files are read (`storage.folders`).
+Output of `kubectl get -o yaml`, `helm template` and `kustomize build` is read as it is. A file that can't be read
+counts as at the last good reading, and so does every object that has vanished since, because it may have moved into
+that file. Not here: what the objects mean (`kubernetes.parsing`), how files are read (`storage.folders`).
 """
 
 from __future__ import annotations
@@ -48,31 +48,31 @@ _NOT_EXPANDED = (
     ("*", "patterns aren't expanded: name the directory in local-lb:sources, of which every manifest is read"),
     ("$", "variables aren't expanded: write the path itself into local-lb:sources; ~ is understood"),
 )
-"""What some write into a path, and what to do instead."""
+"""Patterns that users write into a path without effect, and the remedy for each."""
 
 
 class ParseCache(Struct):
-    """What the last reading of a directory understood, for repeated readings.
+    """Parse results of a directory's last reading, for repeated readings.
 
-    A file with the same bytes means the same, so only what is different is understood again.
+    A file with the same bytes means the same, so only changed files are parsed again.
     """
 
     followed: FollowedFolder | None = None
-    """For readings so frequent that the kernel shall name what changed; its maker closes it."""
+    """For frequent readings: the kernel names the changed files; the creator of this object closes it."""
     contained: bool = False
     """Whether no link is followed that leads out of the directory."""
     folder: Folder | None = None
-    """What the directory had at the last reading."""
+    """The directory's contents at the last reading."""
     reading: SourceResult | None = None
-    """What that was, if all of it was good."""
+    """The last result, if all of it was good."""
     known: ParseMemory = field(default_factory=ParseMemory)
-    """What objects mean that are still the same."""
+    """Parse results of unchanged objects."""
     kept: KeptTexts = field(default_factory=KeptTexts)
-    """How objects that are still the same stand in the last good reading."""
+    """Serialized entries of unchanged objects in the last good reading."""
     files: dict[str, ParsedFile] = field(default_factory=dict)
     """Each file that could be read."""
     written: WrittenFiles = field(default_factory=WrittenFiles)
-    """What files lost that may be in the midst of being written."""
+    """Objects that disappeared from files which may be half written."""
 
 
 def manifests_path(source: ManifestsSource, root: Path) -> Path:
@@ -216,7 +216,7 @@ def _present(fresh: FilesNow, read: FilesOfObjects) -> FilesNow:
 
 
 def _distrust(empty: list[str], fresh: FilesNow, last: FilesOfObjects, *, alone: bool) -> None:
-    """Count files that were emptied as broken: `kubectl get > FILE` empties it seconds before it writes."""
+    """Count emptied files as broken: `kubectl get > FILE` empties it seconds before it writes."""
     for path in empty:
         if any(last.values()) if alone else last.get(path):
             del fresh.objects[path]
@@ -224,7 +224,7 @@ def _distrust(empty: list[str], fresh: FilesNow, last: FilesOfObjects, *, alone:
 
 
 def _from_copy_alone(source: ManifestsSource, directory: Path, error: FolderError, readings: ReadCache) -> SourceResult:
-    """Return what was read last; where the host says what helps, nothing else is recommended. Raises SourceError."""
+    """Return the last reading; if the host error has a remedy, no other is recommended. Raises SourceError."""
     last, helped = readings.load(source.cluster), has_remedy(error.__cause__)
     sentence = f"source {source.cluster}: {directory} can't be read ({error})"
     if last is None:
@@ -250,9 +250,9 @@ def _reading(
 
 
 def _completed(fresh: FilesNow, last: FilesOfObjects) -> FilesOfObjects:
-    """Complete what can be read by what was read last: of the broken files, and of what is nowhere to be found now.
+    """Complete the readable objects by the last reading: of broken files, and of objects that are in no file now.
 
-    The latter is counted to the first broken file, so that it stays known until that file can be read.
+    The latter are added to the first broken file, so that they stay known until that file can be read.
     """
     identities = {Identity.of(document) for listed in fresh.objects.values() for document in listed}
     missing = {

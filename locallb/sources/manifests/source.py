@@ -36,7 +36,7 @@ class Manifests(SourceType[ManifestsSource]):
         return (manifests_path(source, root),)
 
     def compared(self, source: ManifestsSource, root: Path, nowhere: Path) -> SourceResult:
-        """Read the directory below another root, following no link out of it: who wrote it may be anybody."""
+        """Read the directory below another root, following no link out of it: its author is untrusted."""
         place = expanded(source.directory)
         written = os.path.normpath(Path(os.path.realpath(root)) / place)
         if not place.is_absolute() and os.path.realpath(root / place) != written:

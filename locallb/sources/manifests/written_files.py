@@ -1,10 +1,10 @@
-"""Decides from when on it counts that a file has less than before: only once it has stood still for a moment.
+"""Delays the effect of lost content: only once a file was unchanged for a moment.
 
-Editors, `>` and `rsync --inplace` write a file piece by piece, and half of a YAML file is valid YAML. What a file has
-in addition, or with another value, counts at once. What it lost counts once the file was the same for `QUIET` seconds:
-until then an object that it lost counts as it was, and one that lost fields, or items of lists, does as a whole.
+Editors, `>` and `rsync --inplace` write a file piece by piece, and half of a YAML file is valid YAML. Additional or
+changed content counts at once. Lost content counts once the file was unchanged for `QUIET` seconds: until then a lost
+object counts as it was, and an object that lost fields, or items of lists, does as a whole.
 
-A file that is removed, or replaced by another one under its name, lost what it lost at once: `rename` puts whole files
+A file that is removed, or replaced by another one under its name, loses its content at once: `rename` puts whole files
 in place. Pure; the time is an argument. Not here: files that can't be read at all (`reading`).
 """
 
@@ -20,25 +20,25 @@ from locallb.sources.readings import Objects
 from locallb.storage.folders import FileId, FolderFile
 
 QUIET = 1.0
-"""Seconds for which a file must be the same until it counts what it lost."""
+"""Seconds for which a file must be unchanged until its lost content counts."""
 
 
 class _Believed(Struct, frozen=True):
     """One file as it was read last."""
 
     file: FileId | None
-    """Which file that was; None where it isn't known."""
+    """Identity of the file; None if unknown."""
     read: Objects
     counted: Objects
     changed: float
-    """When it had other contents for the last time, or was first seen; of what was read earlier, by its times."""
+    """Time of its last change, or of its first read; for earlier readings its modification time."""
 
 
 class WrittenFiles(Struct):
     """The files of one directory at the last reading. Times are seconds of one clock."""
 
     due: float | None = None
-    """When the next loss counts if its file stays as it is; None where there is none."""
+    """Time of the next loss to count if its file stays unchanged; None if none is pending."""
     _files: dict[str, _Believed] = field(default_factory=dict)
 
     @property
@@ -47,7 +47,7 @@ class WrittenFiles(Struct):
         return not self._files
 
     def begin(self, objects: Mapping[str, Objects], changed: Mapping[str, float]) -> None:
-        """Begin with what an earlier process read, whose files changed at these times."""
+        """Start with the objects that an earlier process read, from files with these modification times."""
         self._files = {
             path: _Believed(None, listed, listed, changed[path]) for path, listed in objects.items() if path in changed
         }
@@ -110,7 +110,7 @@ class WrittenFiles(Struct):
 
 
 def _with_lost(before: Objects, read: Objects, elsewhere: Callable[[], Collection[Identity]]) -> Objects:
-    """Return what a file has with what it lost; the very same where it lost nothing."""
+    """Return a file's objects with the lost ones; the identical ones if none was lost."""
     now = {Identity.of(document): document for document in reversed(read)}
     counted, lost = dict(now), []
     for document in before:

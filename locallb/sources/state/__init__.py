@@ -1,1 +1,1 @@
-"""What the state of this stack says: where it belongs and what it holds. Not here: whose an address is (`ledger`)."""
+"""Contents of this stack's state: its home and the resources it holds. Not here: owners of addresses (`ledger`)."""

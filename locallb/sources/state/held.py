@@ -1,7 +1,7 @@
 """Addresses, proxies and processes that this stack's own state lists.
 
 Read from the state file that the engine and the Pulumi CLI share, without either. Not here: whether any of it still
-lives, and what other stacks hold (the ledger).
+runs, and holdings of other stacks (the ledger).
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ _Said = TypeVar("_Said")
 
 
 class HeldByState(Struct, frozen=True):
-    """What the state says, sorted; empty where there is no state yet."""
+    """Contents of the state, sorted; empty if there is no state yet."""
 
     remembered: tuple[Claim, ...] = ()
     proxies: tuple[HeldProxy, ...] = ()
     pids: tuple[int, ...] = ()
     runtimes: frozenset[str] = frozenset()
-    """How its proxies run."""
+    """The runtimes of its proxies."""
     stack_proxies: tuple[ProxyName, ...] = ()
     """Names of the proxies that are the stack's and not one Service's."""
     http_proxies: frozenset[ProxyName] = frozenset()
-    """Those of them to which HTTP may come."""
+    """Stack proxies that serve HTTP."""
     heaps: Mapping[ProxyName, HeapBounds] = field(default_factory=dict)
     """The limits of their heaps, as `HeldProxy` has it; absent where nothing shows it."""
     assignments: tuple[HeldProxyAssignment, ...] = ()
-    """Who is served by one of those."""
+    """The Services of the stack proxies."""
     name_servers: tuple[tuple[IPAddress, int], ...] = ()
     """Where its own name server answers."""
     authority: Fingerprint = Fingerprint("")
@@ -58,7 +58,7 @@ class HeldByState(Struct, frozen=True):
 
 
 class HeldMemory(Struct):
-    """What each resource of a state held when it was read last, and what that came to."""
+    """Cached contents of each resource of a state, and their sum."""
 
     resources: Memo[object] = field(default_factory=Memo)
     held: Memo[HeldByState] = field(default_factory=Memo)
@@ -84,11 +84,10 @@ def read_held(state: Path) -> HeldByState:
 
 
 def held_by(resources: Iterable[HeldResource], known: HeldMemory) -> HeldByState:
-    """Return what the resources of a state in memory hold; `known` has what was read of identical resources before.
+    """Return the holdings of a state's resources; `known` caches results of identical resources.
 
     Raises:
-        SourceError: if one isn't as we write it.
-
+        SourceError: if a resource has an unknown form.
     """
     types = held_types()
     holders = [resource for resource in resources if resource.type in types]

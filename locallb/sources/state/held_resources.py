@@ -1,6 +1,6 @@
 """The resources of a state that hold something, parsed one by one.
 
-Not here: what they amount to together, and where the state is (`held`).
+Not here: their sum, and where the state is (`held`).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from locallb.planning.runs import run_types
 
 
 class HeldResource(Resource, Protocol):
-    """A resource in a state, and whether it still holds what it names."""
+    """A resource in a state, and whether it still holds its named object."""
 
     @property
     def delete(self) -> bool:
-        """Whether a replacement left it to be deleted."""
+        """Return whether a replacement left it to be deleted."""
 
 
 @cache
@@ -42,9 +42,9 @@ def held_types() -> frozenset[str]:
 
 
 def said(resource: HeldResource) -> object:
-    """Return what one resource of the state holds; None where it holds nothing.
+    """Return the parsed holding of one resource of the state; None if it holds nothing.
 
-    Raises ValueError, KeyError or TypeError where a field isn't as we write it.
+    Raises ValueError, KeyError or TypeError if a field has an unknown form.
     """
     kind = resource.type
     if kind in run_types():
@@ -80,13 +80,13 @@ class OfStack(Struct, frozen=True):
     may_serve_http: bool = False
     heap: HeapBounds | None = None
     serves: HeldProxy | None = None
-    """What it is like where it serves nothing else."""
+    """The proxy, if it serves nothing else."""
     answers_at: tuple[tuple[IPAddress, int], ...] = ()
     """Addresses with ports, of the one that answers for zones."""
 
 
 class Part(Struct, frozen=True):
-    """What a Service has of a proxy of the stack."""
+    """A Service's share of a stack proxy."""
 
     service: ObjectKey
     proxy: ProxyId
@@ -95,7 +95,7 @@ class Part(Struct, frozen=True):
 
 
 class Authority(Struct, frozen=True):
-    """Whoever made a local certificate."""
+    """The authority that signed a local certificate."""
 
     fingerprint: Fingerprint
 
@@ -152,7 +152,7 @@ def _answers_at(files: Mapping[str, object]) -> tuple[tuple[IPAddress, int], ...
 
 
 def _serving(service: ObjectKey, inputs: Mapping[str, object]) -> HeldProxy:
-    """Return how a proxy learns its endpoints; one that has none to learn has no way to keep."""
+    """Return how a proxy learns its endpoints; one without endpoints has no method to keep."""
     names = as_object(inputs["files"])
     endpoint_files = sum(name.startswith(rollout.ENDPOINTS) for name in names)
     listeners = str(names.get(rollout.LISTENERS, ""))

@@ -1,4 +1,4 @@
-"""A guard against renamed projects: what was deployed under the old name would be served a second time.
+"""A guard against renamed projects: deployments under the old name would be served a second time.
 
 A backend keeps states by the project's name, so a stack that was deployed before `name` in Pulumi.yaml was changed has
 no state under the new name. Not here: a directory that was renamed or copied (`stack_home`), which keeps its states.
@@ -46,9 +46,9 @@ def has_deployed(state: Path | None) -> bool:
 
 
 def _is_of(state: Path, root: Path) -> bool:
-    """Return whether a state is of what was deployed from `root`.
+    """Return whether a state is of a deployment from `root`.
 
-    Or from where that was before, which only a backend in it tells: of another one, who is gone may be anybody.
+    Or from an earlier path of it, if the backend is inside the project: elsewhere a missing path may be any project's.
     """
     goes_along = root in state.parents
     roots = {deployed.root for deployed in deployed_from(state)}

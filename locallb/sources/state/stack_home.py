@@ -1,7 +1,7 @@
 """The home of a stack: the state home in which its proxies live, the user who runs them, the project's directory.
 
-Written beside the last readings at the first deployment; what an earlier version deployed says it by its state. A
-stack is used from there only: elsewhere its proxies would be missed, and started once more. Not here: moving it.
+Written next to the last readings at the first deployment; for deployments of earlier versions the state has it. A stack
+is used from there only: elsewhere its proxies would be missed, and started once more. Not here: moving it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from locallb.storage import files, paths
 from locallb.storage.proxy_directories import Proxies
 
 FORMAT = 1
-"""Of the stack: a version that writes what earlier ones would misread, in state or proxies' files, raises it."""
+"""Format of the stack: a version that writes state or proxies' files in an incompatible form increases it."""
 NAME = "state-home"
 """Of the file; sources' readings end with `.json`."""
 
@@ -97,7 +97,7 @@ def require_here(home: Home, state: Path | None) -> None:
 
 
 def refuse_copy(home: Home, known: Belonging) -> None:
-    """Raise SourceError if this project is a copy of one that still exists: the stack is that one's."""
+    """Raise SourceError if this project is a copy of an existing one that owns the stack."""
     if known.root and paths.is_another_directory(known.root, home.root):
         raise SourceError(
             f"the project at {home.root} is a copy of {known.root}, which still exists and has stack {home.stack}: run"
@@ -107,7 +107,7 @@ def refuse_copy(home: Home, known: Belonging) -> None:
 
 
 def write(home: Home, state: Path | None) -> None:
-    """Check that the stack belongs here, and write it down where it isn't yet. Raises SourceError."""
+    """Check that the stack belongs here, and record it if that is new. Raises SourceError."""
     require_here(home, state)
     if belonging(home, state) is None:
         _establish(home)
@@ -123,7 +123,7 @@ def _establish(home: Home) -> None:
 
 
 def settle(home: Home) -> None:
-    """Write down that the stack belongs here; what killed runs left there and of proxies goes. Raises SourceError."""
+    """Record that the stack belongs here; remove leftovers of killed runs and of proxies. Raises SourceError."""
     path, text = _path(home), json.dumps({"format": FORMAT, **asdict(here(home))}, indent=1) + "\n"
     try:
         if files.read(path) != text:
@@ -140,7 +140,7 @@ def _path(home: Home) -> Path:
 
 
 def _refuse_newer(home: Home, written: object) -> None:
-    """Raise SourceError where a newer version serves the stack: this one would misread what that wrote."""
+    """Raise SourceError if a newer version serves the stack: this version would misread its files."""
     if isinstance(written, int) and written > FORMAT:
         raise SourceError(
             f"stack {home.stack} is served by a newer version of local-lb: {_path(home)} has the format {written}, and"
@@ -159,16 +159,16 @@ def _parsed(document: Mapping[str, object]) -> Belonging:
 
 
 def _told_by_state(state: Path) -> Belonging | None:
-    """Return what the resources of a state say that an earlier version wrote."""
+    """Return the home of a stack by its state, if an earlier version wrote that."""
     ours = str(paths.state_home())
     homes = sorted(deployed_from(state), key=lambda home: (not home.state_home, home.state_home != ours))
     return homes[0] if homes else None
 
 
 def deployed_from(state: Path) -> list[Belonging]:
-    """List where the load balancers of a state belong, as they say it; one that can't be used says nothing here.
+    """List the homes of load balancers in a state; an unusable state has none.
 
-    Raises SourceError where the host can't read it.
+    Raises SourceError if the host can't read it.
     """
     try:
         document = json.loads(files.read(state, reader.STATE) or "{}")
@@ -194,7 +194,7 @@ def _told_by_resources(resources: list[Mapping[str, object]]) -> Iterator[Belong
 
 
 def _uid(directory: str) -> int:
-    """Return whose a proxy's directory is; -1 where it can't be seen."""
+    """Return the owner of a proxy's directory; -1 if it can't be read."""
     try:
         return Path(directory).stat().st_uid
     except OSError:
@@ -202,7 +202,7 @@ def _uid(directory: str) -> int:
 
 
 def is_elsewhere(known: Belonging, current: Belonging) -> bool:
-    """Check whether a stack belongs to another state home or user; of what isn't known nothing can be said."""
+    """Return whether a stack belongs to another state home or user; False if that is unknown."""
     state_home = known.state_home
     same = (
         not state_home

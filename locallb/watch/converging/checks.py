@@ -1,9 +1,9 @@
-"""Load balancers that weren't verified since the loop began, and which of these need only a refresh.
+"""Load balancers without a verification since the loop began, and which of these need only a refresh.
 
-A load balancer that is as planned by digest may still not be what this version of the program makes of that plan: an
-update finds out. Once this very code has brought all about, the state that it wrote is noted beside the last readings;
-a loop that finds the same code and the same writing of the state reads what is there, and declares only what differs.
-Not here: the look itself (`engine`), and the digests (`converge`).
+A load balancer with the planned digest may still differ from what this version of the program makes of that plan: an
+update finds out. Once this version has applied everything, the state that it wrote is noted with the last readings; a
+loop with the same code and the same written state reads the resources, and declares only what differs. Not here: the
+check itself (`engine`), and the digests (`converge`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Checks:
         self._by = _code()
 
     def begin(self, home: Home, keys: Iterable[ObjectKey], stamp: object) -> None:
-        """Check all of these once; `stamp` names the writing of the state that has them, None one that nobody knows."""
+        """Check all of these once; `stamp` identifies the written state that has them, None if it is unknown."""
         self._path, self.unchecked, self._noted = stack_directory(home) / NAME, set(keys), None
         doubtful = self._read(stamp)
         self._doubtful = set(self.unchecked) if doubtful is None else self.unchecked & doubtful

@@ -39,7 +39,7 @@ from locallb.watch.converging.wanted import Wanted
 from locallb.watch.converging.work import FEW, LOOKS, MOST, Batch, Work, differing_work, in_order_of, together
 
 LOOKED_AFTER = frozenset({*CLAIMS, CONFIG, SERVICE}).union(*(output.looked_after for output in outputs().values()))
-"""Types of resources whose change by others no event reports: files."""
+"""Types of resources that are polled, because no event reports their change: files."""
 SETTLING = 1.0
 """Seconds after an update in which a Service's status may still be read as it was before."""
 
@@ -72,7 +72,7 @@ class Converger(Struct):
     begin: Callable[[Plan, Collection[ObjectKey]], None] = lambda _plan, _keys: None
     """Called with what an update is of, once the stack is this run's and before anything is looked at."""
     applied: dict[ObjectKey, str] = field(default_factory=dict)
-    """By digest; empty for what failed, of which nothing is known."""
+    """Applied digests; empty for failed load balancers with unknown state."""
     _touched: dict[ObjectKey, float] = field(default_factory=dict)
     """When each was updated last, by the monotonic clock."""
     _differences: Differences = field(default_factory=Differences)
@@ -118,7 +118,7 @@ class Converger(Struct):
         return None if self.is_overtaken else self.engine.known_stamp()
 
     def wanted(self, plan: Plan) -> Mapping[ObjectKey, str]:
-        """Return the digest of each load balancer of the plan, and of each Service that is told why it gets none.
+        """Return the digest of each load balancer of the plan, and of each rejected Service with a status.
 
         Proxies of the stack come first: load balancers need them.
         """
@@ -349,9 +349,9 @@ class Converger(Struct):
         return same and self._checks.needs_look_only(asked)
 
     def _in_order_among(self, keys: Collection[ObjectKey]) -> frozenset[ObjectKey]:
-        """Look at these, and return of which nothing differs: an update of many for one that does takes long.
+        """Check these and return the ones without drift: an update of many for one that drifted takes long.
 
-        What a party that hangs holds up isn't waited for: an update leaves it under way.
+        It doesn't wait for a party that hangs: an update leaves it running.
         """
         drifted = self.engine.drifted(scope=self._scope(keys), lane_of=party_of, longest=DEADLINE)
         return frozenset(key for key in keys if not drifted or drifted.isdisjoint(self._roots(key)))

@@ -22,9 +22,9 @@ from locallb.model.memory import Memo
 from locallb.planning.planned import Placement, Plan, PlannedStatus, Rejection
 
 Desired: TypeAlias = Placement | Rejection | PlannedStatus
-"""What of a plan is told to an object."""
+"""Planned content of an object's status."""
 _Row: TypeAlias = tuple[ObjectKey, ObjectKey, Desired]
-"""Whose update tells it, to which object, and what."""
+"""Key of the update that writes the status, key of the object, planned content."""
 _SILENT = ObservedStatus()
 
 
@@ -34,7 +34,7 @@ class Differences(Struct):
     _compared: Memo[tuple[str, ...]] = field(default_factory=Memo)
 
     def of(self, plan: Plan, said: Mapping[ObjectKey, Said]) -> Iterator[tuple[ObjectKey, tuple[str, ...]]]:
-        """Name what differs in objects of live clusters, with whose update tells it; those as planned are left out."""
+        """Name the differences in objects of live clusters, with the key of the update that writes each."""
         placed = chain.from_iterable(map(_told_by, plan.placements))
         refused = ((each.key, each.key, each) for each in plan.rejections if each.access)
         rows = *placed, *refused, *((each.key, each.key, each) for each in plan.statuses)
@@ -47,7 +47,7 @@ class Differences(Struct):
 
 
 def _told_by(placement: Placement) -> tuple[_Row, ...]:
-    """Return what the update of a placement tells, each with the object that is told."""
+    """Return the statuses that a placement's update writes, each with its object."""
     own: tuple[_Row, ...] = ((placement.key, placement.key, placement),) if placement.access else ()
     return *own, *((placement.key, each.key, each) for each in placement.statuses)
 

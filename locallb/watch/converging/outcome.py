@@ -1,6 +1,6 @@
 """The result of an update for each load balancer in it.
 
-Not here: the update itself (`converge`), and what is told of it (`events`).
+Not here: the update itself (`converge`), and how it is reported (`events`).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Outcome(Struct, frozen=True):
 
     result: Result
     failed: Mapping[ObjectKey, str] = field(default_factory=dict)
-    """Why those that failed did."""
+    """Reasons of failed ones."""
     untouched: frozenset[ObjectKey] = frozenset()
-    """Those of which nothing had to be changed."""
+    """Load balancers without a necessary change."""
     ended: frozenset[ObjectKey] = frozenset()
-    """All whose update has ended; others are under way."""
+    """Load balancers with a finished update; the remaining ones are still running."""
     since: float = 0.0
     """When the first of them began, by the monotonic clock."""
 

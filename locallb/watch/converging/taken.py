@@ -24,9 +24,9 @@ class TakenProxies(Struct):
     applied: dict[ObjectKey, ObjectKey] = field(default_factory=dict)
     """As the state has it, or may have it where an update failed."""
     _takers: Mapping[ObjectKey, ObjectKey] = field(default_factory=dict)
-    """Who shall have each."""
+    """Gateway that claims each spare proxy."""
     _left: set[ObjectKey] = field(default_factory=set)
-    """Those that were left to another Service whose update hasn't been tried since."""
+    """Proxies that were left to another load balancer, with no update of that one since."""
 
     def learn(self, resources: Iterable[ResourceState], applied: dict[ObjectKey, str]) -> None:
         """Take over what the state says; in `applied` each is left to whom it serves."""
@@ -44,7 +44,7 @@ class TakenProxies(Struct):
         self._takers = {proxy: key for key, proxy in self.planned.items()}
 
     def leave(self, applied: dict[ObjectKey, str], unchecked: set[ObjectKey]) -> None:
-        """Leave those that waited until now to whom they are to serve; take back what nobody is to have any more."""
+        """Leave claimed spare proxies to the load balancers that they serve; take back the ones no longer claimed."""
         for proxy in self._left - self._takers.keys():
             applied.setdefault(proxy, "")
             self._left.remove(proxy)
@@ -54,12 +54,12 @@ class TakenProxies(Struct):
             unchecked.discard(proxy)
 
     def of(self, key: ObjectKey) -> set[ObjectKey]:
-        """Return the proxies that it has or shall have, but none that somebody else shall have."""
+        """Return the applied and planned proxies of `key`, except proxies that another load balancer claims."""
         either = (proxies.get(key) for proxies in (self.applied, self.planned))
         return {proxy for proxy in either if proxy and self._takers.get(proxy, key) == key}
 
     def waiting_again(self, keys: Iterable[ObjectKey], wanted: Container[ObjectKey]) -> set[ObjectKey]:
-        """Return those that none of these takes after all: an update failed, and files may say that it didn't."""
+        """Return proxies that these don't claim after all: an update failed, and files may show the opposite."""
         return {proxy for key in keys for proxy in self.of(key) if proxy in wanted}
 
     def names(self, keys: Iterable[ObjectKey]) -> Names:

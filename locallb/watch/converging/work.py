@@ -33,7 +33,7 @@ class Work:
     changed: tuple[ObjectKey, ...] = ()
     new: tuple[ObjectKey, ...] = ()
     told: tuple[ObjectKey, ...] = ()
-    """New or changed as well, but only told something: nothing is served by it."""
+    """New or changed load balancers without traffic: only a status is written."""
     spare: tuple[ObjectKey, ...] = ()
     """New as well, but spare proxies."""
     unchecked: tuple[ObjectKey, ...] = ()
@@ -50,7 +50,7 @@ class Work:
 
     @property
     def differing(self) -> tuple[ObjectKey, ...]:
-        """Those that are known to differ from the plan."""
+        """Load balancers that are known to differ from the plan."""
         return (*self.broken, *self.gone, *self.changed, *self.new, *self.told, *self.spare)
 
     @property
@@ -74,12 +74,12 @@ class Work:
         return Work(*(rest(some) for some in every), few=self.few, overdue=self.overdue)
 
     def first(self) -> Batch:
-        """Return those of the next update.
+        """Return the load balancers of the next update.
 
-        What is there already doesn't wait for what is new, and nothing that serves for what is only told something: a
-        few of those come along with others, many come afterwards. As what is there may change all the time, a few that
-        are overdue go with whatever is first. Spares come one by one: an Envoy takes long to start, and what happens
-        meanwhile waits for the end of its update.
+        Existing ones don't wait for new ones, and nothing that serves waits for a mere status: a few of those are
+        included with others, many come afterwards. As existing ones may change all the time, a few overdue ones are
+        always included. Spares come one by one: an Envoy takes long to start, and other triggers wait for the end of
+        its update.
         """
         if self.broken:
             return Batch(self.broken[:MOST], refresh=True)
@@ -105,7 +105,7 @@ def _once(*keys: ObjectKey) -> tuple[ObjectKey, ...]:
 
 
 def together(keys: Iterable[ObjectKey], proxies: Mapping[ObjectKey, str]) -> tuple[ObjectKey, ...]:
-    """Sort, with those beside each other that one of `proxies` serves: a look at it answers for all of them."""
+    """Sort, grouped by the proxy in `proxies` that serves them: one check of it answers for the whole group."""
     return tuple(sorted(keys, key=lambda key: (proxies.get(key, ""), key)))
 
 
@@ -128,7 +128,7 @@ def differing_work(  # noqa: PLR0913 - all that decides
     unchecked: tuple[ObjectKey, ...],
     few: int,
 ) -> Work:
-    """Return what isn't as `wanted`, where that is `known`; `broken` is sorted, `spare` and `told` say which are."""
+    """Return the differences of `known` from `wanted`; `broken` is already sorted."""
     in_step = is_in_step(wanted, known)
     different = _different(wanted, known, in_step=in_step)
     changed = [key for key in different if key in known and key not in broken]
@@ -146,7 +146,7 @@ def differing_work(  # noqa: PLR0913 - all that decides
 
 
 def is_in_step(wanted: Mapping[ObjectKey, str], known: Mapping[ObjectKey, str]) -> bool:
-    """Return whether both have the very same keys in the same order: then nothing has to be looked up to compare."""
+    """Return whether both have identical keys in the same order: then the comparison needs no lookups."""
     return len(wanted) == len(known) and all(map(is_, wanted, known))
 
 

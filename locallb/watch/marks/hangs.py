@@ -36,7 +36,7 @@ _LATE = 0.5
 
 
 class Hang(Struct, frozen=True):
-    """A proxy whose Envoy hangs. Times are of the monotonic clock, but for `asked`."""
+    """A proxy with a hanging Envoy. Times are of the monotonic clock, except `asked`."""
 
     since: float
     replace_at: float
@@ -81,7 +81,7 @@ class HangWatch:
 
     @property
     def hanging(self) -> Mapping[str, Hang]:
-        """Those that hang now, by the name of the proxy."""
+        """Proxies that hang now, by name."""
         return self._hanging
 
     def follow(self, proxies: Mapping[str, Path]) -> None:
@@ -97,7 +97,7 @@ class HangWatch:
             self._ring()
 
     def stop(self) -> None:
-        """Ask nobody any more."""
+        """Stop querying."""
         self._thread.stop()
         with self._lock:
             self._ring()
@@ -159,7 +159,7 @@ class HangWatch:
         self._end_silence(name, proxy)
 
     def _turn(self) -> float | None:
-        """Ask those whose turn it is, and look at those that are silent; return for how many seconds to wait."""
+        """Query the proxies that are due, and check the silent ones; return the seconds to wait."""
         pause: float | None = None
         for name, proxy in self._proxies.items():
             if proxy.question is None and proxy.due <= self._now:
@@ -212,7 +212,7 @@ class HangWatch:
             self._changed(name)
 
     def _end_silence(self, name: str, proxy: _Proxy) -> None:
-        """Note that it answered, or that there is nobody; ask again in its turn."""
+        """Record that it answered, or has no process; schedule the next query."""
         self._drop_question(proxy)
         proxy.silence = proxy.activity = None
         proxy.due = self._now + max(EVERY, EACH * len(self._proxies))

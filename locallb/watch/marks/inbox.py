@@ -29,7 +29,7 @@ class Inbox:
         self._marks.put(None)
 
     def take(self, patience: float = 0.0) -> list[Mark]:
-        """Wait for the next mark, and return it with those that are there; none after `patience` seconds, or `wake`."""
+        """Wait for the next trigger, and return it with all pending ones; none after `patience` seconds, or `wake`."""
         taken: list[Mark | None] = []
         with suppress(Empty):
             taken.append(self._marks.get(timeout=max(0.0, patience)))

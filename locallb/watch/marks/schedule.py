@@ -1,9 +1,9 @@
 """The schedule: when to plan and what to retry. Pure data and functions that take the time as an argument.
 
-Marks coalesce: the loop looks a moment after the last one, and never later than `LONGEST` after the first. A load
-balancer that failed waits alone, longer each time, and is tried at once where what it shall be has changed. While
-nothing can be done at all, nothing else makes the loop look. Times are seconds of one monotonic clock. Not here:
-threads, clocks, chance, and how waits grow (`pacing`).
+Triggers coalesce: the loop plans a moment after the last one, and never later than `LONGEST` after the first. A load
+balancer that failed waits alone, longer each time, and is retried at once if its desired state has changed. While
+nothing can be done at all, no other trigger starts a pass. Times are seconds of one monotonic clock. Not here: threads,
+clocks, chance, and how waits grow (`pacing`).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ UPDATES = Pace(first=FLOOR, longest=30.0)
 WHOLE = Pace(first=FLOOR, longest=2.4, floor=FLOOR)
 """Where nothing can be done at all: most often another command holds the stack's lock. 3 s at most, with chance."""
 OF_OTHERS = Pace(first=10.0, longest=300.0)
-"""Of what can't succeed before something else does, which is tried by itself: a load balancer whose proxy is away, or
-whose cluster doesn't answer."""
+"""Pace of updates that depend on something retried on its own: a proxy that is down, or a cluster that doesn't answer.
+"""
 CRASHES = Pace(first=FLOOR, longest=30.0, calm=1.0)
 """Of a proxy that ends again and again. One that lived for several times what a repair costs is repaired at once."""
 REST = 0.2
@@ -68,7 +68,7 @@ class Schedule(Struct, frozen=True):
     last: float = 0.0
     retries: Mapping[ObjectKey, Retry] = field(default_factory=lambda: _NOTHING)
     crashes: Mapping[ObjectKey, Backoff] = field(default_factory=lambda: _NO_CRASH)
-    """Those whose proxy ended and was repaired a moment ago."""
+    """Load balancers with a proxy that ended and was repaired a moment ago."""
     later: float | None = None
     """When to look although nothing is marked."""
     whole: Backoff | None = None
@@ -131,7 +131,7 @@ class Schedule(Struct, frozen=True):
         return min(moments, default=None)
 
     def waiting(self, now: float, wanted: Mapping[ObjectKey, str]) -> frozenset[ObjectKey]:
-        """Return what must not be tried yet. `wanted` says what each load balancer shall be now, by digest."""
+        """Return the keys that must not be retried yet; `wanted` has the desired digest of each load balancer."""
         return frozenset(
             key
             for key, retry in self.retries.items()
@@ -146,9 +146,9 @@ class Schedule(Struct, frozen=True):
         chance: float,
         dependent: Collection[ObjectKey] = (),
     ) -> Schedule:
-        """Note how an update ended: `failed` by what was wanted; `chance` (0 to 1) spreads those that fail together.
+        """Record the result of an update: `failed` by wanted digest; `chance` (0 to 1) spreads simultaneous retries.
 
-        `dependent` failed for want of something else, which is tried by itself.
+        `dependent` failed because of something else, which is retried on its own.
         """
         kept = {key: retry for key, retry in self.retries.items() if key not in done}
         for key, wanted in failed.items():

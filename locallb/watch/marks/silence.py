@@ -1,7 +1,7 @@
-"""Silence of proxies: when an unanswered question means that an Envoy hangs, and when it is replaced.
+"""Silence of proxies: when an unanswered query means that an Envoy hangs, and when it is replaced.
 
 Pure data and functions that take the time as an argument. Times are seconds of one clock, which stands still while this
-process does: an answer that couldn't be read in time is no silence. Not here: who asks (`hangs`), and what follows.
+process does: an answer that couldn't be read in time is no silence. Not here: the queries (`hangs`), and what follows.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Silence(Struct, frozen=True):
 
     since: float
     stirred: float
-    """When whoever was asked was last seen at work, or wasn't seen."""
+    """Time of the queried process's last observed activity or absence."""
 
     @classmethod
     def begun(cls, now: float) -> Silence:
@@ -49,7 +49,7 @@ class Silence(Struct, frozen=True):
         return self if sight is Sight.IDLE else replace(self, stirred=now)
 
     def is_hang(self, now: float, size: Callable[[], int]) -> bool:
-        """Return whether nobody need wait any longer; `size` finds that of the proxy's files, in bytes."""
+        """Return whether the wait for an answer is over; `size` returns the size of the proxy's files in bytes."""
         if now - self.stirred >= PATIENCE:
             return True
         beyond = now - self.since - PATIENCE_AT_WORK

@@ -1,8 +1,8 @@
-"""Disputes: changes by others to our part of an object, and when each is repaired. Pure; takes the time as an argument.
+"""Disputes: other controllers' changes of our part of an object, and when each is repaired. Pure; time is an argument.
 
-The first time at once. What comes back after its repair is repaired more and more rarely and told: another controller
-wants it otherwise then, and neither of the two would ever end. Not here: what differs (`status_patch`), threads,
-clocks, chance.
+The first repair is immediate. A change that recurs after its repair is repaired more and more rarely and reported:
+another controller then wants another value, and neither of the two would ever end. Not here: what differs
+(`status_patch`), threads, clocks, chance.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Disputes(Struct, frozen=True):
         return frozenset(key for key in self.differing if self.repairs[key].is_due(now))
 
     def look_at(self, now: float) -> float | None:
-        """Return when the next of those that have to wait is to be repaired; None if none is."""
+        """Return the time of the next postponed repair; None if there is none."""
         waits = (self.repairs[key].not_before for key in self.differing)
         return min((at for at in waits if at > now), default=None)
 

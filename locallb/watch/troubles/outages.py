@@ -1,7 +1,7 @@
 """Outages: proxies that can't be restarted, and since when. Pure; takes the time as an argument.
 
-A repair takes a fraction of a second. What takes longer than `GRACE` is an outage, and whoever is served by that proxy
-is no longer told to have an address. Not here: who asks a proxy, and what is told (`withdrawal`).
+A repair takes a fraction of a second. What takes longer than `GRACE` is an outage, and the addresses of Services on
+that proxy are withdrawn from their status. Not here: queries of proxies, and the statuses (`withdrawal`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NONE: Mapping[str, float] = MappingProxyType({})
 
 
 class Outages(Struct, frozen=True):
-    """Proxies, by name, whose repair failed."""
+    """Proxies with a failed repair, by name."""
 
     since: Mapping[str, float] = field(default_factory=lambda: _NONE)
     """When the first repair in vain began."""
@@ -42,7 +42,7 @@ class Outages(Struct, frozen=True):
         return self.ended(self.since.keys() - names)
 
     def lasting(self, now: float) -> frozenset[str]:
-        """Return those that have lasted longer than a repair takes."""
+        """Return the outages that have lasted longer than a repair takes."""
         return frozenset(name for name, at in self.since.items() if at + GRACE <= now)
 
     def look_at(self, now: float) -> float | None:

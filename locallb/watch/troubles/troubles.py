@@ -29,7 +29,7 @@ from locallb.watch.troubles.silences import Silences
 
 
 class Troubles(Struct):
-    """For one thread. `observe` asks proxies what they serve; those that don't answer are missing."""
+    """For one thread. `observe` queries proxies for what they serve; proxies that don't answer are missing."""
 
     observe: Callable[[Iterable[Proxy]], Mapping[str, Observation]]
     broken: set[ObjectKey] = field(default_factory=set)
@@ -38,11 +38,11 @@ class Troubles(Struct):
     outages: Outages = field(default_factory=Outages)
     silences: Silences = field(default_factory=Silences)
     hanging: Mapping[str, Hang] = field(default_factory=dict)
-    """Proxies whose Envoy hangs, by name, when that was looked at last."""
+    """Proxies with a hanging Envoy, by name, at the last check."""
     replaced: Mapping[str, Hang] = field(default_factory=dict)
     """Those of them that are to be ended now and started again."""
     _hung_before: Collection[str] = ()
-    """Those that hung at the last look: what is served by them was told by now."""
+    """Proxies that hung at the last check; the statuses of their Services were written by now."""
 
     def fell(self, plan: Plan, marks: Collection[Mark]) -> list[ObjectKey]:
         """Find out which load balancers the proxies serve that ended."""
@@ -129,10 +129,10 @@ class Troubles(Struct):
     def returned(
         self, plan: Plan, keys: Collection[ObjectKey], outcome: Outcome, began: float, hanging: Collection[str]
     ) -> Collection[str]:
-        """Find out which proxies an update couldn't bring back; return which serve again: only they can say so.
+        """Find proxies that an update couldn't restore; return the restored ones, by their own answer.
 
-        An update of who is served by a proxy of the stack proves nothing of that one. Those that hang aren't asked:
-        everybody would wait for their answer.
+        An update of a load balancer on a proxy of the stack proves nothing about that proxy. Hanging ones aren't
+        queried: everything would wait for their answer.
         """
         before = self.outages
         if not outcome.failed and not before.since:
@@ -148,7 +148,7 @@ class Troubles(Struct):
         return before.since.keys() - self.outages.since.keys()
 
     def dependent(self, plan: Plan, outcome: Outcome, silent: Collection[ClusterName]) -> set[ObjectKey]:
-        """Find those that failed because a proxy of the stack is away, or their cluster: each is tried by itself."""
+        """Find failures due to an unavailable proxy of the stack or cluster: each of these is retried on its own."""
         if not outcome.failed:
             return set()
         away = {

@@ -32,7 +32,7 @@ class Page(Struct, frozen=True):
     kind: str = "text/plain; charset=utf-8"
     status: int = HTTPStatus.OK
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Others than those that every answer has."""
+    """Headers in addition to those of every response."""
     opens: Callable[[], Stream] | None = None
     """Begins the stream that follows after the text, if one does."""
 

@@ -35,7 +35,7 @@ STREAMS = 8
 LIFE = 600.0
 """Seconds after which a stream ends: a client that still reads it opens it again."""
 BEAT = 5.0
-"""Seconds after which a stream is asked although nobody said that it has something new."""
+"""Seconds after which a stream is polled without a notification."""
 _LONGEST = 16384
 """Bytes of a request's head."""
 _ENDS = (b"\r\n\r\n", b"\n\n")

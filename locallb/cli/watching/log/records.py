@@ -46,16 +46,16 @@ class Narrator(Struct):
     _notices: tuple[str, ...] = ()
     _left_out: tuple[str, ...] = ()
     _told: dict[ObjectKey, tuple[State, str]] = field(default_factory=dict)
-    """Services that were told to be in trouble: which."""
+    """Reported state and reason of Services with problems."""
     _failure: str = ""
-    """Why reading, planning or an update as a whole fails, as it was told."""
+    """Reported reason why reading, planning or an update as a whole fails."""
     _planned_for: tuple[object, ...] = ()
-    """What was told of the last plan: its marks, and how much there was to do."""
+    """Reported summary of the last plan: its triggers, and the amount of work."""
     _failing: dict[ObjectKey, str] = field(default_factory=dict)
-    """Load balancers that were told to have failed: why."""
+    """Reported reasons of failed load balancers."""
     _plan: Plan | None = None
     _calm: bool = False
-    """Whether nothing happened since it was told that everything is as planned."""
+    """Whether nothing happened since the report that everything is as planned."""
 
     def tell(self, batch: Batch, views: Sequence[View]) -> Iterator[LogRecord]:
         """Return a batch; `views` are the Services as they are after it."""
@@ -68,7 +68,7 @@ class Narrator(Struct):
             yield from self._of_event(entry.at, entry.event, None if number < max(plans, default=0) else views)
 
     def services(self, at: float, views: Sequence[View]) -> Iterator[LogRecord]:
-        """Return a record for each Service whose state differs from the reported one."""
+        """Yield a record for each Service with a changed state."""
         troubles = {view.row.key: view for view in views if view.is_troubled and view.row.reason != UPDATING}
         for key, view in troubles.items():
             current = view.row.state, view.row.reason
@@ -249,7 +249,7 @@ def _check(at: float, updated: Updated) -> LogRecord:
 
 
 def _by_reason(failed: Iterable[Mapping[str, str]]) -> list[str]:
-    """Return each reason once, with those that it is of."""
+    """Return each reason once, with its Services."""
     names: dict[str, list[str]] = {}
     for failure in failed:
         names.setdefault(failure["message"], []).append(failure["service"])

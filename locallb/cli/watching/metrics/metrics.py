@@ -138,7 +138,7 @@ class _Ready:
 
 
 class _Now(Collector):
-    """What there is at the moment of a scrape."""
+    """Collects the current values at the moment of a scrape."""
 
     def __init__(self, look: Callable[[], tuple[Board, list[View]]], ready: _Ready) -> None:
         self._look = look

@@ -36,7 +36,7 @@ _TOOK = "How long requests took; of the sum only what the bins tell."
 
 
 class TrafficMetrics(Collector):
-    """Traffic of a stack, whose plan and bound `wanted` returns; None: metrics aren't wanted."""
+    """Traffic of a stack, by the plan and limit that `wanted` returns; None: metrics are disabled."""
 
     def __init__(self, wanted: Callable[[], tuple[Plan, int] | None]) -> None:
         self._wanted = wanted

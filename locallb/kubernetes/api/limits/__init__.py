@@ -1,1 +1,1 @@
-"""What requests to an API may cost, and when they may be sent."""
+"""Limits of the cost and rate of requests to an API."""

@@ -1,8 +1,8 @@
-"""What an API may cost that somebody else named: the seconds and bytes of one look, all its requests together.
+"""Cost limits of an API that another user named: the seconds and bytes of one pass, all its requests together.
 
 Such a server may send a byte now and then, a list without an end, or a name with a hundred addresses of which none
-answers. Whatever it does, the look ends in time and fills no memory. Not here: pages (`connected.PageGuard`), and the
-deadlines of APIs that this stack's user named (`deadline`).
+answers. Whatever it does, the pass ends in time and fills no memory. Not here: pages (`connected.PageGuard`), and the
+timeouts of APIs that this stack's user named (`deadline`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BYTES = 8 << 20
 
 
 class Allowance:
-    """What is left of it for this look; for one thread."""
+    """Remaining seconds and bytes of this pass; for one thread."""
 
     def __init__(self) -> None:
         self._until = 0.0
@@ -57,9 +57,9 @@ def limit_to(allowance: Allowance, client: httpx2.Client) -> None:
 
 
 def ask_plainly(request: httpx2.Request) -> None:
-    """Ask for an answer as it is: a compressed one may be a thousand times larger than what comes.
+    """Request an uncompressed answer: a compressed one may unpack to a thousand times its size.
 
-    Each has a connection of its own: nothing is tried again, so one that was closed meanwhile would be no answer.
+    Each request has a connection of its own: without retries, one that was closed meanwhile would fail.
     """
     request.headers |= {"Accept-Encoding": "identity", "Connection": "close"}
 
@@ -71,7 +71,7 @@ def refuse_compressed(response: httpx2.Response) -> None:
 
 
 class _Limited(WrappedStream):
-    """A connection on which each step has the time that is left, and all that comes counts, also that of TLS itself."""
+    """A connection with the remaining time for each step; all received bytes count, including those of TLS."""
 
     def __init__(self, allowance: Allowance, stream: httpcore2.NetworkStream) -> None:
         super().__init__(stream)

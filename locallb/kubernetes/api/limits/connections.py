@@ -9,7 +9,7 @@ import httpx2
 
 
 class WrappedStream(httpcore2.NetworkStream):
-    """A connection that leads to another one; limits are added by whoever derives from it."""
+    """A connection around another one; subclasses add limits."""
 
     def __init__(self, stream: httpcore2.NetworkStream) -> None:
         self._stream = stream
@@ -19,7 +19,7 @@ class WrappedStream(httpcore2.NetworkStream):
         self._stream.close()
 
     def get_extra_info(self, info: str) -> Any:  # noqa: ANN401 - as httpcore has it
-        """Return what is known of the connection under that name."""
+        """Return the connection's property of that name."""
         return self._stream.get_extra_info(info)
 
 

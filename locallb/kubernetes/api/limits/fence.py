@@ -1,8 +1,8 @@
-"""The fence of leader election: whether this process may still act, asked before each effect, without a request.
+"""The fence of leader election: whether this process may still act, checked before each effect, without a request.
 
-Without an election it always may; with one, only in its own term (monotonic). A process can sleep between the question
-and the effect, so effects that can do better do: the ledger compares terms under its lock, and the API gets the
-resourceVersion that was read before the question.
+Without an election it always may; with one, only in its own term (monotonic). A process can sleep between the check
+and the effect, so stronger checks follow where possible: the ledger compares terms under its lock, and the API gets
+the resourceVersion that was read before the check.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ class NotLeaderError(ClientError):
 
 
 class Fence:
-    """What an election says of this process. Safe to use from several threads."""
+    """The term of this process in an election. Safe to use from several threads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._ask: Callable[[], Term | None] | None = None
 
     def put(self, ask: Callable[[], Term | None] | None) -> None:
-        """Let `ask` tell the term of this process; None: there is no election."""
+        """Set the source of this process's term; None: no election."""
         self._ask = ask
 
     def term(self) -> int | None:
-        """Return the number of this process's term; None where nobody is elected. Raises NotLeaderError."""
+        """Return the number of this process's term; None without an election. Raises NotLeaderError."""
         if self._ask is None:
             return None
         granted = self._ask()

@@ -1,9 +1,8 @@
 """Rate limits of requests to clusters that this process follows: events and reads wait longest.
 
-A loop may begin, lose all its watches, or find every Service changed by others, and the API is others' as well. Patches
-are owed to somebody who waits for an address, and go before what waits; a Service that its users change brings turns of
-its own; a lease that is late is lost, and never waits. Commands are not held up. Not here: the rule (`model.pacing`),
-and how often what fails is tried again.
+A loop may start, lose all its watches, or find every Service changed by other controllers, and others use the API too.
+Patches go first, because users wait for addresses; a Service that its users change adds quota of its own; a late lease
+is lost, so leases never wait. Commands are not limited. Not here: the rule (`model.pacing`), and retry delays.
 """
 
 from __future__ import annotations
@@ -20,17 +19,19 @@ if TYPE_CHECKING:
     import httpx2
 
 MOST, SPAN = 18, 1.6
-"""Requests in so many seconds, where there are no more load balancers than that. As they may take half a second longer
-one time than the other, no more than 20 arrive in one."""
+"""Requests in so many seconds, for up to that many load balancers. As they may take half a second longer
+one time than the other, no more than 20 arrive in one.
+"""
 OWED = 2
 """Patches more, in the same time."""
 EACH, LIFE = 4, 5.0
 """Requests that a load balancer may need when it changes (its finalizer, its status, two events), and the seconds for
-which it brings them. Those above `MOST` may need them at any time."""
+which they may be used. Requests above `MOST` may need them at any time.
+"""
 
 
 class Quotas:
-    """Whose turn it is, by cluster. Safe to use from several threads."""
+    """Quotas of requests by cluster. Safe to use from several threads."""
 
     def __init__(
         self, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
@@ -49,7 +50,7 @@ class Quotas:
             self._quotas[access].allow(most)
 
     def bring(self, access: Access, who: str, times: int = 1) -> None:
-        """Allow so many times `EACH` requests more for somebody who changed, once in a `LIFE`."""
+        """Allow `times` * `EACH` more requests for a changed object, once in a `LIFE`."""
         with self._lock:
             if quota := self._quotas.get(access):
                 quota.bring(who, self._clock(), times)
@@ -75,7 +76,7 @@ class Quotas:
         self.wait(access, request.method, request.url.path)
 
     def _take(self, access: Access, *, is_owed: bool, anyhow: bool) -> float:
-        """Take a turn if there is one, or `anyhow`; otherwise return the seconds until there may be one."""
+        """Take a turn if one is free, or `anyhow`; otherwise return the seconds until one may be."""
         with self._lock:
             if (quota := self._quotas.get(access)) is None:
                 return 0.0

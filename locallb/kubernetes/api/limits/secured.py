@@ -1,8 +1,8 @@
-"""TLS of which every part that comes passes the limits of the connection below it, before it is looked into.
+"""TLS with limits of the connection below it, applied to every received part before it is decrypted.
 
-A socket's own TLS returns only when there is something for the client. A server that sends something else, such as
-session tickets without an end, holds its reader for as long as it likes, and nobody sees how much that is. Not here:
-the limits (`allowance`).
+A socket's own TLS returns only when there is data for the client. A server that sends anything else, such as session
+tickets without an end, blocks its reader for as long as it likes, and the amount stays unknown. Not here: the limits
+(`allowance`).
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ class SecuredStream(WrappedStream):
         return SecuredStream(self, ssl_context, server_hostname, timeout)
 
     def get_extra_info(self, info: str) -> Any:  # noqa: ANN401 - as httpcore has it
-        """Return what is known of the connection under that name."""
+        """Return the connection's property of that name."""
         return self._tls if info == "ssl_object" else super().get_extra_info(info)
 
     def _do(self, step: Callable[[], T], timeout: float | None) -> T:
-        """Return what a step leads to, once it has what it needs of the server. Raises SSLError."""
+        """Return a step's result, once it has the needed data of the server. Raises SSLError."""
         while True:
             try:
                 done = step()

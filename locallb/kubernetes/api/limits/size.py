@@ -1,4 +1,4 @@
-"""The size of one answer: whatever an API sends, it fills no memory. Not here: lines of watches (`answers`)."""
+"""The size limit of one answer: no API can fill the memory. Not here: lines of watches (`answers`)."""
 
 from __future__ import annotations
 

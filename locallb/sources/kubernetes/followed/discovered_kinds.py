@@ -1,7 +1,7 @@
-"""Informers of kinds that a cluster may lack: discovered once, or now and again while they are followed.
+"""Informers of kinds that a cluster may lack: discovered once, or at intervals while they are followed.
 
-Whoever follows them decides which of those that there are it needs, in stages. What can't be asked is told, and what
-was answered last counts. Not here: how a kind is followed (`kinds`), and what the objects are for.
+The subclass decides in stages which of the existing kinds it needs. A failed request is reported, and the last answer
+counts. Not here: how a kind is followed (`kinds`), and what the objects are for.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ASKED = Pace(first=2.0, longest=EVERY, floor=1.0, calm=EVERY)
 
 
 class Question(Struct, frozen=True):
-    """How a cluster is asked which kinds of one subject it has."""
+    """A request for the kinds of one subject that a cluster has."""
 
     subject: str
     connect: Callable[[Access], Feed]
@@ -45,14 +45,14 @@ class Question(Struct, frozen=True):
 
 
 class DiscoveredKinds(ABC):
-    """Those of one cluster, asked for and followed by threads until stopped."""
+    """Discovered kinds of one cluster, requested and followed by threads until stopped."""
 
     def __init__(self, question: Question, how: Follow) -> None:
         """Prepare it; `how.changed` is called from its threads whenever something is different."""
         self.places: Mapping[str, Place] | None = None
-        """Which kinds there are; None until the cluster has said so."""
+        """Served kinds; None until the cluster has answered."""
         self.trouble = Fault()
-        """Why that may be old."""
+        """The reason that they may be old."""
         self._reported = Fault()
         self.how = how
         self._question = question
@@ -61,7 +61,7 @@ class DiscoveredKinds(ABC):
         self._stopped = threading.Event()
         self._stages: dict[str, FollowedKinds] = {}
         self._tempos: dict[str, WatchPace] = {}
-        """Of kinds that were followed here, and of no others: those are known to others better."""
+        """Prepare without starting threads; `how.changed` is called from its threads on each change."""
         self._asked = how.tempos.get(question.subject, WatchPace(Backoff(ASKED))).lists
         self._due = self._asked.not_before
         self._asking: Feed | None = None

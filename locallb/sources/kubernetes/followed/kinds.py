@@ -1,8 +1,8 @@
-"""Informers of some kinds: their objects as of now by lists and watches, each parsed once.
+"""Informers of some kinds: their current objects by lists and watches, each parsed once.
 
-One thread a kind. Where a feed breaks, what is known stays and is called broken until the feed is back; a feed that the
-server has forgotten starts again with a list. Not here: which kinds (`followed_cluster`, `followed_gateways`), how
-often (`watch_pace`), and what a change leads to.
+One thread a kind. When a feed breaks, known objects stay and count as broken until the feed is back; a feed that the
+server has forgotten starts again with a list. Not here: which kinds (`followed_cluster`, `followed_gateways`), the
+pace (`watch_pace`), and reactions to a change.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from locallb.threads.jitter import jitter
 from locallb.threads.supervised import SupervisedThread, Task
 
 NOBODY: Mapping[str, WatchPace] = MappingProxyType({})
-"""Nobody followed it before."""
+"""No earlier follower."""
 _SERVICE = "Service"
 _RELIST = 600.0
 """Seconds after which everything is listed again, whatever the watch said."""
@@ -45,7 +45,7 @@ def no_more(_before: Document | None, _after: Document | None) -> bool:
 
 
 class Follow(Struct, frozen=True):
-    """Which kinds are followed, and what is called when they change."""
+    """The kinds to follow, and the callback for changes."""
 
     cluster: ClusterName
     access: Access
@@ -89,7 +89,7 @@ class FollowedKinds:
         self._answered.wait(seconds)
 
     def tempos(self) -> Mapping[str, WatchPace]:
-        """Return how often a new follower in its place may ask: what made this one fail may be gone."""
+        """Return the paces for a replacing follower, with minimal delays: the cause of failures may be gone."""
         now = time.monotonic()
         return {kind: tempo.hurried(now) for kind, tempo in self._tempos.items()}
 
@@ -109,7 +109,7 @@ class FollowedKinds:
             return frozenset(kind for kind, known in self._known.items() if known.listed)
 
     def broken(self) -> str:
-        """Return why what is known may be old; empty if it isn't."""
+        """Return the reason that known objects may be old; empty if they are current."""
         return self.fault().sentence
 
     def fault(self) -> Fault:
@@ -119,7 +119,7 @@ class FollowedKinds:
             return self._reported
 
     def forbidden(self) -> bool:
-        """Return whether a kind may not be read, for so long that nothing is known of it."""
+        """Return whether reading a kind has been forbidden for so long that nothing of it is known."""
         with self._lock:
             return any(known.is_forbidden(time.monotonic()) for known in self._known.values())
 

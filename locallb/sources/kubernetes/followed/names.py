@@ -1,8 +1,8 @@
 """Watches of single Secrets and ConfigMaps by name: only that one changed, never its content.
 
-A watch for each, of its metadata alone, so that no key comes this way; who is told reads the object by its name. The
-right to watch is one that nobody need give: what may not be watched, or is one too many, is read now and again. Not
-here: reading (`named_objects`), and which are named (`gateway.needs`).
+One watch for each, of its metadata alone, so that no key is transferred; the caller reads the object by its name. The
+right to watch is optional: an object that may not be watched, or exceeds the limit, is read at intervals. Not here:
+reading (`named_objects`), and which are named (`gateway.needs`).
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ from locallb.threads.supervised import SupervisedThread, Task
 MOST = 20
 """Names that are followed: each takes a connection and a thread."""
 AGAIN = Pace(first=1.0, longest=30.0, floor=0.5, calm=10.0)
-"""Of a watch that broke. Longer than that of whole kinds: there are many, and what is missed is read soon anyway."""
+"""Pace of retries of a broken watch. Slower than for whole kinds: there are many, and reads find missed changes."""
 PAUSE = 0.25
 """Seconds between two events of all followed objects together, however often these are written."""
 REFUSED = 60.0
 """Seconds until the right is tried again."""
 RIGHTS = "deploy/rbac-certificates.yaml"
 _WATCH = {"resourceVersion": "0", "timeoutSeconds": "90"}
-"""From what the API has at hand, which it says first. Bookmarks with that are a right of newer storages alone: so that
-silence isn't a broken connection's, each watch ends before it may be."""
+"""Lists from the API's cache before the first event. Bookmarks with that need newer storage: so each watch ends before
+its silence could mean a broken connection.
+"""
 _METADATA = "PartialObjectMetadata"
 _ACCEPT = f"application/json;as={_METADATA};g=meta.k8s.io;v=v1"
 
@@ -93,7 +94,7 @@ class FollowedNames:
                 feed.cut_if_overdue(time.monotonic())
 
     def due(self, named: Iterable[Reference], *, again: bool) -> frozenset[Reference]:
-        """Return those that may be others since they were asked for; `again`: and those that nobody tells of."""
+        """Return references that may have changed since they were read; with `again` also all that can't be watched."""
         return frozenset(reference for reference in named if self._is_due(self._followers.get(reference), again=again))
 
     @staticmethod
@@ -155,14 +156,14 @@ class FollowedNames:
                 follower.is_open = False
 
     def _note(self, follower: _Follower, *, is_refused: bool) -> None:
-        """Note whether it may be watched, which is told."""
+        """Set whether watching is refused, and report a change of it."""
         before, follower.is_refused = follower.is_refused, is_refused
         if before != is_refused:
             self._changed()
 
 
 class _NameFeed(Feed):
-    """A feed of one object's metadata; a watch of it begins with what there is."""
+    """A feed of one object's metadata; its watch begins with the existing object."""
 
     def __init__(self, access: Access, named: Reference) -> None:
         plural = "secrets" if named.kind == SECRET else "configmaps"

@@ -1,6 +1,6 @@
 """The store of one informer: its objects, raw and parsed, and whether they may be stale.
 
-Not here: threads, and what asks for them (`kinds`).
+Not here: threads, and requests (`kinds`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PASSING = 30.0
 
 
 class Fault(Struct, frozen=True):
-    """Why what is known may be old; nothing if it isn't."""
+    """The reason that known objects may be old; empty if they are current."""
 
     sentence: str = ""
     error: type[KubeError] = KubeError
@@ -29,7 +29,7 @@ class Fault(Struct, frozen=True):
 
     @property
     def is_refusal(self) -> bool:
-        """Whether it lasts until somebody changes something, such as a right."""
+        """Return whether it lasts until a user changes something, such as a right."""
         return issubclass(self.error, PermanentKubeError)
 
     def then(self, error: KubeError) -> Fault:
@@ -57,7 +57,7 @@ class FollowedObjects(Struct):
     _order: tuple[Identity, ...] = ()
 
     def put(self, identity: Identity, document: Document | None, parsed: Parsed) -> None:
-        """Take over what an object is now and what that means; None: it is gone."""
+        """Store an object and its parse result; None removes it."""
         if document is None:
             self.objects.pop(identity, None)
             self.parsed.pop(identity, None)

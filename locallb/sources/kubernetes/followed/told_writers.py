@@ -1,7 +1,7 @@
 """Hints from informers to writers: the latest version of each object, and the rate limit of the cluster.
 
-What is told of other kinds (Nodes, EndpointSlices) is nobody's guess: nobody writes to them. Not here: following
-(`followed_cluster`), and what writers make of it (`kubernetes.api.recent`, `kubernetes.api.limits.quota`).
+Changes of other kinds (Nodes, EndpointSlices) give no hint: local-lb never writes them. Not here: following
+(`followed_cluster`), and what writers do with the hints (`kubernetes.api.recent`, `kubernetes.api.limits.quota`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def hold_back(access: Access) -> None:
 
 
 def _wishes(parsed: Parsed) -> tuple[Service | MalformedService, ...]:
-    """Return what gets an address, or is refused one, without what others than its users say of it."""
+    """Return the Services that get an address, or a refusal, without the statuses that controllers write."""
     return (
         *(replace(service, ingress=(), hostnames=(), was_served=False) for service in parsed.services),
         *parsed.malformed,
@@ -43,7 +43,7 @@ def _wishes(parsed: Parsed) -> tuple[Service | MalformedService, ...]:
 
 
 class ToldWriters:
-    """Those of one cluster."""
+    """Write hints of one cluster: caches latest versions and tunes the write quota."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -53,13 +53,13 @@ class ToldWriters:
         hold_back(access)
 
     def end(self) -> None:
-        """Tell nothing any more, and take back what was told."""
+        """Stop giving hints, and withdraw the given ones."""
         self._is_over = True
         RECENT.forget(self._access)
         QUOTAS.drop(self._access)
 
     def listed(self, kind: str, objects: Mapping[Identity, Document], parsed: Iterable[Parsed]) -> None:
-        """Tell of all that there are of a kind of the API's."""
+        """Replace the cached versions of a kind by a complete list."""
         if (object_kind := self._told(kind)) is None:
             return
         RECENT.forget(self._access, object_kind)
@@ -69,13 +69,13 @@ class ToldWriters:
         self.grown(kind, parsed)
 
     def grown(self, kind: str, parsed: Iterable[Parsed]) -> None:
-        """Let so many requests go at once as befit the most load balancers that there were since the last list."""
+        """Adapt the rate limit to the highest number of load balancers since the last list."""
         if object_kind := self._told(kind):
             self._most[object_kind] = max(self._most.get(object_kind, 0), sum(bool(part.services) for part in parsed))
             QUOTAS.put(self._access, sum(self._most.values()))
 
     def changed(self, identity: Identity, after: Document | None) -> None:
-        """Tell what an object is now; None: it is gone."""
+        """Cache an object's new version; None: it was removed."""
         if (object_kind := self._told(identity.kind)) is None:
             return
         if after is None:
@@ -84,7 +84,7 @@ class ToldWriters:
             RECENT.note(self._access, identity.namespace, identity.name, after, object_kind)
 
     def wanted(self, before: Parsed, after: Parsed) -> None:
-        """Let an object that is wanted otherwise than before bring turns; another status alone is no new wish."""
+        """Allow a burst of writes if the spec changed; a changed status alone doesn't count."""
         wishes = _wishes(after) or _wishes(before)
         if not self._is_over and _wishes(before) != _wishes(after):
             for wish in wishes:
@@ -97,13 +97,13 @@ class ToldWriters:
                     QUOTAS.bring(self._access, "what Gateways need", _READINGS)  # followed from the first one on
 
     def opened(self, kind: str) -> None:
-        """Tell that every change of a kind is told from now on."""
+        """Note that every change of a kind is reported from now on."""
         if object_kind := self._told(kind):
             RECENT.opened(self._access, object_kind, is_open=True)
 
     @contextmanager
     def watching(self, kind: str) -> Iterator[None]:
-        """Let them ask the API again once nothing tells of changes any more."""
+        """Let writers read from the API again once the watch of a kind ends."""
         try:
             yield
         finally:
@@ -111,7 +111,7 @@ class ToldWriters:
                 RECENT.opened(self._access, object_kind, is_open=False)
 
     def left(self, kinds: Iterable[str]) -> None:
-        """Tell of these kinds no more: they are followed no more."""
+        """Drop the hints of kinds that are no longer followed."""
         for kind in kinds:
             if object_kind := self._told(kind):
                 RECENT.forget(self._access, object_kind)
